@@ -11,15 +11,16 @@ from typing import Final
 
 from corral.domain.artifacts import check_artifact
 from corral.domain.file_paths import check_glob, check_path
-from corral.domain.group_files import ExtensionSpec, JvmSpec
 from corral.domain.groups import (
     BLOCKED_VARIABLES,
     NODE_CAPABILITIES,
     RESERVED_PREFIX,
     RUNTIMES,
     SIGNALS,
+    ExtensionSpec,
     GroupSpec,
     Isolation,
+    JvmSpec,
 )
 from corral.domain.ids import checked_name, group_name, node_id
 from corral.domain.patches import check_patch

@@ -21,7 +21,7 @@ import msgspec
 
 from corral.domain.decisions import Alternative
 from corral.domain.file_paths import beneath, check_path
-from corral.domain.group_files import ExtensionSpec
+from corral.domain.groups import ExtensionSpec
 from corral.domain.module_manifest import Extension, ExtensionVariant
 from corral.domain.plans import PlanArtifact, PlanExtension
 from corral.domain.semver import Version

@@ -11,8 +11,7 @@ from corral.domain.artifacts import CatalogRecord, file_of
 from corral.domain.decisions import Alternative
 from corral.domain.file_paths import check_path
 from corral.domain.group_checks import install_directory
-from corral.domain.group_files import ArtifactSpec, Category, ConfigFormat, ExtensionSpec
-from corral.domain.groups import GroupSpec, RestartSpec
+from corral.domain.groups import ArtifactSpec, Category, ConfigFormat, ExtensionSpec, GroupSpec, RestartSpec
 from corral.domain.instance_records import PlanRecord
 from corral.domain.module_extensions import (
     Candidate,

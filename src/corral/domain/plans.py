@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.group_files import Category, ConfigFormat, PatchSpec
-from corral.domain.groups import StopRungSpec
+from corral.domain.groups import Category, ConfigFormat, PatchSpec, StopRungSpec
 from corral.domain.instance_records import PlanRecord
 from corral.domain.probes import ProbeSpec
 from corral.domain.variable_types import VariableSpec

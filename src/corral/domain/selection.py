@@ -11,8 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.domain.group_files import TemplateChoice, TemplateSelection
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import GroupSpec, TemplateChoice, TemplateSelection
 from corral.domain.templates import TemplateRecord, TemplateVersion
 from corral.errors import Code, Rejected
 

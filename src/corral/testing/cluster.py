@@ -18,7 +18,7 @@ import msgspec
 from corral.controller.app import ControllerApp
 from corral.controller.distribution.node_needs import Needs
 from corral.daemon.app import DaemonApp
-from corral.domain.group_files import ConfigFormat
+from corral.domain.groups import ConfigFormat
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.domain.plans import PlanArtifact

@@ -20,8 +20,7 @@ from corral.controller.state.collections import CRASHES, GROUPS, group_decisions
 from corral.domain.artifacts import shown_text
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType
-from corral.domain.group_files import PatchSpec
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import GroupSpec, PatchSpec
 from corral.domain.ids import DecisionId
 from corral.domain.instance_records import CrashLoop, CrashRecord, DecisionRecord, ExitRecord, StartFailure
 from corral.domain.module_nodes import ModuleChange, Overridden

@@ -44,7 +44,7 @@ from corral.daemon.prepare.substitution import substitute_files
 from corral.daemon.workload.secret_files import SecretGuard
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import Globs
-from corral.domain.group_files import PatchOp, PatchSpec
+from corral.domain.groups import PatchOp, PatchSpec
 from corral.domain.secret_masks import SecretMask
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock

@@ -16,8 +16,7 @@ import pytest
 from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame
 
 from corral.daemon.orders.save_orders import SaveOrders
-from corral.domain.group_files import PatchSpec
-from corral.domain.groups import RestartSpec
+from corral.domain.groups import PatchSpec, RestartSpec
 from corral.domain.ids import first_incarnation
 from corral.domain.plans import PlanJvm
 from corral.domain.probes import ProbeKind, ProbeSpec

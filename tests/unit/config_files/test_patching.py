@@ -10,7 +10,7 @@ import pytest
 from corral.daemon.config_files.faults import MAX_BYTES
 from corral.daemon.config_files.layer_merge import mergeable, merged
 from corral.daemon.config_files.patches import apply_patches
-from corral.domain.group_files import PatchOp, PatchSpec
+from corral.domain.groups import PatchOp, PatchSpec
 from corral.errors import Code, Rejected
 
 VALUES = {"PORT": "25570", "NAME": "lobby", "SLASHED": r"a\1b"}

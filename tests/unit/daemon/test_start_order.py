@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from corral.daemon.workload.start_order import Rung, StartOrder, read_start
-from corral.domain.group_files import PatchOp
-from corral.domain.groups import GroupSpec, PortProtocol
+from corral.domain.groups import GroupSpec, PatchOp, PortProtocol
 from corral.domain.plan_resolution import resolve_plan
 from corral.domain.plans import PlanJvm
 from corral.errors import Code, Rejected

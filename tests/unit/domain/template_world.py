@@ -6,8 +6,7 @@ import datetime as dt
 import hashlib
 
 from corral.domain.artifacts import CatalogRecord
-from corral.domain.group_files import Category, ConfigFormat
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import Category, ConfigFormat, GroupSpec
 from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, group_of
 

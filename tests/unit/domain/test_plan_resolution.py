@@ -7,17 +7,17 @@ import pytest
 from template_world import DIGEST, Library, entry, group, never, template
 
 from corral.domain.group_documents import parse_group
-from corral.domain.group_files import (
+from corral.domain.groups import (
     ArtifactSpec,
     Category,
     ConfigFormat,
     ExtensionSpec,
+    GroupSpec,
     JvmSpec,
     TemplateChoice,
     TemplateSelection,
     WarmupSpec,
 )
-from corral.domain.groups import GroupSpec
 from corral.domain.plan_resolution import check_instance_variables, resolve_plan
 from corral.domain.plans import Plan, plan_hash, read_plan
 from corral.domain.probes import ProbeKind, ProbeSpec

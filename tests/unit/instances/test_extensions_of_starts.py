@@ -14,7 +14,7 @@ from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.reconcile.keeping import keep_group
 from corral.controller.state.collections import MODULE_PACKAGES
-from corral.domain.group_files import ArtifactSpec, ExtensionSpec
+from corral.domain.groups import ArtifactSpec, ExtensionSpec
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import Extension, ExtensionVariant, Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase

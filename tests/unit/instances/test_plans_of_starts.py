@@ -18,7 +18,7 @@ from corral.controller.instances.reports import fold_report
 from corral.controller.reconcile.keeping import keep_group
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.term.housekeeping import surplus_versions
-from corral.domain.group_files import ArtifactSpec, TemplateChoice, TemplateSelection
+from corral.domain.groups import ArtifactSpec, TemplateChoice, TemplateSelection
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.plans import read_plan

@@ -15,8 +15,7 @@ from corral.controller.state.ledger import Step
 from corral.domain.artifacts import CatalogRecord, check_url, shown_url
 from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import check_path
-from corral.domain.group_files import ArtifactSpec
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import ArtifactSpec, GroupSpec
 from corral.domain.short_lists import short_list
 from corral.domain.spec import invalid
 from corral.errors import Code, Rejected

@@ -13,8 +13,7 @@ from corral.controller.placement.placing import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
-from corral.domain.group_files import ConfigFormat
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import ConfigFormat, GroupSpec
 from corral.domain.plan_resolution import resolve_plan
 from corral.domain.plans import Plan, PlanArtifact
 from corral.domain.records import NodeRecord

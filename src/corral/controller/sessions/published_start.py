@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.group_files import Category, ConfigFormat, PatchOp, PatchSpec
+from corral.domain.groups import Category, ConfigFormat, PatchOp, PatchSpec
 from corral.domain.plans import Plan, PlanArtifact, PlanExtension
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.wire.v1 import instance_pb2 as wire

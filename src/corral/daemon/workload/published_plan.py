@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.domain.group_files import Category, ConfigFormat, PatchOp, PatchSpec
-from corral.domain.groups import Isolation
+from corral.domain.groups import Category, ConfigFormat, Isolation, PatchOp, PatchSpec
 from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanRestart, PlanTemplate
 from corral.errors import Code, Rejected
 from corral.wire.v1 import plan_pb2 as wire

@@ -17,7 +17,7 @@ from corral.controller.http.route_table import Describe, Mutate, Read, Route, Up
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.mutations import Mutation
 from corral.domain.artifacts import CatalogRecord, shown_url
-from corral.domain.group_files import Category, ConfigFormat
+from corral.domain.groups import Category, ConfigFormat
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine

@@ -22,8 +22,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.mutations import Mutation
 from corral.domain.artifacts import shown_url
-from corral.domain.group_files import ArtifactSpec
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import ArtifactSpec, GroupSpec
 from corral.domain.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
