@@ -6,8 +6,14 @@ import itertools
 
 import pytest
 
-from corral.domain.instance_history import STEPS_KEPT, StateHistory
-from corral.domain.instance_states import FOUND_IN, INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
+from corral.domain.instance_states import (
+    FOUND_IN,
+    INSTANCE_LIFECYCLE,
+    STEPS_KEPT,
+    InstanceState,
+    InstanceTrigger,
+    StateHistory,
+)
 from corral.errors import Code, IllegalTransition
 
 S, T = InstanceState, InstanceTrigger

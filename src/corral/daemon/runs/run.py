@@ -39,8 +39,7 @@ from corral.daemon.runs.services import Services
 from corral.daemon.runs.stop_request import StopRequest
 from corral.daemon.workload.run_mask import RunMask
 from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, StageFailed
-from corral.domain.instance_history import StateHistory
-from corral.domain.instance_states import InstanceState, InstanceTrigger
+from corral.domain.instance_states import InstanceState, InstanceTrigger, StateHistory
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 
