@@ -9,7 +9,6 @@ from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
-from corral.domain.clean_exits import ENDED
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import RestartOn
@@ -22,7 +21,7 @@ from corral.domain.instance_records import (
     StartFailure,
     next_state,
 )
-from corral.domain.instance_states import FOUND_IN, InstanceState, Wanted
+from corral.domain.instance_states import ENDED, FOUND_IN, InstanceState, Wanted
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
 """Outcomes that say nothing about whether the group works."""

@@ -9,8 +9,8 @@ import msgspec
 
 from corral.daemon.runs.run_files import Outcome, StopOrder
 from corral.daemon.workload.start_order import RestartRule, StartOrder
-from corral.domain.clean_exits import ENDED, place_seconds
 from corral.domain.ids import Incarnation, restart_incarnation
+from corral.domain.instance_states import ENDED, place_seconds
 from corral.system.aio.backoff import doubled, spread
 
 _SECOND_DELAY: Final = 1.0

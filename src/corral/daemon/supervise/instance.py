@@ -18,8 +18,7 @@ from corral.daemon.runs.run_messages import crash_report, first_status, status_u
 from corral.daemon.runs.run_monitor import kill_run
 from corral.daemon.runs.services import Services
 from corral.daemon.supervise.faults import Faults
-from corral.domain.clean_exits import PLACE_SECONDS
-from corral.domain.instance_states import InstanceState
+from corral.domain.instance_states import PLACE_SECONDS, InstanceState
 from corral.errors import CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
 from corral.system.aio.tasks import Tasks
