@@ -2,14 +2,19 @@
 
 Labels, memory, CPUs and runtimes in a handshake are claims. Whoever holds a node's certificate may claim anything, so
 what must not be claimed has label keys that begin with `trusted.`: only operators set those.
+
+Labels of nodes: one rule, for the configuration that sets them and the controller that takes them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+
+from corral.errors import Code, Rejected
 
 TRUSTED: Final = "trusted."
 MOST_MEMORY_MB: Final = 2**30
@@ -68,3 +73,27 @@ def differences(old: NodeClaims, new: NodeClaims) -> dict[str, Any]:
     """By field, what was claimed before and is claimed now; empty when that is the same."""
     before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
     return {field: [before[field], after[field]] for field in after if before[field] != after[field]}
+
+
+_MAX_LABELS: Final = 64
+_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
+_MAX_VALUE: Final = 255
+
+
+def check_labels(labels: Mapping[str, str], *, field: str = "labels") -> None:
+    """Refuse labels that could not be selected by: strange keys, huge values, too many."""
+    problem = ""
+    if len(labels) > _MAX_LABELS:
+        problem = f"{len(labels)} labels are more than {_MAX_LABELS}"
+    for key, value in labels.items():
+        if _KEY.fullmatch(key) is None:
+            problem = f"{key[:80]!r} is not a label"
+        elif len(value) > _MAX_VALUE or not value.isprintable():
+            problem = f"the value of label {key!r} is longer than {_MAX_VALUE} or not printable"
+    if problem:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            problem,
+            hint="a key has 1 to 63 letters, digits, '.', '_', '-' and '/', with a letter or digit at both ends",
+            field=field,
+        )

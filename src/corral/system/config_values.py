@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from corral.domain import ids
-from corral.domain.labels import check_labels
+from corral.domain.node_claims import check_labels
 from corral.errors import Rejected, nearest
 from corral.system.addresses import parse_address, parse_host
 

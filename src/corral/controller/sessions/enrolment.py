@@ -22,7 +22,7 @@ from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import JoinTokenId, NodeId
 from corral.domain.ids import node_id as checked_node_id
-from corral.domain.labels import check_labels
+from corral.domain.node_claims import check_labels
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import JoinTokenRecord, NodeRecord, Renewal, with_claims
 from corral.errors import Code, Rejected, Retryable

@@ -12,8 +12,7 @@ from corral.controller.sessions.session_facts import HostIdentity
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id
-from corral.domain.labels import check_labels
-from corral.domain.node_claims import NodeClaims, checked_claims, differences
+from corral.domain.node_claims import NodeClaims, check_labels, checked_claims, differences
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import NodeRecord, with_claims
 from corral.errors import Code, Rejected

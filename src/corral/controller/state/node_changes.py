@@ -14,8 +14,7 @@ from corral.controller.state.cluster_state import Stored
 from corral.controller.state.collections import NODES, SPOOLS
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
-from corral.domain.labels import check_labels
-from corral.domain.node_claims import NodeSettings
+from corral.domain.node_claims import NodeSettings, check_labels
 from corral.domain.node_states import (
     ADMISSION_LIFECYCLE,
     NODE_LIFECYCLE,
