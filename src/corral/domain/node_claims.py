@@ -4,10 +4,13 @@ Labels, memory, CPUs and runtimes in a handshake are claims. Whoever holds a nod
 what must not be claimed has label keys that begin with `trusted.`: only operators set those.
 
 Labels of nodes: one rule, for the configuration that sets them and the controller that takes them.
+
+Times that nodes tell, held against the clock of the controller: theirs may say anything.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -97,3 +100,18 @@ def check_labels(labels: Mapping[str, str], *, field: str = "labels") -> None:
             hint="a key has 1 to 63 letters, digits, '.', '_', '-' and '/', with a letter or digit at both ends",
             field=field,
         )
+
+
+_OLDEST: Final = dt.timedelta(days=3650)
+"""Nothing that runs or ended on a node is older."""
+
+
+def told_time(milliseconds: int, now: dt.datetime) -> dt.datetime | None:
+    """A time in milliseconds since 1970, not after now; None for none, and for one that cannot be."""
+    if milliseconds <= 0:
+        return None
+    try:
+        at = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return now
+    return min(at, now) if at > now - _OLDEST else None

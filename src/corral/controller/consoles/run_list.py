@@ -20,7 +20,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, run_nonce, start_number
 from corral.domain.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord
 from corral.domain.instance_states import InstanceState
-from corral.domain.node_times import told_time
+from corral.domain.node_claims import told_time
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire.v1.instance_pb2 import ConsoleQuery, InstanceRun

@@ -13,7 +13,7 @@ from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, run_no
 from corral.domain.instance_records import CrashRecord, ExitRecord, LeasedPort, Readiness
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_nodes import ModuleChange, Overridden
-from corral.domain.node_times import told_time
+from corral.domain.node_claims import told_time
 from corral.wire.v1 import instance_pb2 as wire
 
 _TEXT: Final = 1000

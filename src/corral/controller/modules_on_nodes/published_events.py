@@ -14,7 +14,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
-from corral.domain.node_times import told_time
+from corral.domain.node_claims import told_time
 from corral.errors import Rejected
 from corral.modules.services.event_names import check_published
 from corral.modules.services.event_publication import DATA_BYTES, SUBJECT_MAX, encoded_data

@@ -34,7 +34,7 @@ from corral.controller.state.ledger import Ledger, Step
 from corral.controller.state.quarantine import NotOverwritten
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
-from corral.domain.node_times import told_time
+from corral.domain.node_claims import told_time
 from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
