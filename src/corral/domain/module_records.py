@@ -1,4 +1,7 @@
-"""What is stored about a module: one record a package, the same on both hosts."""
+"""What is stored about a module: one record a package, the same on both hosts.
+
+How far a module's durable subscription has come.
+"""
 
 from __future__ import annotations
 
@@ -102,3 +105,10 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     def proven(self) -> bool:
         """False once its signature was found not to hold: nothing of it may be used."""
         return not (self.phase is ModulePhase.FAILED and self.reason == SIGNATURE_REFUSED)
+
+
+class ModuleCursor(Record, frozen=True, kw_only=True):
+    """Everything up to `cursor` was confirmed by the module, or was nothing it wanted."""
+
+    cursor: str
+    at: dt.datetime

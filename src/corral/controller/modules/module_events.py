@@ -10,7 +10,7 @@ from corral.controller.modules.event_delivery import Deliveries, Save
 from corral.controller.state.collections import MODULE_CURSORS
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, EventType
-from corral.domain.module_cursors import ModuleCursor
+from corral.domain.module_records import ModuleCursor
 from corral.errors import Code, Rejected
 from corral.modules.scope import Owned, Scope
 from corral.modules.services.event_names import wanted_filter

@@ -16,9 +16,8 @@ from corral.domain.instance_records import (
     PlanRecord,
     SequenceRecord,
 )
-from corral.domain.module_cursors import ModuleCursor
 from corral.domain.module_nodes import NodeModuleState
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import ModuleCursor, PackageRecord
 from corral.domain.records import (
     AdminCertificateRecord,
     ApiTokenRecord,
