@@ -19,7 +19,7 @@ class PackageBook(Protocol):
     """Records by module id. What a method committed is seen by `find` as soon as it returns.
 
     Every step that a change adds to the record's story is told in the same commit, as
-    `corral.domain.module_events.told(before, after)` says; nothing is told that was not stored.
+    `corral.domain.module_records.told(before, after)` says; nothing is told that was not stored.
     """
 
     def find(self, id: str) -> PackageRecord | None: ...

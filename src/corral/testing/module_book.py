@@ -10,8 +10,7 @@ import msgspec
 
 from corral.domain.events import Draft, EventType
 from corral.domain.module_decisions import not_installed
-from corral.domain.module_events import told, uninstalled
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import PackageRecord, told, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 

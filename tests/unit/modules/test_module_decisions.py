@@ -22,7 +22,6 @@ from corral.domain.module_decisions import (
     rewound,
     stepped,
 )
-from corral.domain.module_events import event_of, told, uninstalled
 from corral.domain.module_manifest import (
     CapabilitiesPart,
     Manifest,
@@ -31,7 +30,14 @@ from corral.domain.module_manifest import (
 )
 from corral.domain.module_order import stages_of_end
 from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import STORY_LENGTH, FailureStory, PackageRecord
+from corral.domain.module_records import (
+    STORY_LENGTH,
+    FailureStory,
+    PackageRecord,
+    event_of,
+    told,
+    uninstalled,
+)
 from corral.domain.module_verbs import Verb
 from corral.errors import IllegalTransition
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
-from corral.domain.module_events import told, uninstalled
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import PackageRecord, told, uninstalled
 from corral.errors import Code, Rejected
 from corral.modules.package_store import Change, Told
 from corral.store.port import ABSENT, Append, Conflict

@@ -8,9 +8,8 @@ from typing import Final
 
 from corral.daemon.modules.package_store import NodePackage
 from corral.domain.module_convergence import ObservedModule
-from corral.domain.module_events import told, uninstalled
 from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import SIGNATURE_REFUSED, PackageRecord
+from corral.domain.module_records import SIGNATURE_REFUSED, PackageRecord, told, uninstalled
 from corral.errors import CorralError
 from corral.wire.module_sets import INTENT_NUMBERS, observed_entry
 from corral.wire.v1 import module_pb2 as pb
