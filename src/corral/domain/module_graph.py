@@ -2,6 +2,8 @@
 
 A module is looked at once for each host it runs on, for the registries of hosts are separate: the node's part
 of a paired module may need what its controller's part provides.
+
+In which order modules are taken down: nobody loses what he depends on while he is being stopped.
 """
 
 from __future__ import annotations
@@ -240,3 +242,27 @@ def _without_repeats(cycle: Sequence[_Part]) -> list[str]:
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
+
+
+def stages_of_end(manifests: Mapping[str, Manifest]) -> list[list[str]]:
+    """Modules by id, in stages: all consumers of a module stand in an earlier stage than it does. Modules
+    that need each other, which an installation refuses, would share the last stage."""
+    providers = {
+        provision.id: id for id, manifest in manifests.items() for provision in manifest.capabilities.provides
+    }
+    needs = {
+        id: {
+            providers[requirement.id]
+            for requirement in manifest.capabilities.requires
+            if requirement.id in providers and providers[requirement.id] != id
+        }
+        for id, manifest in manifests.items()
+    }
+    stages: list[list[str]] = []
+    left = dict(needs)
+    while left:
+        needed = {provider for wanted in left.values() for provider in wanted}
+        stage = sorted(id for id in left if id not in needed) or sorted(left)
+        stages.append(stage)
+        left = {id: wanted for id, wanted in left.items() if id not in stage}
+    return stages

@@ -22,13 +22,13 @@ from corral.domain.module_decisions import (
     rewound,
     stepped,
 )
+from corral.domain.module_graph import stages_of_end
 from corral.domain.module_manifest import (
     CapabilitiesPart,
     Manifest,
     Provision,
     Requirement,
 )
-from corral.domain.module_order import stages_of_end
 from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.module_records import (
     STORY_LENGTH,

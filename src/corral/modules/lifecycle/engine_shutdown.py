@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from corral.domain.module_order import stages_of_end
+from corral.domain.module_graph import stages_of_end
 from corral.modules.lifecycle.module_failure import Trouble
 from corral.modules.lifecycle.module_lifecycle import ModuleLife
 from corral.system.clock import Clock
