@@ -13,8 +13,17 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.domain.probes import ProbeSpec
-from corral.domain.spec import Argument, Count, Digest, Milliseconds, PathText, PortNumber, Seconds, Spec
-from corral.domain.variable_types import VariableSpec
+from corral.domain.spec import (
+    Argument,
+    Count,
+    Digest,
+    Milliseconds,
+    PathText,
+    PortNumber,
+    Seconds,
+    Spec,
+    VariableSpec,
+)
 
 
 class TemplateChoice(Spec, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 from corral.domain.groups import Category, ConfigFormat, PatchSpec, StopRungSpec
 from corral.domain.instance_records import PlanRecord
 from corral.domain.probes import ProbeSpec
-from corral.domain.variable_types import VariableSpec
+from corral.domain.spec import VariableSpec
 
 PLAN_VERSION: Final = 2
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from corral.domain.plans import Plan
 from corral.domain.secret_forms import TELLING_LINE, forms, lines_of
-from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 
 

@@ -15,8 +15,7 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.domain.records import Record
-from corral.domain.spec import Argument, PathText, Spec
-from corral.domain.variable_types import VariableSpec
+from corral.domain.spec import Argument, PathText, Spec, VariableSpec
 from corral.errors import Code, Rejected
 
 PIECE: Final = 4 * 1024 * 1024

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.domain.file_paths import check_path
 from corral.domain.patterns import compile_pattern
-from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.spec import VariableSpec, VariableType
 from corral.domain.variables import BUILT_IN
 from corral.errors import Code, Rejected
 

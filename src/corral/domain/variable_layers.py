@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from corral.domain.spec import VariableSpec, VariableType
 from corral.domain.templates import TemplateSettings
-from corral.domain.variable_types import VariableSpec, VariableType
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9_]")
 LABEL_PREFIX: Final = "LABEL_"

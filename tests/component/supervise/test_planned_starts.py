@@ -20,7 +20,7 @@ from corral.domain.groups import PatchSpec, RestartSpec
 from corral.domain.ids import first_incarnation
 from corral.domain.plans import PlanJvm
 from corral.domain.probes import ProbeKind, ProbeSpec
-from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, NodeSection
 from corral.system.entropy import SystemEntropy

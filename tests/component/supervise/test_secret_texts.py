@@ -10,7 +10,7 @@ from supervised_node import SupervisedNode, base_plan
 
 from corral.domain.plans import Plan
 from corral.domain.probes import ProbeKind, ProbeSpec
-from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.spec import VariableSpec, VariableType
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 

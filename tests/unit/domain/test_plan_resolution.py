@@ -21,7 +21,7 @@ from corral.domain.groups import (
 from corral.domain.plan_resolution import check_instance_variables, resolve_plan
 from corral.domain.plans import Plan, plan_hash, read_plan
 from corral.domain.probes import ProbeKind, ProbeSpec
-from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 
 PAPER = entry("paper", "1.21.4")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corral.domain.spec import VariableSpec, VariableType
 from corral.domain.template_checks import check_settings
 from corral.domain.templates import TemplateSettings
 from corral.domain.variable_checks import (
@@ -14,7 +15,6 @@ from corral.domain.variable_checks import (
     check_value,
     check_values,
 )
-from corral.domain.variable_types import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 
 INT = VariableSpec(type=VariableType.INT, min=-1, max=20)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.domain.spec import VariableSpec, VariableType
 from corral.domain.templates import TemplateSettings
 from corral.domain.variable_layers import (
     declared,
@@ -19,7 +20,6 @@ from corral.domain.variable_layers import (
     secrets_among,
     template_layer,
 )
-from corral.domain.variable_types import VariableSpec, VariableType
 from corral.domain.variables import (
     ALIASES,
     InstanceFacts,

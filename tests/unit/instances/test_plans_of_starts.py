@@ -22,7 +22,7 @@ from corral.domain.groups import ArtifactSpec, TemplateChoice, TemplateSelection
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.plans import read_plan
-from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 from corral.wire.v1.instance_pb2 import StartInstanceAck
 
