@@ -36,7 +36,7 @@ from corral.domain.selection import Draw, Layer, TemplateSources, select_templat
 from corral.domain.spec import invalid
 from corral.domain.templates import TemplateSettings
 from corral.domain.variable_checks import check_names, check_values
-from corral.domain.variable_layers import declared, defaults, merge_layers, property_variables, template_layer
+from corral.domain.variables import declared, defaults, merge_layers, property_variables, template_layer
 from corral.errors import Code, Rejected
 
 _HEAP_PARTS: Final = (4, 5)

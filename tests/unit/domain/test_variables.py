@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from corral.domain.spec import VariableSpec, VariableType
 from corral.domain.templates import TemplateSettings
-from corral.domain.variable_layers import (
+from corral.domain.variables import (
+    ALIASES,
+    InstanceFacts,
+    Unresolved,
+    built_in,
     declared,
     defaults,
     label_variables,
@@ -18,16 +22,10 @@ from corral.domain.variable_layers import (
     property_variables,
     run_variables,
     secrets_among,
-    template_layer,
-)
-from corral.domain.variables import (
-    ALIASES,
-    InstanceFacts,
-    Unresolved,
-    built_in,
     substitute,
     substitute_all,
     substitute_bytes,
+    template_layer,
 )
 
 FACTS = InstanceFacts(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import InstanceRecord, PlanRecord
 from corral.domain.plans import Plan
-from corral.domain.variable_layers import run_variables
+from corral.domain.variables import run_variables
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import plan_pb2 as parts
 from corral.wire.v1.link_pb2 import ControllerMessage

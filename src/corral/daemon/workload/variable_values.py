@@ -17,8 +17,14 @@ from corral.domain.patterns import compile_pattern
 from corral.domain.secret_masks import names_within
 from corral.domain.spec import VariableSpec
 from corral.domain.variable_checks import check_secret_value, check_values
-from corral.domain.variable_layers import defaults, run_variables, secrets_among
-from corral.domain.variables import InstanceFacts, built_in, substitute
+from corral.domain.variables import (
+    InstanceFacts,
+    built_in,
+    defaults,
+    run_variables,
+    secrets_among,
+    substitute,
+)
 from corral.errors import Code, CorralError, Rejected
 from corral.system.log_mask import HIDDEN_VALUES
 
