@@ -13,7 +13,7 @@ from depot import unpacked
 from corral.controller.distribution.node_needs import Needs
 from corral.controller.distribution.offers import Offers
 from corral.domain.ids import NodeId
-from corral.domain.template_delta import apply_delta
+from corral.domain.template_diff import apply_delta
 from corral.domain.templates import decode_manifest, manifest_digest
 from corral.testing.waiting import eventually
 from corral.wire.v1.link_pb2 import DaemonMessage

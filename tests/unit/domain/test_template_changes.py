@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.template_delta import apply_delta, delta_between
-from corral.domain.template_diff import FileChange, FileState, SettingChange, diff_versions
+from corral.domain.template_diff import (
+    FileChange,
+    FileState,
+    SettingChange,
+    apply_delta,
+    delta_between,
+    diff_versions,
+)
 from corral.domain.templates import Manifest, TemplateFile, TemplateSettings, encode_manifest, manifest_digest
 from corral.errors import Code, Rejected
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 from corral.controller.distribution.ports import Versions
-from corral.domain.template_delta import delta_between
+from corral.domain.template_diff import delta_between
 from corral.domain.templates import Manifest, TemplateVersion, encode_manifest
 from corral.errors import CorralError
 from corral.wire.v1.plan_pb2 import DataOffer, TemplateData

@@ -22,7 +22,7 @@ from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.template_archive import Unpacking
 from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions, TemplateSession
 from corral.daemon.link.data_channel import DataChannel
-from corral.domain.template_delta import apply_delta
+from corral.domain.template_diff import apply_delta
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.backoff import doubled
