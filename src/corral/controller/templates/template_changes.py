@@ -19,8 +19,8 @@ from corral.controller.templates.archive_import import Intake
 from corral.controller.templates.template_usage import hashes_in_use, users_of
 from corral.domain import selection
 from corral.domain.events import Draft, EventType
+from corral.domain.selection import check_settings
 from corral.domain.short_lists import short_list
-from corral.domain.template_checks import check_settings
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, template_name
 from corral.errors import Code, Rejected
 from corral.store.port import ABSENT
