@@ -147,8 +147,7 @@ def _storage(manifest: Manifest) -> str:
 
 
 def _check_api(api: str, sdk: str) -> None:
-    from corral.domain.semver import parse_version
-    from corral.domain.version_ranges import parse_range
+    from corral.domain.version_ranges import parse_range, parse_version
 
     if not parse_range(api).allows(parse_version(sdk)):
         raise Refused(
