@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-import re2
+import re2  # type: ignore[import-untyped]  # the package has no stubs
 
 from corral.errors import Code, Rejected
 

@@ -24,7 +24,7 @@ from corral.domain.groups import (
 )
 from corral.domain.ids import checked_name, group_name, node_id
 from corral.domain.patches import check_patch
-from corral.domain.probe_checks import check_probes
+from corral.domain.probes import check_probes
 from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.spec import invalid
 from corral.domain.templates import template_name

@@ -39,7 +39,7 @@ from corral.daemon.workload.variable_values import (
 )
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
-from corral.domain.probe_checks import check_probes
+from corral.domain.probes import check_probes
 from corral.domain.secret_masks import refuse_in_command
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import run_name
