@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.nesting import MAX_DEPTH
+from corral.domain.json_limits import MAX_DEPTH
 from corral.errors import Code, Rejected
 
 MAX_PATH: Final = 200

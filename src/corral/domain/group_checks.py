@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from corral.domain.artifacts import check_artifact
+from corral.domain.config_patches import check_patch
 from corral.domain.file_paths import check_glob, check_path
 from corral.domain.groups import (
     BLOCKED_VARIABLES,
@@ -23,12 +24,11 @@ from corral.domain.groups import (
     JvmSpec,
 )
 from corral.domain.ids import checked_name, group_name, node_id
-from corral.domain.patches import check_patch
+from corral.domain.port_sets import check_ports
 from corral.domain.probes import check_probes
 from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.spec import invalid
 from corral.domain.templates import template_name
-from corral.domain.tied_ports import check_ports
 from corral.domain.variable_checks import check_declaration, check_names, check_values
 from corral.errors import Code, Rejected, unknown_choice
 

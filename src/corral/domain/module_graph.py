@@ -17,7 +17,7 @@ import msgspec
 from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement, Source
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
-from corral.domain.version_ranges import parse_range
+from corral.domain.versions import parse_range
 from corral.errors import Code, Rejected
 
 

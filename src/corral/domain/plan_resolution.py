@@ -9,11 +9,7 @@ import msgspec
 
 from corral.domain.artifacts import CatalogRecord, file_of
 from corral.domain.decisions import Alternative
-from corral.domain.file_paths import check_path
-from corral.domain.group_checks import install_directory
-from corral.domain.groups import ArtifactSpec, Category, ConfigFormat, ExtensionSpec, GroupSpec, RestartSpec
-from corral.domain.instance_records import PlanRecord
-from corral.domain.module_extensions import (
+from corral.domain.extensions import (
     Candidate,
     ExtensionPackage,
     Program,
@@ -21,6 +17,10 @@ from corral.domain.module_extensions import (
     place_extensions,
     requested_extension,
 )
+from corral.domain.file_paths import check_path
+from corral.domain.group_checks import install_directory
+from corral.domain.groups import ArtifactSpec, Category, ConfigFormat, ExtensionSpec, GroupSpec, RestartSpec
+from corral.domain.instance_records import PlanRecord
 from corral.domain.plans import (
     Plan,
     PlanArtifact,
@@ -32,8 +32,8 @@ from corral.domain.plans import (
     encode_plan,
 )
 from corral.domain.secret_masks import refuse_in_command
-from corral.domain.selection import Draw, Layer, TemplateSources, select_templates
 from corral.domain.spec import invalid
+from corral.domain.template_selection import Draw, Layer, TemplateSources, select_templates
 from corral.domain.templates import TemplateSettings
 from corral.domain.variable_checks import check_names, check_values
 from corral.domain.variables import declared, defaults, merge_layers, property_variables, template_layer

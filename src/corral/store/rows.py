@@ -14,7 +14,7 @@ import msgspec
 
 from corral.domain.events import DATA_DEPTH, LEFT_OFF, Cursor, Event, EventType
 from corral.domain.ids import Epoch
-from corral.domain.nesting import deeper_than
+from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected
 from corral.store.port import Change, Document, EventBounds, Head, IndexRow
 

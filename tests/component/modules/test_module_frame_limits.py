@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from corral.domain import nesting
+from corral.domain import json_limits as nesting
 from corral.errors import Bug, Code
 from corral.modules.process.call_failures import ModuleRaised, ProcessGone
 from corral.modules.process.crash_output import last_words_file

@@ -30,9 +30,9 @@ from corral.daemon.link.spool_file import open_table
 from corral.daemon.link.spool_table import SpoolTable
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
+from corral.domain.json_limits import MAX_DEPTH
 from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
-from corral.domain.nesting import MAX_DEPTH
 from corral.modules.services.event_publication import DATA_BYTES, SUBJECT_MAX
 from corral.modules.services.module_metrics import BUCKETS, MAX_NAMES, MAX_SERIES, Family
 from corral.system.aio.token_bucket import TokenBucket

@@ -6,8 +6,8 @@ import datetime as dt
 import hashlib
 
 from corral.domain.artifacts import CatalogRecord
+from corral.domain.extensions import ExtensionPackage
 from corral.domain.groups import Category, ConfigFormat, GroupSpec
-from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, group_of
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from corral.domain.artifacts import shown_url, url_file
+from corral.domain.config_patches import patch_format, split_path, value_text
 from corral.domain.group_documents import group_document, parse_group, patched
 from corral.domain.groups import PatchOp, PatchSpec
-from corral.domain.patches import patch_format, split_path, value_text
 from corral.errors import Code, Rejected
 
 DIGEST = "ab" * 32

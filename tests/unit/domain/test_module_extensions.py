@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from template_world import Library, entry, group, never
 
+from corral.domain.extensions import ExtensionPackage, Program, fits, platform_version
 from corral.domain.group_documents import group_document, parse_group
 from corral.domain.groups import ArtifactSpec, ExtensionSpec
-from corral.domain.module_extensions import ExtensionPackage, Program, fits, platform_version
 from corral.domain.module_manifest import Extension, ExtensionVariant
 from corral.domain.plan_resolution import ResolvedPlan, resolve_plan
 from corral.errors import Code, Rejected

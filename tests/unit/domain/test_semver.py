@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.version_ranges import VERSION_MAX, Version, parse_version
+from corral.domain.versions import VERSION_MAX, Version, parse_version
 from corral.errors import Code, Rejected
 
 ORDERED = [

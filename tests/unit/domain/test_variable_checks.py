@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.domain.selection import check_settings
 from corral.domain.spec import VariableSpec, VariableType
+from corral.domain.template_selection import check_settings
 from corral.domain.templates import TemplateSettings
 from corral.domain.variable_checks import (
     check_declaration,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.version_ranges import RANGE_MAX, Version, parse_range, parse_version
+from corral.domain.versions import RANGE_MAX, Version, parse_range, parse_version
 from corral.errors import Code, Rejected
 
 

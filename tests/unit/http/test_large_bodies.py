@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from corral.controller.http.decoding import ON_LOOP, BodyDecoder
-from corral.domain.nesting import first_repeated, repeated_key
+from corral.domain.json_limits import first_repeated, repeated_key
 from corral.errors import Code, Rejected, nearest
 
 _NAMES = 30_000

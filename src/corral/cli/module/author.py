@@ -147,7 +147,7 @@ def _storage(manifest: Manifest) -> str:
 
 
 def _check_api(api: str, sdk: str) -> None:
-    from corral.domain.version_ranges import parse_range, parse_version
+    from corral.domain.versions import parse_range, parse_version
 
     if not parse_range(api).allows(parse_version(sdk)):
         raise Refused(

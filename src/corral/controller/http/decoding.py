@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from corral.domain.nesting import MAX_DEPTH, json_deeper_than, repeated_key
+from corral.domain.json_limits import MAX_DEPTH, json_deeper_than, repeated_key
 from corral.errors import Code, Rejected, nearest, unknown_choice
 
 T = TypeVar("T")

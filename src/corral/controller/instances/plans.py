@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.artifacts import CatalogRecord
-from corral.domain.module_extensions import ExtensionPackage
+from corral.domain.extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.templates import TemplateRecord
 

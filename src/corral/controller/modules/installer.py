@@ -21,7 +21,7 @@ from corral.controller.modules.answers import InstallAnswer, InstallOptions, Ins
 from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.package_store import LedgerBook
 from corral.controller.state.ledger import Actor, audit
-from corral.domain.module_extensions import ExtensionPackage
+from corral.domain.extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.domain.module_verbs import Verb

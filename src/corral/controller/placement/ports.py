@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from corral.controller.state.indexed_mirrors import PortKey, port_keys
 from corral.domain.groups import PortProtocol, PortSpec
 from corral.domain.instance_records import LeasedPort
-from corral.domain.tied_ports import PortSet, port_sets
+from corral.domain.port_sets import PortSet, port_sets
 
 
 class NoPort(Exception):

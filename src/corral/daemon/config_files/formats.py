@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.daemon.config_files import json_text, properties, toml_text, yaml_text
-from corral.domain.patches import split_path
+from corral.domain.config_patches import split_path
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):

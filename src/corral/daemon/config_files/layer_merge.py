@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.daemon.config_files.faults import MAX_BYTES, Impossible, Malformed
 from corral.daemon.config_files.formats import FORMATS
-from corral.domain.patches import format_of
+from corral.domain.config_patches import format_of
 from corral.errors import Code, Rejected
 
 

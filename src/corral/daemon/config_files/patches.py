@@ -10,8 +10,8 @@ from corral.daemon.config_files.formats import FORMATS
 from corral.daemon.config_files.no_follow import read_beneath, replace_beneath
 from corral.daemon.config_files.regexes import replace_matches
 from corral.daemon.config_files.values import with_variables
+from corral.domain.config_patches import patch_format, value_text
 from corral.domain.groups import PatchOp, PatchSpec
-from corral.domain.patches import patch_format, value_text
 from corral.domain.variables import substitute
 from corral.errors import Code, Rejected
 

@@ -19,7 +19,7 @@ from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.module_verbs import Verb
-from corral.domain.version_ranges import parse_range
+from corral.domain.versions import parse_range
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts
 from corral.modules.lifecycle.engine import ModuleEngine

@@ -18,7 +18,7 @@ from typing import IO, Final, cast
 import msgspec
 
 from corral.daemon.node.durable_files import store
-from corral.domain.patches import value_text
+from corral.domain.config_patches import value_text
 from corral.domain.plans import Plan
 from corral.domain.secret_masks import SecretMask, names_within, secret_names
 from corral.errors import Code, CorralError, Rejected

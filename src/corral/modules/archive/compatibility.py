@@ -12,7 +12,7 @@ from corral.domain.module_graph import Provided, applies, check_graph, registry_
 from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement, Source
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
-from corral.domain.version_ranges import parse_range, parse_version
+from corral.domain.versions import parse_range, parse_version
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts
 from corral.modules.manifest.settings import check_settings

@@ -21,7 +21,7 @@ from corral.domain.module_manifest import (
     ModuleHost,
 )
 from corral.domain.permissions import Permission
-from corral.domain.version_ranges import parse_range, parse_version
+from corral.domain.versions import parse_range, parse_version
 from corral.errors import CorralError, Rejected, Retryable, nearest
 from corral.modules.manifest.settings import check_schema
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.nesting import MAX_DEPTH, deeper_than
+from corral.domain.json_limits import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
 from corral.modules.manifest.schema_cost import checking_weight
 from corral.modules.manifest.schema_limits import (

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.domain.json_limits import MAX_DEPTH, deeper_than
 from corral.domain.module_manifest import EventsPart
-from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
 from corral.modules.services.event_names import check_published
 from corral.sdk.messages import Publish

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from corral.domain.events import DATA_DEPTH, LEFT_OFF, Event, EventType
-from corral.domain.nesting import deeper_than
+from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.scope import Scope
 from corral.modules.services.event_names import EVENTS_MISSED, name_of, subject_of

@@ -24,7 +24,7 @@ from corral.domain.file_paths import beneath, check_path
 from corral.domain.groups import ExtensionSpec
 from corral.domain.module_manifest import Extension, ExtensionVariant
 from corral.domain.plans import PlanArtifact, PlanExtension
-from corral.domain.version_ranges import Version, VersionRange, parse_range
+from corral.domain.versions import Version, VersionRange, parse_range
 from corral.errors import Code, Rejected, nearest
 
 ALWAYS: Final = "always"
