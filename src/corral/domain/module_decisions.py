@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import STORY_LENGTH, FailureStory, PackageRecord, PhaseStep
+from corral.domain.module_records import STORY_LENGTH, WAITING_FOR, FailureStory, PackageRecord, PhaseStep
 from corral.domain.module_verbs import VERBS, Verb
 from corral.errors import Code, IllegalTransition, Rejected
 
@@ -22,8 +22,6 @@ DEATHS_WINDOW: Final = 600.0
 """Seconds within which deaths of a process are counted."""
 _HELD_BACK: Final = {ModuleIntent.PAUSED: "paused", ModuleIntent.INACTIVE: "deactivated"}
 """What an operator who holds a module back leaves as the reason."""
-WAITING_FOR: Final = "waiting_for_capability:"
-"""What the reason of a module begins with that waits for a capability; its id follows."""
 _TOLD_STEPS: Final = 5
 """Steps of the story that a refusal shows."""
 MODULES_DISABLED: Final = "modules_disabled"

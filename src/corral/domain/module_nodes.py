@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Final
 
 from corral.domain.ids import NodeId
-from corral.domain.module_decisions import WAITING_FOR
+from corral.domain.module_records import WAITING_FOR
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.records import Record
 

@@ -17,6 +17,8 @@ from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.records import Record
 
+WAITING_FOR: Final = "waiting_for_capability:"
+"""Prefix of the reason of a module that waits for a capability; the capability's id follows."""
 STORY_LENGTH: Final = 30
 """How many of its last steps a record remembers."""
 SIGNATURE_REFUSED: Final = "signature_refused"
