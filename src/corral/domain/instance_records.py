@@ -12,7 +12,7 @@ from corral.domain.decisions import Decision
 from corral.domain.groups import GroupSpec, PortProtocol
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
-from corral.domain.module_nodes import ModuleChange
+from corral.domain.module_records import ModuleChange
 from corral.domain.records import Record
 
 

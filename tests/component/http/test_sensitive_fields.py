@@ -23,7 +23,7 @@ from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.domain.groups import GroupSpec, PatchSpec
 from corral.domain.ids import DecisionId
 from corral.domain.instance_records import CrashLoop, CrashRecord, DecisionRecord, ExitRecord, StartFailure
-from corral.domain.module_nodes import ModuleChange, Overridden
+from corral.domain.module_records import ModuleChange, Overridden
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.domain.sensitive_fields import (
     EVENT_FIELDS,

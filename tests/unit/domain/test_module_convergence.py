@@ -20,8 +20,8 @@ from corral.domain.module_convergence import (
     difference,
     reported,
 )
-from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import NodeModuleState
 
 ONE, TWO = "1" * 64, "2" * 64
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -18,9 +18,8 @@ from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.module_convergence import ObservedModule, difference
-from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.domain.module_records import NodeModuleState, PackageRecord, SignatureFacts
 from corral.wire.features import FEATURES
 from corral.wire.module_sets import read_intent
 from corral.wire.peer_support import support_of

@@ -20,9 +20,8 @@ from corral.controller.state.collections import MODULE_NODE_STATES, MODULE_PACKA
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.module_convergence import DesiredModule, ObservedModule
 from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_nodes import NodeModuleState, node_module_key
 from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import NodeModuleState, PackageRecord, node_module_key
 from corral.modules.manifest.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
 from corral.system.aio.tasks import Tasks

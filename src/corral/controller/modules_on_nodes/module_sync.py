@@ -35,9 +35,8 @@ from corral.domain.module_convergence import (
     difference,
     reported,
 )
-from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import NodeModuleState, PackageRecord
 from corral.errors import CorralError
 from corral.system.aio.waits import set_within
 from corral.wire.channels import CONTROL_LIMIT

@@ -13,9 +13,8 @@ from corral.controller.modules_on_nodes.module_states import ask_again, declines
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_nodes import NodeModuleState, next_wish, node_module_key
 from corral.domain.module_phases import ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import NodeModuleState, PackageRecord, next_wish, node_module_key
 from corral.errors import Code, Rejected
 from corral.store.port import Conflict
 from corral.system.clock import Clock

@@ -16,8 +16,7 @@ from corral.domain.instance_records import (
     PlanRecord,
     SequenceRecord,
 )
-from corral.domain.module_nodes import NodeModuleState
-from corral.domain.module_records import ModuleCursor, PackageRecord
+from corral.domain.module_records import ModuleCursor, NodeModuleState, PackageRecord
 from corral.domain.records import (
     AdminCertificateRecord,
     ApiTokenRecord,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from corral.controller.state.collections import MODULE_NODE_STATES
 from corral.controller.state.mirrors import Mirror, Stored
-from corral.domain.module_nodes import NodeModuleState
+from corral.domain.module_records import NodeModuleState
 
 
 class NodeStateMirror(Mirror[NodeModuleState]):

@@ -12,7 +12,7 @@ from typing import Final
 from corral.daemon.hooks.start_changes import Change, placed
 from corral.daemon.workload.java_arguments import Unit, setting_of, units
 from corral.daemon.workload.start_proposal import StartValues
-from corral.domain.module_nodes import Overridden
+from corral.domain.module_records import Overridden
 
 ENV: Final = "env"
 JVM_ARGS: Final = "jvm_args"

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.module_nodes import ModuleChange
+from corral.domain.module_records import ModuleChange
 from corral.domain.secret_masks import SecretMask
 
 MOST_MODULES: Final = 64

@@ -15,7 +15,7 @@ import msgspec
 
 from corral.daemon.workload.java_arguments import Unit, units
 from corral.daemon.workload.start_proposal import StartValues
-from corral.domain.module_nodes import ModuleChange
+from corral.domain.module_records import ModuleChange
 
 _MOST_CELLS: Final = 40_000
 """Lists whose differing parts are longer than this allows are taken as replaced altogether."""

@@ -13,8 +13,7 @@ from corral.controller.http.route_table import Read, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.module_graph import Why
-from corral.domain.module_nodes import awaited_capability
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import PackageRecord, awaited_capability
 from corral.domain.permissions import Permission
 from corral.modules.capabilities.capability_entries import CapabilityView
 

@@ -16,7 +16,7 @@ from corral.controller.workload.vitals import Vital
 from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.module_nodes import ModuleChange
+from corral.domain.module_records import ModuleChange
 
 _SILENT: Final = Vital(incarnation=0)
 

@@ -15,9 +15,8 @@ from corral.controller.sessions.live import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_nodes import NodeModuleState, awaited_capability, node_module_key
 from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import NodeModuleState, PackageRecord, awaited_capability, node_module_key
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Permission, allows
 
