@@ -3,6 +3,8 @@
 Every failure that a person or a peer may see is a `CorralError`: a wire-stable code, a
 message that says what and why, and a hint that says what to do next. The class says who
 has to act: the caller (`Rejected`), time (`Retryable`), or we (`Bug`).
+
+Lists within sentences: the first few, and how many there are beside them.
 """
 
 from __future__ import annotations
@@ -229,3 +231,10 @@ def unknown_choice(
     guess = nearest(word, known)
     hint = f"did you mean '{guess}'? known: " if guess else "known: "
     return Rejected(code, f"unknown {kind} '{word}'", hint=hint + ", ".join(known), field=field)
+
+
+def short_list(items: Iterable[object], most: int) -> str:
+    """`a, b and 3 more`."""
+    words = [str(item) for item in items]
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")

@@ -16,9 +16,8 @@ from corral.domain.artifacts import CatalogRecord, check_url, shown_url
 from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import check_path
 from corral.domain.groups import ArtifactSpec, GroupSpec
-from corral.domain.short_lists import short_list
 from corral.domain.spec import invalid
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, short_list
 
 _PART: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,61}[A-Za-z0-9])?")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")

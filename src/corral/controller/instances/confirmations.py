@@ -11,8 +11,7 @@ import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import InstanceRecord, live
-from corral.domain.short_lists import short_list
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, short_list
 
 GIVEN_UP: Final = (
     "given up with its node; it may still run there: 'corral local stop-all' on that host ends it"

@@ -14,8 +14,7 @@ from corral.controller.modules_on_nodes.event_frames import EventFrames
 from corral.controller.modules_on_nodes.outbox_room import has_room
 from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.domain.events import Cursor, EventType
-from corral.domain.short_lists import short_list
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import Code, CorralError, Rejected, short_list
 from corral.modules.services.event_names import is_event_name
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock

@@ -14,7 +14,7 @@ from corral.controller.instances.instance_changes import stays
 from corral.controller.instances.starts import is_held
 from corral.domain.instance_records import GroupRecord, InstanceRecord, live
 from corral.domain.instance_states import ENDED, LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
-from corral.domain.short_lists import short_list
+from corral.errors import short_list
 
 _SHOWN: Final = 5
 

@@ -19,10 +19,9 @@ from corral.controller.templates.archive_import import Intake
 from corral.controller.templates.template_usage import hashes_in_use, users_of
 from corral.domain import template_selection as selection
 from corral.domain.events import Draft, EventType
-from corral.domain.short_lists import short_list
 from corral.domain.template_selection import check_settings
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, template_name
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, short_list
 from corral.store.port import ABSENT
 
 NOTE_MAX: Final = 1000

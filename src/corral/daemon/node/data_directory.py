@@ -10,8 +10,7 @@ import os
 import pathlib
 from typing import Final
 
-from corral.domain.short_lists import short_list
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, short_list
 from corral.system.files import make_directory
 
 DAEMON_ROLE: Final = "daemon"

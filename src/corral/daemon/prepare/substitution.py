@@ -12,9 +12,8 @@ import msgspec
 
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.workload.variable_values import Values
-from corral.domain.short_lists import short_list
 from corral.domain.variables import substitute_bytes
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, short_list
 
 _SHOWN: Final = 5
 _MAX_BYTES: Final = 256 * 1024 * 1024

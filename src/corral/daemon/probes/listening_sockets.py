@@ -19,7 +19,7 @@ import msgspec
 
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
-from corral.domain.short_lists import short_list
+from corral.errors import short_list
 
 FRESH_SECONDS: Final = 0.2
 _KEPT_SECONDS: Final = 10.0

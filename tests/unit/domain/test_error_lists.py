@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.domain.short_lists import short_list
+from corral.errors import short_list
 
 
 @pytest.mark.parametrize(
