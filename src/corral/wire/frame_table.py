@@ -221,7 +221,8 @@ def require(payload: Any, *further: str) -> None:
     name = payload.DESCRIPTOR.name
     for field in (*_RULES_OF_PAYLOADS[name].required, *further):
         if not getattr(payload, field):
-            raise Rejected(Code.MISSING_FIELD, f"{name} lacks '{field}'", field=field)
+            hint = "the controller and this node disagree about the protocol; run the same version on both"
+            raise Rejected(Code.MISSING_FIELD, f"{name} lacks '{field}'", hint=hint, field=field)
 
 
 _RULES_OF_PAYLOADS: Final = {
