@@ -51,6 +51,7 @@ class ScriptedDaemon:
             options=channel_options(controller_host(identity.cluster)) + (options or []),
         )
         self._call: Any = None
+        self._writing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,9 +91,11 @@ class ScriptedDaemon:
         return await self.read()
 
     async def send(self, message: DaemonMessage | bytes) -> None:
-        """Write a frame, or any bytes; when the stream is over, `read` or `ending` say why."""
+        """Write a frame, or any bytes, after those of earlier calls: gRPC ends a stream on which two tasks write at
+        once. When the stream is over, `read` or `ending` say why."""
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._call.write(message)
+            async with self._writing:
+                await self._call.write(message)
 
     async def read(self) -> ControllerMessage:
         """The next frame; raises our error when the controller ended the stream."""
