@@ -25,7 +25,7 @@ from typing import Any, Final
 from campaigns import workload
 from campaigns.checking import Checker, Tally
 from corral.cli.failure import Failure
-from corral.runtimes.process.run_files import read_record
+from corral.runtimes.keeper.run_files import read_record
 from corral.testing.api_call import call
 from corral.testing.ports import free_addresses
 from corral.testing.postgres_server import PostgresServer

@@ -13,7 +13,7 @@ import pathlib
 import signal
 import sys
 
-from corral.runtimes.cgroups.opening import open_cgroups, owner_of
+from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.sdk.runtime import RunSpec
 

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from corral.runtimes.process.run_files import read_record
+from corral.runtimes.keeper.run_files import read_record
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually
 from tests.system.estate import Estate

@@ -32,7 +32,7 @@ WRITER = ["/bin/sh", "-c", "n=0; while :; do echo line $n; n=$((n+1)); sleep 0.0
 
 BENEATH_ITSELF = """
 from corral.errors import CorralError
-from corral.runtimes.cgroups.opening import open_cgroups
+from corral.runtimes.cgroups.selection import open_cgroups
 print(open_cgroups("auto", "").name)
 try:
     open_cgroups("v2", "system.slice/corral-odd.service/runs")
@@ -234,7 +234,7 @@ async def test_groups_beneath_the_daemons_own_unit_are_refused(systemd):
 
 async def test_without_its_bus_systemd_is_an_error_that_says_so(systemd):
     await systemd.systemctl("stop", "dbus.service", "dbus.socket")
-    code = "from corral.runtimes.cgroups.opening import open_cgroups; open_cgroups('systemd', '')"
+    code = "from corral.runtimes.cgroups.selection import open_cgroups; open_cgroups('systemd', '')"
     done = systemd.run(sys.executable, "-c", code)
     assert "systemd cannot be reached over the system bus" in done.stderr
 

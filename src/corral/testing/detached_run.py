@@ -6,7 +6,7 @@ import os
 import pathlib
 
 from corral.runtimes.cgroups.none import NoCgroups
-from corral.runtimes.cgroups.opening import owner_of
+from corral.runtimes.cgroups.selection import owner_of
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing.workloads import Argv

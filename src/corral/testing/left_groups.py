@@ -7,7 +7,7 @@ import os
 import pathlib
 
 from corral.runtimes.cgroups.mounts import mounted_hierarchies
-from corral.runtimes.cgroups.opening import DEFAULT_ROOT, owner_of
+from corral.runtimes.cgroups.selection import DEFAULT_ROOT, owner_of
 
 
 def drop_groups(directory: pathlib.Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Self
 import pytest
 
 from corral.errors import CorralError
-from corral.runtimes.cgroups.opening import open_cgroups
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
-from corral.runtimes.process.framing import PROTOCOL, lock_name, socket_name
+from corral.runtimes.cgroups.selection import open_cgroups
+from corral.runtimes.keeper.keeper_protocol import PROTOCOL, lock_name, socket_name
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.sdk.runtime import RunSpec
 from corral.testing.reaper import reap

@@ -167,7 +167,7 @@ def _nodes(directories: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 
 def node_mark(data: pathlib.Path) -> str:
-    """What `corral.runtimes.cgroups.opening.owner_of` says, which cannot be imported here: it stands in
+    """What `corral.runtimes.cgroups.selection.owner_of` says, which cannot be imported here: it stands in
     the environment of every process of a node, or in the name of its control group."""
     return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 

@@ -10,8 +10,8 @@ import pytest
 
 from corral.errors import Code, Rejected
 from corral.runtimes.cgroups.mounts import mounted_hierarchies, own_groups
-from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.run_names import escaped, is_keeper_name, keeper_name, unescaped
+from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.cgroups.systemd import systemd_is_pid_1
 
 UNIFIED = "42 32 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
@@ -26,7 +26,7 @@ SPLIT = """\
 AS_NOBODY = """
 import os, sys
 from corral.errors import CorralError
-from corral.runtimes.cgroups.opening import open_cgroups
+from corral.runtimes.cgroups.selection import open_cgroups
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for choice in ("auto", "v1", "v2"):
     try:

@@ -15,8 +15,8 @@ import sys
 import time
 
 sys.path.insert(0, sys.argv[1])
-from corral.runtimes.console.layout import first_offsets, segment_name
-from corral.runtimes.console.pump import Pump
+from corral.runtimes.keeper.console_layout import first_offsets, segment_name
+from corral.runtimes.keeper.console_pump import Pump
 
 DIRECTORY, MODE, WRITERS, KILLS = sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 SEGMENT_BYTES = 500_000

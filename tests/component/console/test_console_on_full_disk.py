@@ -12,7 +12,7 @@ import shutil
 import pytest
 
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.console.pump import RETRY_SECONDS, Pump
+from corral.runtimes.keeper.console_pump import RETRY_SECONDS, Pump
 from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 

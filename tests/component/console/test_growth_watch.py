@@ -6,7 +6,7 @@ import os
 import shutil
 
 from corral.daemon.console.growth_watch import GrowthWatch
-from corral.runtimes.console.pump import Pump
+from corral.runtimes.keeper.console_pump import Pump
 from corral.testing.waiting import eventually
 
 

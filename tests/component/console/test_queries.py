@@ -14,8 +14,8 @@ from corral.daemon.console.queries import answer_to
 from corral.daemon.link.connection import Connection
 from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import Code, Rejected
-from corral.runtimes.console.layout import INDEX_RECORD, index_name, segment_name
-from corral.runtimes.console.pump import Pump
+from corral.runtimes.keeper.console_layout import INDEX_RECORD, index_name, segment_name
+from corral.runtimes.keeper.console_pump import Pump
 from corral.system.clock import SystemClock
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually

@@ -8,7 +8,7 @@ import struct
 import threading
 
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.console.pump import Pump
+from corral.runtimes.keeper.console_pump import Pump
 
 TOTAL = 12_000_000
 SLOT = 8

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.console.pump import Pump
+from corral.runtimes.keeper.console_pump import Pump
 
 
 class Fifo:

@@ -15,7 +15,7 @@ from corral.daemon.probes.probe_runner import Readiness
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
 from corral.domain.probes import ProbeSpec
-from corral.runtimes.console import layout
+from corral.runtimes.keeper import console_layout as layout
 from corral.sdk.runtime import Execution
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

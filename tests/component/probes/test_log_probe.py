@@ -7,7 +7,7 @@ import pytest
 
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Rejected
-from corral.runtimes.console import layout
+from corral.runtimes.keeper import console_layout as layout
 from corral.testing.process_house import ProcessHouse
 from corral.testing.reaper import Reaper
 from corral.testing.waiting import eventually

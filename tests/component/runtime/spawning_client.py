@@ -15,10 +15,10 @@ import sys
 import msgspec
 
 from corral.runtimes.cgroups.none import NoCgroups
-from corral.runtimes.process import framing
+from corral.runtimes.keeper import keeper_protocol
+from corral.runtimes.keeper.run_lock import try_lock
 from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.sdk.runtime import RunLimits, RunSpec
 from corral.system.accounts import own_user
@@ -48,8 +48,14 @@ async def dialogue_until(data: pathlib.Path, spec: RunSpec, last: str) -> None:
     step("connected")
     dialogue = Dialogue(connection)
     if last == "half-sent":
-        rights = [(framing.socket.SOL_SOCKET, framing.socket.SCM_RIGHTS, lock.to_bytes(4, sys.byteorder))]
-        connection.sendmsg([framing.pack(plan)[:100]], rights)
+        rights = [
+            (
+                keeper_protocol.socket.SOL_SOCKET,
+                keeper_protocol.socket.SCM_RIGHTS,
+                lock.to_bytes(4, sys.byteorder),
+            )
+        ]
+        connection.sendmsg([keeper_protocol.pack(plan)[:100]], rights)
         step("half-sent")
     await dialogue.send(plan, lock=lock)
     step("sent")

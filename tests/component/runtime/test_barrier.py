@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
 
 _AT_THE_BARRIER = """
 import os, sys
-from corral.runtimes.process.workload import become_workload
+from corral.runtimes.keeper.workload import become_workload
 directory, marker, go = sys.argv[1:]
 barrier, gate = os.pipe2(os.O_CLOEXEC)
 failed = os.open(directory + "/failed", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from corral.errors import Code, CorralError
-from corral.runtimes.process import companion_files
+from corral.runtimes.keeper import companion_files
+from corral.runtimes.keeper.proc_facts import start_time
 from corral.runtimes.process.companions import MOST_KNOWN
-from corral.runtimes.process.proc_facts import start_time
 from corral.sdk.runtime import RunExit, RunHandle, SideRun
 from corral.testing import workloads
 from corral.testing.process_house import ProcessHouse, keeper_pid

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from corral.errors import Code, CorralError
-from corral.runtimes.process.proc_facts import parents
+from corral.runtimes.keeper.proc_facts import parents
 from corral.runtimes.process.runtime_mark import MARK, runtime_of
 from corral.sdk.runtime import Execution, RunHandle
 from corral.testing import workloads

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from corral.errors import Code, CorralError, Rejected
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
 from corral.sdk.runtime import AdoptionKind, RunLimits, RunSpec
 from corral.testing import workloads
 from corral.testing.process_house import CGROUP_KINDS, PATH, ProcessHouse, keeper_pid

@@ -16,10 +16,10 @@ import sys
 import pytest
 
 import corral
-from corral.runtimes.process import exit_file, framing, run_files
+from corral.runtimes.keeper import exit_file, keeper_protocol, run_files
+from corral.runtimes.keeper.run_lock import try_lock
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.system.accounts import own_user
 from corral.testing import workloads
@@ -27,11 +27,11 @@ from corral.testing.process_house import ProcessHouse, open_files
 from corral.testing.runtime_contract import is_running
 from corral.testing.waiting import eventually
 
-SOCKET = framing.socket_name(framing.PROTOCOL)
+SOCKET = keeper_protocol.socket_name(keeper_protocol.PROTOCOL)
 _MODULES = """
 import json, sys
 sys.path.append(sys.argv[1])
-import corral.runtimes.process.keeper_main
+import corral.runtimes.keeper.keeper_main
 print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
 """
 
@@ -81,11 +81,11 @@ async def test_it_quits_only_when_it_minds_nothing(house: ProcessHouse) -> None:
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        framing.pack({}),
-        framing.pack({"do": "spawn"}),
-        framing.pack({"do": "rescue"}),
-        framing.pack({"do": "rescue", "run_directory": "/no/such/run"}),
-        framing.pack({"do": {"nested": [1]}}),
+        keeper_protocol.pack({}),
+        keeper_protocol.pack({"do": "spawn"}),
+        keeper_protocol.pack({"do": "rescue"}),
+        keeper_protocol.pack({"do": "rescue", "run_directory": "/no/such/run"}),
+        keeper_protocol.pack({"do": {"nested": [1]}}),
         b"\xff\xff\xff\xffxxxx",
         b"\0\0\0\4]]]]",
         struct.pack("!I", 200_000) + b"[" * 200_000,
@@ -116,8 +116,8 @@ async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHouse) -> Non
     plan = spawn_plan(spec, user=own_user(), marks={}, segment_bytes=1 << 20)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(house.data / "keeper" / SOCKET))
-        assert framing.send(client, plan)
-        answer = await asyncio.to_thread(framing.receive, client)
+        assert keeper_protocol.send(client, plan)
+        answer = await asyncio.to_thread(keeper_protocol.receive, client)
     assert answer is not None
     assert "error" in answer
 
@@ -128,7 +128,7 @@ async def test_its_log_stays_small(house: ProcessHouse) -> None:
         file.write(b"x" * (2 << 20))
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(house.data / "keeper" / SOCKET))
-        client.sendall(framing.pack({"do": "rescue", "run_directory": "/no/such/run"}))
+        client.sendall(keeper_protocol.pack({"do": "rescue", "run_directory": "/no/such/run"}))
     await eventually(lambda: log.stat().st_size < 1 << 20)
 
 
@@ -201,7 +201,7 @@ async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
     async def nowhere(pid: int) -> None:
         return None
 
-    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=framing.PROTOCOL - 1)
+    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=keeper_protocol.PROTOCOL - 1)
     older = await client.ensure()
     spec = house.spec(*workloads.silent())
     lock = try_lock(spec.run_directory)

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from corral.runtimes.console.log import ConsoleLog, Gap
-from corral.runtimes.process import run_files
-from corral.runtimes.process.proc_facts import open_process
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
 from corral.testing.numbered_output import read_numbered

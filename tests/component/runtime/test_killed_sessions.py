@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from corral.runtimes.process import run_files
-from corral.runtimes.process.proc_facts import open_process, start_time
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.proc_facts import open_process, start_time
 from corral.runtimes.sessions.multiplexer import session_name
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle

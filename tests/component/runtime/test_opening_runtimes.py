@@ -11,8 +11,8 @@ import pytest
 
 from corral.errors import Code, CorralError
 from corral.runtimes.cgroups.none import NoCgroups
-from corral.runtimes.opening import Runtimes, open_runtimes, runtime_of
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
+from corral.runtimes.node_runtimes import Runtimes, open_runtimes, runtime_of
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.runtimes.sessions.tmux import Tmux

@@ -13,10 +13,10 @@ import pytest
 
 from corral.errors import Retryable
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.process import framing, run_files
+from corral.runtimes.keeper import keeper_protocol, run_files
+from corral.runtimes.keeper.run_lock import try_lock
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.sdk.runtime import RunExit, RunHandle
 from corral.system.accounts import own_user
@@ -257,7 +257,7 @@ async def test_runs_of_a_keeper_of_the_former_protocol_are_held_by_the_new_one(h
     async def nowhere(pid: int) -> None:
         return None
 
-    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=framing.PROTOCOL - 1)
+    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=keeper_protocol.PROTOCOL - 1)
     older = await client.ensure()
     spec = house.spec(*workloads.python(SIDE))
     lock = try_lock(spec.run_directory)

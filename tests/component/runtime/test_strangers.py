@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.runtimes.process import exit_file, run_files
-from corral.runtimes.process.proc_facts import boot_id, open_process, start_time
-from corral.runtimes.process.run_files import Record
+from corral.runtimes.keeper import exit_file, run_files
+from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
+from corral.runtimes.keeper.run_files import Record
 from corral.sdk.runtime import AdoptionKind, RunSpec
 from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import is_running, said

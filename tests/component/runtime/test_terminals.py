@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral.errors import CorralError
-from corral.runtimes.process import run_files
-from corral.runtimes.process.console_relay import ConsoleRelay
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.console_relay import ConsoleRelay
 from corral.sdk.runtime import RunHandle
 from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import console_bytes, said

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from corral.runtimes.process import exit_file, run_files
+from corral.runtimes.keeper import exit_file, run_files
 from corral.sdk.runtime import AdoptionKind
 from corral.testing import workloads
 from corral.testing.process_house import ProcessHouse

@@ -19,7 +19,7 @@ from corral.domain.groups import RestartSpec, StopRungSpec
 from corral.domain.ids import first_incarnation
 from corral.domain.plans import Plan, encode_plan
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.opening import Runtimes
+from corral.runtimes.node_runtimes import Runtimes
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy

@@ -10,7 +10,7 @@ import pathlib
 import pytest
 from supervised_node import SupervisedNode
 
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
 from corral.testing import workloads
 from corral.testing.process_house import keeper_pid
 from corral.testing.runtime_contract import is_running

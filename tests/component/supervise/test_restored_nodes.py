@@ -12,7 +12,7 @@ from supervised_node import FIRST, SupervisedNode, start_frame
 
 from corral.daemon.supervise.supervisor import running_instances
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.process.run_files import read_record
+from corral.runtimes.keeper.run_files import read_record
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import RunName
 from corral.wire.v1.node_pb2 import HandshakeAck

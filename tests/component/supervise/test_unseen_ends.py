@@ -10,7 +10,7 @@ from supervised_node import SupervisedNode
 
 from corral.daemon.console.queries import answer_to
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
 from corral.testing.process_house import keeper_pid
 from corral.testing.runtime_contract import is_running
 from corral.testing.waiting import eventually

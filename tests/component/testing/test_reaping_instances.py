@@ -6,7 +6,7 @@ import os
 import pathlib
 import signal
 
-from corral.runtimes.cgroups.opening import owner_of
+from corral.runtimes.cgroups.selection import owner_of
 from corral.testing import workloads
 from corral.testing.detached_run import INCARNATION, start_detached
 from corral.testing.reaper import Reaper

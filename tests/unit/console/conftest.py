@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.console.pump import Pump
+from corral.runtimes.keeper.console_pump import Pump
 
 
 class WrittenConsole:

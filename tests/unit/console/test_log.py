@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.runtimes.console import layout
 from corral.runtimes.console.lines import DISPLAY_BYTES, pieces
 from corral.runtimes.console.log import UNKNOWN, ConsoleLog, Gap
+from corral.runtimes.keeper import console_layout as layout
 
 
 def test_a_console_that_is_not_there_is_empty(scratch):

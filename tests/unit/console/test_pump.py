@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import corral
-from corral.runtimes.console import layout
 from corral.runtimes.console.log import RETENTION, Gap
-from corral.runtimes.console.pump import HOLD_BELOW, MOVE_BYTES, PIPE_BYTES, Pump
+from corral.runtimes.keeper import console_layout as layout
+from corral.runtimes.keeper.console_pump import HOLD_BELOW, MOVE_BYTES, PIPE_BYTES, Pump
 
 STEP = st.one_of(
     st.tuples(st.just("write"), st.binary(max_size=9000)),
@@ -227,7 +227,7 @@ def test_whoever_goes_on_writing_does_not_keep_the_end_from_coming(scratch):
 def test_the_writer_imports_little_and_nothing_but_the_standard_library():
     source = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import corral.runtimes.console.pump;"
+        "import corral.runtimes.keeper.console_pump;"
         "print(*sorted(m for m in sys.modules if m.partition('.')[0] not in sys.stdlib_module_names))"
     )
     root = str(pathlib.Path(corral.__file__).parent.parent)

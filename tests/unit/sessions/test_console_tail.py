@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.runtimes.console.layout import segment_name
+from corral.runtimes.keeper.console_layout import segment_name
 from corral.runtimes.sessions.console_tail import BEGIN_BYTES, BEHIND_BYTES, ConsoleTail, Tamed
 
 

@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 import pathlib
 
-from corral.runtimes.process.proc_facts import boot_id, is_alive
-from corral.runtimes.process.run_files import EMPTY, read_record
+from corral.runtimes.keeper.proc_facts import boot_id, is_alive
+from corral.runtimes.keeper.run_files import EMPTY, read_record
 
 
 def live_instances(data: pathlib.Path) -> list[str]:

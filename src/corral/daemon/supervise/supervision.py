@@ -23,9 +23,9 @@ from corral.daemon.supervise.cleanup import Housekeeping
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervisor import Supervisor
 from corral.errors import CorralError
-from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups
-from corral.runtimes.opening import Runtimes, open_runtimes
+from corral.runtimes.cgroups.selection import open_cgroups, owner_of
+from corral.runtimes.node_runtimes import Runtimes, open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, boot_id

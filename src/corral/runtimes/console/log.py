@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from corral.runtimes.console import layout
-from corral.runtimes.console.gap_ring import GapRing
 from corral.runtimes.console.lines import Line, pieces, text_of
 from corral.runtimes.console.time_index import Stamp, TimeIndex
+from corral.runtimes.keeper import console_layout as layout
+from corral.runtimes.keeper.console_gaps import GapRing
 
 RETENTION: Final = "retention"
 UNKNOWN: Final = "unknown"

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from corral.runtimes.console.layout import INDEX_RECORD, index_name
+from corral.runtimes.keeper.console_layout import INDEX_RECORD, index_name
 
 _READ_BYTES: Final = 4096
 _RECORD: Final = INDEX_RECORD.size

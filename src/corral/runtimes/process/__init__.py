@@ -1,1 +1,4 @@
-"""Native processes: a keeper that forks, a shim that minds each run, and the provider over both."""
+"""The daemon's side of the `process` runtime: the provider, its client of the keeper, and the lookup of runs.
+
+What the keeper and its forks execute is `corral.runtimes.keeper`.
+"""

@@ -10,7 +10,7 @@ import termios
 from typing import Final
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.process.run_files import INPUT
+from corral.runtimes.keeper.run_files import INPUT
 
 MAX_COMMAND_BYTES: Final = 4095
 """With its newline a write of this size is atomic in a pipe."""

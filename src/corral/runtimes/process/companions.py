@@ -14,17 +14,17 @@ from typing import Any, Final
 import structlog
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.process import companion_files
-from corral.runtimes.process.companion import HELD, RUN_ENDED
-from corral.runtimes.process.companion_files import names_in, place_of
-from corral.runtimes.process.companion_looks import exit_at, look_at, minder_of, record_of
-from corral.runtimes.process.companion_sweep import clear_up
+from corral.runtimes.keeper import companion_files
+from corral.runtimes.keeper.companion import HELD, RUN_ENDED
+from corral.runtimes.keeper.companion_files import names_in, place_of
+from corral.runtimes.keeper.companion_sweep import clear_up
+from corral.runtimes.keeper.run_files import Failure, Record
+from corral.runtimes.process.companion_status import exit_at, look_at, minder_of, record_of
 from corral.runtimes.process.descriptors import readable
-from corral.runtimes.process.executing import check_command, check_size
+from corral.runtimes.process.executions import check_command, check_size
 from corral.runtimes.process.keeper_client import KeeperClient
-from corral.runtimes.process.run_files import Failure, Record
 from corral.runtimes.process.start_failures import start_failure
-from corral.runtimes.process.surroundings import Surroundings
+from corral.runtimes.process.workload_context import Surroundings
 from corral.sdk.runtime import SideRun
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.keyed_locks import KeyedLocks

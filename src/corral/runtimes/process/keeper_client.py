@@ -22,10 +22,10 @@ import structlog
 
 import corral
 from corral.errors import Code, Retryable
-from corral.runtimes.process import framing
+from corral.runtimes.keeper import keeper_protocol
+from corral.runtimes.keeper.keeper_caller import LOCK
+from corral.runtimes.keeper.keeper_protocol import lock_name, socket_name
 from corral.runtimes.process.descriptors import readable
-from corral.runtimes.process.framing import lock_name, socket_name
-from corral.runtimes.process.keeper_caller import LOCK
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -36,7 +36,7 @@ _TRIES: Final = 4
 _FIRST_BYTES: Final = 65536
 _PROGRAM: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from corral.runtimes.process.keeper_main import main; main()"
+    "from corral.runtimes.keeper.keeper_main import main; main()"
 )
 
 
@@ -50,7 +50,7 @@ class Dialogue:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._frames = framing.Frames()
+        self._frames = keeper_protocol.Frames()
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,10 +68,10 @@ class Dialogue:
         """Raises OSError when nobody listens. `more` are descriptors beside the lock, by name; all of them are
         duplicated before this waits for anything."""
         named = {name: held for name, held in {LOCK: lock, **more}.items() if held >= 0}
-        data = framing.pack({**message, "descriptors": list(named)} if more else message)
+        data = keeper_protocol.pack({**message, "descriptors": list(named)} if more else message)
         sent = 0
         if named:
-            sent = self._connection.sendmsg([data[:_FIRST_BYTES]], framing.rights(*named.values()))
+            sent = self._connection.sendmsg([data[:_FIRST_BYTES]], keeper_protocol.rights(*named.values()))
         if sent < len(data):
             await asyncio.get_running_loop().sock_sendall(self._connection, data[sent:])
 
@@ -91,7 +91,7 @@ class Dialogue:
                 await readable(self._connection.fileno())
                 piece = b""
                 try:
-                    piece, descriptors = framing.receive_some(self._connection, 65536)
+                    piece, descriptors = keeper_protocol.receive_some(self._connection, 65536)
                 except BlockingIOError:
                     continue
                 found += descriptors
@@ -114,7 +114,7 @@ class KeeperClient:
         directory: pathlib.Path,
         *,
         house: Callable[[int], Awaitable[None]],
-        protocol: int = framing.PROTOCOL,
+        protocol: int = keeper_protocol.PROTOCOL,
     ) -> None:
         """`house` is called with the pid of each keeper that is found or started, before it is used."""
         self._directory = directory

@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 
 from corral.errors import CorralError
+from corral.runtimes.keeper.proc_facts import has_ended, open_process
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.proc_facts import has_ended, open_process
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks
 

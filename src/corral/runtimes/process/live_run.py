@@ -16,17 +16,17 @@ from typing import Final
 import structlog
 
 from corral.errors import CorralError
-from corral.runtimes.process import exit_file, run_files
+from corral.runtimes.keeper import exit_file, run_files
+from corral.runtimes.keeper.exit_file import Ending
+from corral.runtimes.keeper.keeper_caller import CONSOLE, MINDER, PROCESS, TERMINAL
+from corral.runtimes.keeper.oom_kills import oom_seen
+from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_process
+from corral.runtimes.keeper.run_files import Record
+from corral.runtimes.keeper.run_lock import try_lock
 from corral.runtimes.process.descriptors import readable
-from corral.runtimes.process.exit_file import Ending
-from corral.runtimes.process.finding import console_source
-from corral.runtimes.process.keeper_caller import CONSOLE, MINDER, PROCESS, TERMINAL
 from corral.runtimes.process.keeper_client import KeeperClient
-from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process
-from corral.runtimes.process.run_files import Record
-from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.process.run_lookup import console_source
 from corral.runtimes.process.terminal_copy import copy_of_terminal
-from corral.runtimes.process.work_left import oom_seen
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks
 

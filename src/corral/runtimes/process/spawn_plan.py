@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from corral.errors import Code, Rejected
-from corral.runtimes.process.framing import MAX_FRAME, pack
+from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
 from corral.sdk.runtime import RunSpec
 from corral.system.accounts import LONGEST_NAME, RunUser, find_account, is_id, name_of, own_user
 

@@ -8,8 +8,8 @@ import pathlib
 from typing import Final
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.runtimes.process.run_files import Failure
-from corral.runtimes.process.workload import STAGE_DIRECTORY, STAGE_EXEC, STAGE_USER
+from corral.runtimes.keeper.run_files import Failure
+from corral.runtimes.keeper.workload import STAGE_DIRECTORY, STAGE_EXEC, STAGE_USER
 from corral.system.trees.entries import entry_at, open_tree
 
 _EXEC_CODES: Final = {

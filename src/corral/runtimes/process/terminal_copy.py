@@ -11,8 +11,8 @@ import contextlib
 import os
 from typing import Final
 
-from corral.runtimes.process.linux_calls import pidfd_getfd
-from corral.runtimes.process.proc_facts import has_ended
+from corral.runtimes.keeper.linux_calls import pidfd_getfd
+from corral.runtimes.keeper.proc_facts import has_ended
 
 _MASTERS: Final = ("/dev/ptmx", "/dev/pts/ptmx")
 

@@ -11,9 +11,9 @@ import time
 
 from corral.errors import CorralError
 from corral.runtimes.cgroups.port import Cgroups
-from corral.runtimes.process import exit_file, run_files
-from corral.runtimes.process.finding import executed, unreadable
-from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.keeper import exit_file, run_files
+from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.process.run_lookup import executed, unreadable
 from corral.runtimes.process.runtime_mark import read_mark
 from corral.sdk.runtime import RunHandle
 

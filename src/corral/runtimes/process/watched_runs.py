@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from corral.runtimes.cgroups.port import Cgroups
-from corral.runtimes.process.finding import Found
 from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.surroundings import Surroundings, surroundings_of
+from corral.runtimes.process.run_lookup import Found
+from corral.runtimes.process.workload_context import Surroundings, surroundings_of
 
 
 class WatchedRuns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from corral.runtimes.console import layout
+from corral.runtimes.keeper import console_layout as layout
 
 BEGIN_BYTES = 32 * 1024
 """What a new window shows of what was before it."""

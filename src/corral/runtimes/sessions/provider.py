@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.sessions.multiplexer import Multiplexer
 from corral.runtimes.sessions.windows import Windows

@@ -17,8 +17,8 @@ import sys
 import termios
 import time
 
-from corral.runtimes.process import run_files
-from corral.runtimes.process.proc_facts import start_time
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.proc_facts import start_time
 from corral.runtimes.sessions.console_tail import ConsoleTail, Tamed
 from corral.runtimes.sessions.directory_changes import DirectoryChanges
 from corral.runtimes.sessions.window_file import Window, take_window

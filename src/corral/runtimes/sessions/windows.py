@@ -18,9 +18,9 @@ import structlog
 
 import corral
 from corral.errors import CorralError
-from corral.runtimes.process import run_files
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.proc_facts import open_process
 from corral.runtimes.process.descriptors import readable
-from corral.runtimes.process.proc_facts import open_process
 from corral.runtimes.sessions.multiplexer import Execute, Multiplexer, session_name
 from corral.runtimes.sessions.window_file import Window, forget_window, read_window
 from corral.system.aio.backoff import Backoff

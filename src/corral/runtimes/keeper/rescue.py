@@ -11,13 +11,13 @@ import os
 import time
 from typing import NoReturn
 
-from corral.runtimes.process import exit_file, minding, run_files
-from corral.runtimes.process.companion_sweep import clear_lost
-from corral.runtimes.process.console_relay import ConsoleRelay
-from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process, start_time
-from corral.runtimes.process.run_files import Record
-from corral.runtimes.process.run_lock import try_lock
-from corral.runtimes.process.work_left import oom_seen, work_left
+from corral.runtimes.keeper import exit_file, forked_process, run_files
+from corral.runtimes.keeper.companion_sweep import clear_lost
+from corral.runtimes.keeper.console_relay import ConsoleRelay
+from corral.runtimes.keeper.oom_kills import oom_seen, work_left
+from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_process, start_time
+from corral.runtimes.keeper.run_files import Record
+from corral.runtimes.keeper.run_lock import try_lock
 
 LOCK_LOST = 3
 """Exit code of a rescue that came too late: somebody else minds the run."""
@@ -33,7 +33,7 @@ def run_rescue(
 ) -> NoReturn:
     """The whole life of a rescue. `lock` is -1 when it has to be taken first; `out` is the read end of
     its FIFO, which need not be that of the directory; `process` is a pidfd of the main process, or -1; `connection` is -1 when nobody asked, else it is told our pid by `record` and closed."""
-    minding.begin(b"corral-rescue", {lock, out, master, process, connection})
+    forked_process.begin(b"corral-rescue", {lock, out, master, process, connection})
     if lock < 0 and try_lock(directory) is None:
         os._exit(LOCK_LOST)
     record = run_files.read_record(directory)
@@ -74,7 +74,7 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: in
     """Until the main process has ended and `exit` says how, or that nobody knows. A pidfd that somebody held
     tells it also of one that has ended before we began; without one, nobody saw it end."""
     while process is not None:
-        if minding.wait(relay, (process,)):
+        if forked_process.wait(relay, (process,)):
             break
     ends = time.monotonic() + _WITNESS_SECONDS
     ended_ns = time.time_ns()
@@ -85,7 +85,7 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: in
             seen = process is not None
             exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom, seen=seen)
             return
-        minding.wait(relay, (), _WITNESS_PAUSE)
+        forked_process.wait(relay, (), _WITNESS_PAUSE)
 
 
 def _await_empty(directory: str, record: Record, relay: ConsoleRelay) -> None:
@@ -94,5 +94,5 @@ def _await_empty(directory: str, record: Record, relay: ConsoleRelay) -> None:
         clear_lost(directory, wait=False)
         ends = time.monotonic() + pause
         while (left := ends - time.monotonic()) > 0:
-            minding.wait(relay, (), left)
+            forked_process.wait(relay, (), left)
         pause = min(pause * 2, _LOOK_AT_MOST)

@@ -12,11 +12,11 @@ import os
 import socket
 import sys
 
-from corral.runtimes.process import linux_calls, minding
-from corral.runtimes.process.framing import lock_name
-from corral.runtimes.process.keeper import Keeper
-from corral.runtimes.process.keeper_log import log
-from corral.runtimes.process.proc_facts import boot_id
+from corral.runtimes.keeper import forked_process, linux_calls
+from corral.runtimes.keeper.keeper import Keeper
+from corral.runtimes.keeper.keeper_log import log
+from corral.runtimes.keeper.keeper_protocol import lock_name
+from corral.runtimes.keeper.proc_facts import boot_id
 
 LOG_NAME = "keeper.log"
 _BACKLOG = 4096
@@ -31,14 +31,14 @@ def main() -> None:
     os.chdir(directory)
     os.umask(0o077)
     _own_log()
-    minding.set_signals()
+    forked_process.set_signals()
     linux_calls.set_name(b"corral-keeper")
     linux_calls.become_subreaper()
     if not _take_lock(name):
         os.write(ready, b"0")
         os._exit(0)
     listener = _listen(name)
-    keeper = Keeper(listener, minding.child_signals())
+    keeper = Keeper(listener, forked_process.child_signals())
     boot_id()  # known to every fork from now on
     gc.disable()
     gc.freeze()

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.process import run_files
-from corral.runtimes.process.proc_facts import start_time
-from corral.runtimes.process.run_files import Record, TooNew
-from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.proc_facts import start_time
+from corral.runtimes.keeper.run_files import Record, TooNew
+from corral.runtimes.keeper.run_lock import try_lock
 from corral.system.aio.backoff import Backoff
 
 _START_SECONDS: Final = 60.0

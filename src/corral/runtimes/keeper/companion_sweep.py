@@ -13,10 +13,10 @@ import signal
 import time
 from typing import NoReturn
 
-from corral.runtimes.process import companion_files, exit_file, minding
-from corral.runtimes.process.keeper_log import log
-from corral.runtimes.process.proc_facts import boot_id, open_process, start_time
-from corral.runtimes.process.work_left import carries
+from corral.runtimes.keeper import companion_files, exit_file, forked_process
+from corral.runtimes.keeper.keeper_log import log
+from corral.runtimes.keeper.oom_kills import carries
+from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
 
 MARK = "CORRAL_BESIDE"
 _PAUSE = 0.005
@@ -25,7 +25,7 @@ _SECONDS = 5.0
 
 def run_sweep(place: str) -> NoReturn:
     """The whole life of a fork of the keeper that clears up after a minder that was killed."""
-    minding.begin(b"corral-sweep", set())
+    forked_process.begin(b"corral-sweep", set())
     lock = companion_files.try_lock(place)
     if lock is not None:
         clear_up(place)

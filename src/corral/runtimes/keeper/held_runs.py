@@ -14,15 +14,15 @@ import socket
 import time
 from typing import Any
 
-from corral.runtimes.process import exit_file, framing, run_files
-from corral.runtimes.process.keeper_caller import LOCK, MINDER, TERMINAL, Caller
-from corral.runtimes.process.keeper_log import Fatal, fork, log
-from corral.runtimes.process.minded_run import MindedRun, open_run, taken_over
-from corral.runtimes.process.proc_facts import has_ended, open_process, start_time
-from corral.runtimes.process.rescue import run_rescue
-from corral.runtimes.process.run_lock import try_lock
-from corral.runtimes.process.shim import run_shim
-from corral.runtimes.process.work_left import oom_seen
+from corral.runtimes.keeper import exit_file, keeper_protocol, run_files
+from corral.runtimes.keeper.held_run import MindedRun, open_run, taken_over
+from corral.runtimes.keeper.keeper_caller import LOCK, MINDER, TERMINAL, Caller
+from corral.runtimes.keeper.keeper_log import Fatal, fork, log
+from corral.runtimes.keeper.oom_kills import oom_seen
+from corral.runtimes.keeper.proc_facts import has_ended, open_process, start_time
+from corral.runtimes.keeper.rescue import run_rescue
+from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.shim import run_shim
 
 _REMEMBERED = 1024
 _LOOK_SECONDS = 1.0
@@ -78,7 +78,9 @@ class HeldRuns:
                 self._unminded[directory] = run
         elif run.master < 0:
             run.master = caller.take(TERMINAL)
-        framing.send(caller.connection, {"held": True, "terminal": run.master >= 0}, descriptor=run.master)
+        keeper_protocol.send(
+            caller.connection, {"held": True, "terminal": run.master >= 0}, descriptor=run.master
+        )
 
     def rescue(self, caller: Caller, directory: str) -> None:
         """Another minder, as a daemon asks that has the lock."""

@@ -19,13 +19,13 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from corral.runtimes.process import companion_files, exit_file, framing, linux_calls, minding
-from corral.runtimes.process.companion_files import CompanionRecord
-from corral.runtimes.process.companion_sweep import MARK, clear_up
-from corral.runtimes.process.descent import end_descendants
-from corral.runtimes.process.proc_facts import boot_id, open_process, start_time
-from corral.runtimes.process.program import STAGE_CGROUP, Program
-from corral.runtimes.process.run_files import Failure
+from corral.runtimes.keeper import companion_files, exit_file, forked_process, keeper_protocol, linux_calls
+from corral.runtimes.keeper.companion_files import CompanionRecord
+from corral.runtimes.keeper.companion_sweep import MARK, clear_up
+from corral.runtimes.keeper.descendants import end_descendants
+from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
+from corral.runtimes.keeper.run_files import Failure
+from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program
 
 GRACE_SECONDS = 2.0
 """Between asking and killing, when the run has ended."""
@@ -39,9 +39,9 @@ _OUTPUT_EVERY = 0.2
 def run_companion(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     """The whole life of a minder. The lock comes first and the look at the run second: whoever finds the
     run ended and the lock free knows that nothing comes any more."""
-    minding.begin(b"corral-beside", {connection.fileno()})
+    forked_process.begin(b"corral-beside", {connection.fileno()})
     linux_calls.become_subreaper()
-    wake = minding.child_signals()
+    wake = forked_process.child_signals()
     place = request["place"]
     try:
         lock = companion_files.try_lock(place)
@@ -52,21 +52,23 @@ def run_companion(request: dict[str, Any], connection: socket.socket) -> NoRetur
     main = open_process(request["pid"], request["start"])
     if main is None:
         _refuse(connection, {"how": RUN_ENDED})
-    if not framing.send(connection, {"minder": os.getpid()}):  # from here on it may have been executed
+    if not keeper_protocol.send(
+        connection, {"minder": os.getpid()}
+    ):  # from here on it may have been executed
         os._exit(0)
     program, failure = _launch(request, place)
     if failure is not None:
         companion_files.forget(place)
         _refuse(connection, _told(failure))
     assert program is not None
-    framing.send(connection, {"started": program.pid})
+    keeper_protocol.send(connection, {"started": program.pid})
     connection.close()
     Minder(program, place, wake, main).mind()
     os._exit(0)
 
 
 def _refuse(connection: socket.socket, answer: dict[str, Any]) -> NoReturn:
-    framing.send(connection, answer)
+    keeper_protocol.send(connection, answer)
     os._exit(0)
 
 
@@ -154,7 +156,7 @@ class Minder:
 
     def _serve(self, ready: set[int]) -> None:
         if self._wake in ready:
-            minding.empty_pipe(self._wake)
+            forked_process.empty_pipe(self._wake)
             grace = companion_files.asked_to_stop(self._place)
             if grace is not None:
                 self._ask_to_end(grace)

@@ -10,8 +10,8 @@ import struct
 import termios
 from typing import Any
 
-from corral.runtimes.process import run_files
-from corral.runtimes.process.keeper_caller import CONSOLE, PROCESS, TERMINAL, Caller
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.keeper_caller import CONSOLE, PROCESS, TERMINAL, Caller
 
 _ROWS_AND_COLUMNS = struct.pack("HHHH", 24, 80, 0, 0)
 _OF_EARLIER_STARTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from corral.runtimes.process.run_files import LOCK
+from corral.runtimes.keeper.run_files import LOCK
 
 
 def was_attempted(directory: str) -> bool:

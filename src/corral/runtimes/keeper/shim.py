@@ -12,14 +12,14 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from corral.runtimes.process import exit_file, framing, linux_calls, minding, run_files
-from corral.runtimes.process.companion_sweep import clear_lost
-from corral.runtimes.process.console_relay import ConsoleRelay
-from corral.runtimes.process.minded_run import make_fifo
-from corral.runtimes.process.proc_facts import boot_id, raw_status, start_time
-from corral.runtimes.process.run_files import Failure, Record
-from corral.runtimes.process.work_left import oom_seen
-from corral.runtimes.process.workload import become_workload
+from corral.runtimes.keeper import exit_file, forked_process, keeper_protocol, linux_calls, run_files
+from corral.runtimes.keeper.companion_sweep import clear_lost
+from corral.runtimes.keeper.console_relay import ConsoleRelay
+from corral.runtimes.keeper.held_run import make_fifo
+from corral.runtimes.keeper.oom_kills import oom_seen
+from corral.runtimes.keeper.proc_facts import boot_id, raw_status, start_time
+from corral.runtimes.keeper.run_files import Failure, Record
+from corral.runtimes.keeper.workload import become_workload
 
 STAGE_PREPARE = "prepare"
 STAGE_CGROUP = "cgroup"
@@ -38,14 +38,14 @@ def run_shim(
     plan: dict[str, Any], connection: socket.socket, *, lock: int, master: int, slave: int
 ) -> NoReturn:
     """The whole life of a shim. `master` and `slave` are -1 without a terminal."""
-    minding.begin(b"corral-shim", {connection.fileno(), lock, master, slave})
+    forked_process.begin(b"corral-shim", {connection.fileno(), lock, master, slave})
     linux_calls.become_subreaper()
-    wake = minding.child_signals()
+    wake = forked_process.child_signals()
     own = os.getpid()
     directory = plan["run_directory"]
-    if not framing.send(connection, {"shim": own, "start": start_time(own)}):
+    if not keeper_protocol.send(connection, {"shim": own, "start": start_time(own)}):
         os._exit(0)
-    go = framing.receive(connection)
+    go = keeper_protocol.receive(connection)
     if go is None or not go.get("go"):
         os._exit(0)
     oom_file = go.get("oom_file", "")
@@ -55,13 +55,13 @@ def run_shim(
     except Refused as refused:
         failure = refused.failure
         answer = {"error": failure.stage, "errno": failure.errno, "path": failure.path}
-        framing.send(connection, answer)
+        keeper_protocol.send(connection, answer)
         os._exit(0)
-    framing.send(connection, {"pid": pid, "start": start})
+    keeper_protocol.send(connection, {"pid": pid, "start": start})
     connection.close()
     while _reap(directory, pid, oom_file):
-        if wake in minding.wait(relay, (wake,)):
-            minding.empty_pipe(wake)
+        if wake in forked_process.wait(relay, (wake,)):
+            forked_process.empty_pipe(wake)
     relay.finish()
     clear_lost(directory, wait=True)
     run_files.say_empty(directory)

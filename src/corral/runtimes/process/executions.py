@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.process.aide import RUN_ENDED, TIMED_OUT
-from corral.runtimes.process.framing import MAX_FRAME, pack
+from corral.runtimes.keeper.aide import RUN_ENDED, TIMED_OUT
+from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
+from corral.runtimes.keeper.run_files import Failure, Record
 from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
-from corral.runtimes.process.run_files import Failure, Record
 from corral.runtimes.process.start_failures import start_failure
-from corral.runtimes.process.surroundings import Surroundings
+from corral.runtimes.process.workload_context import Surroundings
 from corral.sdk.runtime import Execution
 
 _GRACE_SECONDS: Final = 20.0

@@ -19,11 +19,11 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from corral.runtimes.process import framing, linux_calls, minding
-from corral.runtimes.process.descent import end_descendants
-from corral.runtimes.process.proc_facts import open_process
-from corral.runtimes.process.program import STAGE_CGROUP, Program
-from corral.runtimes.process.run_files import Failure
+from corral.runtimes.keeper import forked_process, keeper_protocol, linux_calls
+from corral.runtimes.keeper.descendants import end_descendants
+from corral.runtimes.keeper.proc_facts import open_process
+from corral.runtimes.keeper.run_files import Failure
+from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program
 
 _KILL_SECONDS = 5.0
 _NEXT_SECONDS = 0.05
@@ -36,16 +36,16 @@ HUNG_UP = "hung_up"
 
 def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     """The whole life of an aide."""
-    minding.begin(b"corral-aide", {connection.fileno()})
+    forked_process.begin(b"corral-aide", {connection.fileno()})
     beside = bool(request["run"])
     if beside:
         linux_calls.become_subreaper()
-    wake = minding.child_signals()
+    wake = forked_process.child_signals()
     main = open_process(request["pid"], request["start"]) if beside else None
     if beside and main is None:
-        framing.send(connection, {"how": RUN_ENDED})
+        keeper_protocol.send(connection, {"how": RUN_ENDED})
         os._exit(0)
-    if not framing.send(connection, {"aide": os.getpid()}):  # from here on it may have been executed
+    if not keeper_protocol.send(connection, {"aide": os.getpid()}):  # from here on it may have been executed
         os._exit(0)
     ends = time.monotonic() + request["timeout"]
     program = Program(request)
@@ -61,9 +61,9 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     program.read_rest()
     failure = failure or program.failure()
     if failure is not None and how == DONE:
-        framing.send(connection, _refusal(failure))
+        keeper_protocol.send(connection, _refusal(failure))
     else:
-        framing.send(connection, {"how": how, "status": program.status, "output": program.tail()})
+        keeper_protocol.send(connection, {"how": how, "status": program.status, "output": program.tail()})
     connection.close()
     while not gone:
         gone = end_descendants(_KILL_SECONDS)
@@ -88,7 +88,7 @@ def _mind(program: Program, connection: socket.socket, wake: int, main: int | No
                 poller.register(descriptor, select.POLLIN)
         ready = {descriptor for descriptor, _ in poller.poll(left * 1000 + 0.5)}
         if wake in ready:
-            minding.empty_pipe(wake)
+            forked_process.empty_pipe(wake)
         if program.reader in ready:
             program.read()
         if main is not None and main in ready:

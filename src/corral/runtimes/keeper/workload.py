@@ -15,8 +15,8 @@ import signal
 import termios
 from typing import Any, NoReturn
 
-from corral.runtimes.process import linux_calls
-from corral.runtimes.process.run_files import Failure
+from corral.runtimes.keeper import linux_calls
+from corral.runtimes.keeper.run_files import Failure
 
 STAGE_BARRIER = "barrier"
 STAGE_SESSION = "session"

@@ -9,10 +9,10 @@ import os
 import signal
 from typing import Any
 
-from corral.runtimes.process import run_files
-from corral.runtimes.process.proc_facts import raw_status
-from corral.runtimes.process.run_files import Failure
-from corral.runtimes.process.workload import become_workload
+from corral.runtimes.keeper import run_files
+from corral.runtimes.keeper.proc_facts import raw_status
+from corral.runtimes.keeper.run_files import Failure
+from corral.runtimes.keeper.workload import become_workload
 
 OUTPUT_BYTES = 4096
 STAGE_CGROUP = "cgroup"

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-from corral.runtimes.console.layout import (
+from corral.runtimes.keeper.console_layout import (
     INDEX_INTERVAL,
     INDEX_RECORD,
     INDEX_SUFFIX,

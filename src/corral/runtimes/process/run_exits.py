@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from corral.runtimes.process.exit_file import Ending
-from corral.runtimes.process.run_files import Record
+from corral.runtimes.keeper.exit_file import Ending
+from corral.runtimes.keeper.run_files import Record
 from corral.sdk.runtime import RunExit, RunHandle
 
 RUNTIME = "process"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import structlog
 
-from corral.runtimes.process import companion_files, exit_file, run_files
-from corral.runtimes.process.companion_files import CompanionRecord, place_of
-from corral.runtimes.process.endings import exit_of
-from corral.runtimes.process.proc_facts import boot_id, open_process
+from corral.runtimes.keeper import companion_files, exit_file, run_files
+from corral.runtimes.keeper.companion_files import CompanionRecord, place_of
+from corral.runtimes.keeper.proc_facts import boot_id, open_process
+from corral.runtimes.process.run_exits import exit_of
 from corral.sdk.runtime import RunExit, SideRun
 
 _log = structlog.get_logger("corral.runtimes.process")

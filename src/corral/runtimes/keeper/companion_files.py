@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 
-from corral.runtimes.process import exit_file, run_files
+from corral.runtimes.keeper import exit_file, run_files
 
 BESIDE = "beside"
 OUTPUT = "output"

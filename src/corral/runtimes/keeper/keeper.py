@@ -16,15 +16,15 @@ import socket
 import time
 from typing import Any
 
-from corral.runtimes.process import framing, minding
-from corral.runtimes.process.aide import run_aide
-from corral.runtimes.process.companion import run_companion
-from corral.runtimes.process.companion_sweep import run_sweep
-from corral.runtimes.process.held_runs import HeldRuns
-from corral.runtimes.process.keeper_caller import LOCK, Caller
-from corral.runtimes.process.keeper_log import Fatal, fork, log, told
-from corral.runtimes.process.proc_facts import raw_status, start_time
-from corral.runtimes.process.shim import STAGE_PREPARE
+from corral.runtimes.keeper import forked_process, keeper_protocol
+from corral.runtimes.keeper.aide import run_aide
+from corral.runtimes.keeper.companion import run_companion
+from corral.runtimes.keeper.companion_sweep import run_sweep
+from corral.runtimes.keeper.held_runs import HeldRuns
+from corral.runtimes.keeper.keeper_caller import LOCK, Caller
+from corral.runtimes.keeper.keeper_log import Fatal, fork, log, told
+from corral.runtimes.keeper.proc_facts import raw_status, start_time
+from corral.runtimes.keeper.shim import STAGE_PREPARE
 
 _ACCEPT_PAUSE = 0.1
 
@@ -50,7 +50,7 @@ class Keeper:
         while not self._quitting:
             for descriptor, _ in self._poller.poll(self._runs.look_in()):
                 if descriptor == self._wake:
-                    minding.empty_pipe(self._wake)
+                    forked_process.empty_pipe(self._wake)
                     self._reap()
                 elif descriptor == self._listener.fileno():
                     self._accept()
@@ -111,13 +111,13 @@ class Keeper:
             self._runs.drop_finished()
             busy = len(self._runs) + len(self._companions)
             self._quitting = not busy
-            framing.send(caller.connection, {"quit": self._quitting, "runs": busy})
+            keeper_protocol.send(caller.connection, {"quit": self._quitting, "runs": busy})
         elif kind == "hello":
             own = os.getpid()
-            answer = {"keeper": own, "start": start_time(own), "protocol": framing.PROTOCOL}
-            framing.send(caller.connection, answer)
+            answer = {"keeper": own, "start": start_time(own), "protocol": keeper_protocol.PROTOCOL}
+            keeper_protocol.send(caller.connection, answer)
         else:
-            framing.send(caller.connection, {"unknown": str(kind)})
+            keeper_protocol.send(caller.connection, {"unknown": str(kind)})
 
     def _spawn(self, caller: Caller, plan: dict[str, Any]) -> None:
         try:
@@ -126,7 +126,7 @@ class Keeper:
             self._runs.spawn(caller, plan)
         except OSError as error:
             answer = {"error": STAGE_PREPARE, "errno": error.errno or 0, "path": str(error.filename or "")}
-            framing.send(caller.connection, answer)
+            keeper_protocol.send(caller.connection, answer)
 
     def _execute(self, caller: Caller, request: dict[str, Any]) -> None:
         pid = fork()

@@ -21,9 +21,9 @@ import struct
 import termios
 import time
 
-from corral.runtimes.console.gap_ring import GapRing
-from corral.runtimes.console.layout import DISK_ERROR, DISK_FULL, DISK_QUOTA, REMOVED
-from corral.runtimes.console.segments import Segments
+from corral.runtimes.keeper.console_gaps import GapRing
+from corral.runtimes.keeper.console_layout import DISK_ERROR, DISK_FULL, DISK_QUOTA, REMOVED
+from corral.runtimes.keeper.console_segments import Segments
 
 MOVE_BYTES = 1 << 20
 MOVES = 8

@@ -6,8 +6,8 @@ import os
 import select
 import signal
 
-from corral.runtimes.process import linux_calls
-from corral.runtimes.process.console_relay import ConsoleRelay
+from corral.runtimes.keeper import linux_calls
+from corral.runtimes.keeper.console_relay import ConsoleRelay
 
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTTOU)
 

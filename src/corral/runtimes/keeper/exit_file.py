@@ -9,7 +9,7 @@ import binascii
 import fcntl
 import os
 
-from corral.runtimes.process.run_files import EXIT, VERSION, TooNew, read_content
+from corral.runtimes.keeper.run_files import EXIT, VERSION, TooNew, read_content
 
 EXIT_BYTES = 512
 _UNKNOWN = "unknown"

@@ -9,8 +9,8 @@ import structlog
 
 from corral.errors import Code, Rejected
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
-from corral.runtimes.process.endings import RUNTIME
 from corral.runtimes.process.provider import SEGMENT_BYTES, ProcessRuntime
+from corral.runtimes.process.run_exits import RUNTIME
 from corral.runtimes.process.runtime_mark import runtime_of
 from corral.runtimes.sessions.multiplexer import Multiplexer
 from corral.runtimes.sessions.provider import SessionRuntime

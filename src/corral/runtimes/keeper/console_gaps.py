@@ -7,7 +7,14 @@ import contextlib
 import os
 import time
 
-from corral.runtimes.console.layout import GAPS_BYTES, GAPS_HEADER, GAPS_NAME, LOST, GapRecord, gap_records
+from corral.runtimes.keeper.console_layout import (
+    GAPS_BYTES,
+    GAPS_HEADER,
+    GAPS_NAME,
+    LOST,
+    GapRecord,
+    gap_records,
+)
 
 
 class GapRing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from corral.runtimes.process.run_files import Record
+from corral.runtimes.keeper.run_files import Record
 
 
 def work_left(record: Record) -> bool:

@@ -7,8 +7,8 @@ import os
 import select
 import time
 
-from corral.runtimes.console.pump import Pump
-from corral.runtimes.process.run_files import CONSOLE, INPUT, OUTPUT
+from corral.runtimes.keeper.console_pump import Pump
+from corral.runtimes.keeper.run_files import CONSOLE, INPUT, OUTPUT
 
 _LOOK_AGAIN_SECONDS = 1.0
 """A FIFO without writers is always 'ready': it is looked at this often, for one may come back."""

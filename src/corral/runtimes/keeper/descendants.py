@@ -10,7 +10,7 @@ import os
 import signal
 import time
 
-from corral.runtimes.process.proc_facts import open_process, parents
+from corral.runtimes.keeper.proc_facts import open_process, parents
 
 _LOOKS = 200
 _PAUSE = 0.002

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from corral.runtimes.process import framing
+from corral.runtimes.keeper import keeper_protocol
 
 LOCK = "lock"
 CONSOLE = "console"
@@ -25,20 +25,20 @@ class Caller:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.frames = framing.Frames()
+        self.frames = keeper_protocol.Frames()
         self._descriptors: list[int] = []
         self._named: dict[str, int] = {}
 
     def read(self) -> bytes:
         """What has come, empty at the end."""
         try:
-            piece, descriptors = framing.receive_some(self.connection, _REQUEST_BYTES)
+            piece, descriptors = keeper_protocol.receive_some(self.connection, _REQUEST_BYTES)
         except BlockingIOError:
             raise
         except OSError:
             return b""
         self._descriptors += descriptors
-        while len(self._descriptors) > framing.MOST_DESCRIPTORS:
+        while len(self._descriptors) > keeper_protocol.MOST_DESCRIPTORS:
             os.close(self._descriptors.pop())
         return piece
 
