@@ -42,10 +42,7 @@ def test_it_imports_the_standard_library_and_its_own_few_files() -> None:
     modules = json.loads(out)
     assert not {"asyncio", "msgspec", "structlog", "uvloop", "threading", "pathlib", "logging"} & set(modules)
     ours = {name for name in modules if name.startswith("corral")}
-    assert all(
-        name.startswith(("corral.runtimes.process", "corral.runtimes.console"))
-        for name in ours - {"corral", "corral.runtimes"}
-    )
+    assert all(name.startswith("corral.runtimes.keeper") for name in ours - {"corral", "corral.runtimes"})
     strangers = [
         file for name, file in modules.items() if file and "site-packages" in file and name not in ours
     ]
