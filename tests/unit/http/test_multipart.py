@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from corral.controller.http.form_spooling import ReceivedForm, received_form, sweep_spool
+from corral.controller.http.form_spooling import ReceivedForm, received_form
 from corral.controller.http.multipart import (
     MAX_HEAD,
     MAX_HEADERS,
@@ -22,6 +22,7 @@ from corral.controller.http.multipart import (
     PartData,
     boundary_of,
 )
+from corral.controller.modules.upload_files import sweep_uploads
 from corral.errors import CorralError, Rejected
 
 BOUNDARY = "xx-bound--ary"
@@ -352,10 +353,10 @@ async def test_what_a_dead_process_left_is_swept_out_and_what_comes_in_is_not(tm
         stream([b"x"]), content_type="application/zip", directory=tmp_path, limit=10, small={}
     )
     async with taking as received:
-        sweep_spool(tmp_path)
+        sweep_uploads(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == [received.file.name, "other"]
         assert received.file.read_bytes() == b"x"
-    sweep_spool(tmp_path / "none")
+    sweep_uploads(tmp_path / "none")
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
@@ -365,11 +366,11 @@ async def test_uploads_and_sweeps_side_by_side_lose_nothing(tmp_path: pathlib.Pa
         async with received_form(
             stream([content]), content_type="application/zip", directory=tmp_path, limit=10, small={}
         ) as received:
-            await asyncio.to_thread(sweep_spool, tmp_path)
+            await asyncio.to_thread(sweep_uploads, tmp_path)
             assert received.file.read_bytes() == content
 
     async with asyncio.TaskGroup() as group:
         for number in range(40):
             group.create_task(upload(number))
-            group.create_task(asyncio.to_thread(sweep_spool, tmp_path))
+            group.create_task(asyncio.to_thread(sweep_uploads, tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -1,18 +1,12 @@
-"""A form with one large file, taken in as it comes: the file goes to disk, the small parts to memory.
-
-The file has a name while it is worked with, because others open it; a process that died in between leaves
-it behind, and the next one sweeps it out.
-"""
+"""A form with one large file, taken in as it comes: the file goes to disk, the small parts to memory."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
 import pathlib
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, TypeVar
 
@@ -20,6 +14,7 @@ import msgspec
 
 from corral.controller.http.multipart import FormReader, PartBegins, PartData, boundary_of, refused
 from corral.controller.http.request import too_large
+from corral.controller.modules.upload_files import create_upload
 from corral.errors import Code, Rejected, Retryable, unknown_choice
 from corral.system.threads import to_end
 
@@ -30,8 +25,6 @@ RAW_TYPES: Final = ("application/zip", "application/octet-stream", "application/
 HEADS: Final = 256 * 1024
 """What a form may need beside the content of its parts."""
 
-_PREFIX: Final = "module-"
-_SUFFIX: Final = ".part"
 _HOP: Final = 1024 * 1024
 
 
@@ -94,13 +87,7 @@ class _Spool:
         await self._on_disk(functools.partial(self._write, block))
 
     def _create(self) -> None:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        while True:
-            fd, name = tempfile.mkstemp(dir=self._directory, prefix=_PREFIX, suffix=_SUFFIX)
-            if _locked(fd) and os.fstat(fd).st_nlink:
-                break
-            os.close(fd)  # whoever sweeps was faster than we were with the lock
-        self._fd, self.path = fd, pathlib.Path(name)
+        self._fd, self.path = create_upload(self._directory)
         self._undo.callback(os.close, self._fd)
         self._undo.callback(self.path.unlink, missing_ok=True)
 
@@ -232,22 +219,3 @@ def require_form(content_type: str) -> str | None:
         else "the body has no Content-Type",
         hint="send multipart/form-data with a part 'file', or the file itself as application/zip",
     )
-
-
-def sweep_spool(directory: pathlib.Path) -> None:
-    """Drop what a process that died left behind; what is being received is locked, and stays. Blocking."""
-    if not directory.is_dir():
-        return
-    for left in directory.glob(f"{_PREFIX}*{_SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError), left.open("rb") as file:
-            if _locked(file.fileno()):
-                left.unlink(missing_ok=True)
-
-
-def _locked(fd: int) -> bool:
-    """Take the lock of an open file, for as long as it is open; False when somebody else has it."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -10,7 +10,6 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from corral.controller.events.hub import EventHub
-from corral.controller.http.form_spooling import sweep_spool
 from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.modules.frontends import Frontends
@@ -22,6 +21,7 @@ from corral.controller.modules.metrics_exposition import ModuleFigures
 from corral.controller.modules.module_events import ModuleEvents
 from corral.controller.modules.package_store import LedgerBook
 from corral.controller.modules.upgrade_guard import UpgradeGuard
+from corral.controller.modules.upload_files import sweep_uploads
 from corral.controller.modules_on_nodes.node_metrics import NodeFigures
 from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
@@ -149,7 +149,7 @@ class ModuleParts:
 
     def sweep_uploads(self) -> None:
         """What an earlier process left half received. Blocks."""
-        sweep_spool(self.uploads)
+        sweep_uploads(self.uploads)
 
     async def sweep_generations(self) -> None:
         """Data that an upgrade was working on when its controller died. Only before modules run, and only when
