@@ -9,8 +9,7 @@ from google.protobuf.message import DecodeError
 
 from corral.controller.consoles.ports import BytesUploads
 from corral.controller.consoles.span import Piece, Stretch, told_gap
-from corral.controller.sessions.node_answers import answer_of, dismiss
-from corral.controller.sessions.node_links import NodeLink, NodeLinks
+from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.keyed_locks import KeyedLocks

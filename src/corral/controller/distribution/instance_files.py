@@ -11,8 +11,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 
 from corral.controller.distribution.ports import offline
-from corral.controller.sessions.node_answers import answer_of, dismiss
-from corral.controller.sessions.node_links import NodeLink, NodeLinks
+from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES, check_path
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord

@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final
 
 from corral.controller.distribution.ports import FileUploads, offline
-from corral.controller.sessions.node_answers import answer_of, dismiss
-from corral.controller.sessions.node_links import NodeLink, NodeLinks
+from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.file_paths import check_glob
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord

@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.distribution.ports import offline
-from corral.controller.sessions.node_answers import answer_of, dismiss
-from corral.controller.sessions.node_links import NodeLinks
+from corral.controller.sessions.node_links import NodeLinks, answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id

@@ -11,7 +11,7 @@ import structlog
 
 from corral.controller.modules_on_nodes.call_slots import CallSlots
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_records import PackageRecord

@@ -12,7 +12,7 @@ from corral.controller.events.ring import EventSelection
 from corral.controller.modules_on_nodes.event_forwarder import MAX_TYPES, EventForwarder
 from corral.controller.modules_on_nodes.event_frames import EventFrames
 from corral.controller.modules_on_nodes.outbox_room import has_room
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.events import Cursor, EventType
 from corral.errors import Code, CorralError, Rejected, short_list
 from corral.modules.services.event_names import is_event_name

@@ -23,8 +23,8 @@ from corral.controller.modules_on_nodes.event_frames import (
     position_frame,
 )
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
-from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.controller.modules_on_nodes.wanted_names import WantedNames
+from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
 from corral.system.aio.tasks import Tasks

@@ -23,7 +23,7 @@ from corral.controller.modules_on_nodes.order_frames import (
     uninstall_frame,
 )
 from corral.controller.modules_on_nodes.progress import TOO_LARGE, Progress
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.module_convergence import (
     ControlOrder,
     DesiredModule,

@@ -7,7 +7,7 @@ import collections
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.ids import NodeId
 from corral.modules.manifest.manifest_checks import ID
 from corral.modules.services.module_metrics import (

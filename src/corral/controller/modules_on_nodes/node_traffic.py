@@ -18,7 +18,7 @@ from corral.controller.modules_on_nodes.node_metrics import NodeFigures
 from corral.controller.modules_on_nodes.offers import CapabilityOffering
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.controller.modules_on_nodes.published_events import NodePublishing
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.ids import NodeId

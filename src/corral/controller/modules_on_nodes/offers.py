@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import CapabilityOffer, CapabilityOffers

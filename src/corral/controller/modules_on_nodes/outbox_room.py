@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.system.aio.backoff import Backoff
 
 QUEUED_BYTES: Final = 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.modules_on_nodes.session_port import ModuleLink
+from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.ledger import Step
 from corral.domain.ids import NodeId, SessionId
 from corral.wire.frame_table import NodeFrame

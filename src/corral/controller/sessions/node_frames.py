@@ -12,10 +12,10 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.controller.sessions.heartbeat import Heartbeat
 from corral.controller.sessions.intake import Intake
 from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic
+from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.sessions.renewal import Renewal
 from corral.controller.sessions.reporting import NodeReports
 from corral.errors import Bug, Code, CorralError, Rejected

@@ -1,13 +1,18 @@
-"""The link to the nodes, as those see it who send something to a node now and then."""
+"""The session of a node as other rooms use it: find it, send to it, and wait for the answer."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
 
-from corral.domain.ids import NodeId
+from corral.domain.ids import NodeId, SessionId
+from corral.errors import Code, CorralError, Retryable
+from corral.system.aio.tasks import first_of
 from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage
+
+T = TypeVar("T")
 
 
 class LinkFacts(Protocol):
@@ -18,10 +23,10 @@ class LinkFacts(Protocol):
 class LinkOutbox(Protocol):
     @property
     def waiting_bytes(self) -> int:
-        """What was queued and not yet sent."""
+        """Bytes that are queued and not yet sent."""
 
     def replace(self, key: str, message: ControllerMessage, /) -> bool:
-        """Queue state of which only the latest value counts; never blocks."""
+        """Queue a state: what is queued under the same key and not yet sent is superseded. Never blocks."""
 
 
 class NodeLink(Protocol):
@@ -44,3 +49,55 @@ class NodeLink(Protocol):
 class NodeLinks(Protocol):
     def find(self, node_id: NodeId, /) -> NodeLink | None:
         """The node's session; None while it is not connected."""
+
+
+class ModuleLinkFacts(LinkFacts, Protocol):
+    @property
+    def id(self) -> SessionId: ...
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+
+class ModuleOutbox(LinkOutbox, Protocol):
+    def __len__(self) -> int:
+        """How many messages are queued and not yet sent."""
+
+
+class ModuleLink(NodeLink, Protocol):
+    """One session of a node, for modules on nodes; a later session of the same node is another link."""
+
+    @property
+    def facts(self) -> ModuleLinkFacts: ...
+
+    @property
+    def outbox(self) -> ModuleOutbox: ...
+
+    def report(self, error: CorralError, /, *, context: str) -> None:
+        """Send the node an error that does not end the session."""
+
+
+async def answer_of(answer: asyncio.Future[T], *, over: asyncio.Event, gone: CorralError) -> T:
+    """The answer; raises `gone` when the session ends first. The caller sets the deadline.
+
+    Afterwards the future is done or cancelled: an answer that comes later is dropped.
+    """
+    try:
+        answered, *_ = await first_of(answer, over, name="sessions/over")
+        if answered is None:
+            raise gone
+        return answered.result()
+    finally:
+        answer.cancel()
+
+
+def no_longer_leading() -> Retryable:
+    """The error for what ends with the term; the next leader may be there in a moment."""
+    return Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+
+
+def dismiss(answers: Iterable[asyncio.Future[Any]]) -> None:
+    """End these answers with the term: none of them will come."""
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(no_longer_leading())

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.sessions.node_answers import no_longer_leading
+from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUTHORITY, CLUSTER
 from corral.controller.state.ledger import Actor, Step, audit

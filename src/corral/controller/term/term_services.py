@@ -16,7 +16,7 @@ from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
-from corral.controller.sessions.node_answers import no_longer_leading
+from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Ledger
 from corral.controller.term.cluster_init import open_authority, trusted_ca_pem
 from corral.controller.term.node_services import Fleet
