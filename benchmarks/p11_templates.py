@@ -28,7 +28,7 @@ from corral.controller.templates.template_changes import new_version
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.file_copy import Copier, clones_work
 from corral.daemon.prepare.layout import Layer, lay_out
-from corral.daemon.prepare.materialise import materialise
+from corral.daemon.prepare.staged_tree import materialise
 from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanTemplate
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon

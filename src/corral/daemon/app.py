@@ -12,15 +12,14 @@ import structlog
 from corral.daemon.cache.cache import NodeCache, open_cache
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.link.link import Link, Order
-from corral.daemon.link.log_forwarding import LogForwarding
-from corral.daemon.link.spool import Spool, open_spool
+from corral.daemon.link.spool import LogForwarding, Spool, open_spool
 from corral.daemon.modules.module_host import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
 from corral.daemon.node import host_info
 from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
+from corral.daemon.node.enrolment import identify
 from corral.daemon.node.identity import Identity
 from corral.daemon.node.known_controllers import LinkMemory
-from corral.daemon.node.node_identity import identify
 from corral.daemon.orders.instance_orders import InstanceOrders
 from corral.daemon.orders.local_socket import LocalSocket
 from corral.daemon.orders.run_list import list_runs

@@ -7,8 +7,7 @@ import pathlib
 import random
 import sys
 
-from corral.daemon.cache.contents import Shelves
-from corral.daemon.cache.eviction import Candidate, choose
+from corral.daemon.cache.contents import Candidate, Shelves, choose
 from corral.daemon.cache.partial_files import LargeFile, SmallFiles
 from corral.domain.templates import PIECE, Manifest, TemplateFile
 

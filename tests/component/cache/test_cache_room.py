@@ -12,7 +12,7 @@ from cache_rig import MEGABYTE, CacheNode, publish
 from web_server import WebServer, says, serves
 
 from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
-from corral.daemon.workload.secret_files import SecretGuard
+from corral.daemon.workload.run_secrets import SecretGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.secret_masks import SecretMask
 from corral.errors import Code, CorralError, Rejected, Retryable

@@ -9,8 +9,7 @@ import random
 
 import pytest
 
-from corral.daemon.console.credit import CEILING_BYTES, FLOOR_BYTES
-from corral.daemon.console.feed import BEGIN_BEFORE_END, Key
+from corral.daemon.console.feed import BEGIN_BEFORE_END, CEILING_BYTES, FLOOR_BYTES, Key
 from corral.runtimes.keeper.console_pump import Pump
 from corral.testing.waiting import eventually
 from corral.wire.features import BATCH, FEATURES

@@ -11,7 +11,7 @@ import sys
 import httpx
 import pytest
 
-from corral.daemon.workload.java_arguments import refusal, units
+from corral.daemon.workload.java import refusal, units
 from corral.testing import workloads
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.groups import wait_for_instance, wait_for_instances

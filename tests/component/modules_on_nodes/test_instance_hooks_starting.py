@@ -9,7 +9,7 @@ import time
 import pytest
 from hooked_node import FIRST, HookedNode, arguments, changes, environment
 
-from corral.daemon.workload.start_proposal import Proposal
+from corral.daemon.prepare.prepared_start import Proposal
 from corral.domain.groups import RestartSpec
 from corral.domain.module_verbs import Verb
 from corral.sdk.instances import InstanceSpec

@@ -11,8 +11,8 @@ from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import Progress
-from corral.daemon.workload.users import WorkloadUser
 from corral.daemon.workload.variable_values import Values
+from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.groups import RestartSpec
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.plans import Plan

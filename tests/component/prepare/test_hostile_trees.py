@@ -32,16 +32,16 @@ from prepare_bench import plan_of
 from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
 from corral.daemon.cache.contents import Shelves
 from corral.daemon.config_files.patches import apply_patches
-from corral.daemon.orders.file_archive import pack
 from corral.daemon.orders.instance_file_writes import remove_file, write_file
 from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
+from corral.daemon.orders.save_orders import pack
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.static_seeds import Digests, Offer
 from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.static_updates import StaticUpdate
 from corral.daemon.prepare.substitution import substitute_files
-from corral.daemon.workload.secret_files import SecretGuard
+from corral.daemon.workload.run_secrets import SecretGuard
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import Globs
 from corral.domain.groups import PatchOp, PatchSpec

@@ -17,7 +17,7 @@ from prepare_bench import Bench
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.ingredients import bootstrap_key
 from corral.daemon.workload.start_stages import StageFailed
-from corral.daemon.workload.users import WorkloadUser
+from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.groups import ConfigFormat, PatchSpec
 from corral.domain.plans import PlanExtension
 from corral.errors import Code, Rejected, Retryable
@@ -421,7 +421,7 @@ STRICT = """
 import pathlib, sys
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.file_copy import Copier
-from corral.daemon.prepare.materialise import make_directory
+from corral.daemon.prepare.staged_tree import make_directory
 place = pathlib.Path(sys.argv[1])
 (place / "source").write_bytes(b"x" * 10)
 make_directory(place / "plugins", None)

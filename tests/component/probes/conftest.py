@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.probes.probe_runner import Readiness
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort

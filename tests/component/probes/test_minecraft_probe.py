@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcstatus import JavaServer
 
-from corral.daemon.probes.attempts import NotYet
-from corral.daemon.probes.minecraft_ping import MAX_STATUS, ping, players_of, varint
-from corral.daemon.probes.players import PlayerCount
+from corral.daemon.probes.minecraft_ping import MAX_STATUS, PlayerCount, ping, players_of, varint
+from corral.daemon.probes.port_probes import NotYet
 from corral.demo import server as demo
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.testing.ports import free_range

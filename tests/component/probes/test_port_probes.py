@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from corral.daemon.probes.attempts import NotYet
-from corral.daemon.probes.port_probes import try_http, try_tcp
+from corral.daemon.probes.port_probes import NotYet, try_http, try_tcp
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Retryable
 from corral.sdk.runtime import Execution

@@ -7,8 +7,8 @@ from config_documents import documents, merged_values, places, same, values, wit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.daemon.config_files.faults import Impossible, Malformed
 from corral.daemon.config_files.json_text import merge, put
+from corral.daemon.config_files.text_edits import Impossible, Malformed
 
 layouts = st.sampled_from([None, 0, 1, 4, "\t"])
 

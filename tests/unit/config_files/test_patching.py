@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from corral.daemon.config_files.faults import MAX_BYTES
-from corral.daemon.config_files.layer_merge import mergeable, merged
-from corral.daemon.config_files.patches import apply_patches
+from corral.daemon.config_files.patches import apply_patches, mergeable, merged
+from corral.daemon.config_files.text_edits import MAX_BYTES
 from corral.domain.groups import PatchOp, PatchSpec
 from corral.errors import Code, Rejected
 

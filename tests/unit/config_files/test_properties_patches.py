@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.daemon.config_files.faults import Impossible, Malformed
 from corral.daemon.config_files.properties import get, merge, put
+from corral.daemon.config_files.text_edits import Impossible, Malformed
 from corral.daemon.config_files.values import Untyped
 
 SAMPLE = b"""\

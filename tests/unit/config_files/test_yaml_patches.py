@@ -8,7 +8,7 @@ from config_documents import documents, keys, merged_values, places, same, value
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.daemon.config_files.faults import Impossible, Malformed
+from corral.daemon.config_files.text_edits import Impossible, Malformed
 from corral.daemon.config_files.values import Untyped
 from corral.daemon.config_files.yaml_text import merge, put
 

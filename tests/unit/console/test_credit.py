@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.console.credit import CEILING_BYTES, FLOOR_BYTES, Credit, Departure
+from corral.daemon.console.feed import CEILING_BYTES, FLOOR_BYTES, Credit, Departure
 
 
 class Line:

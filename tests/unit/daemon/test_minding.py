@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.listening_sockets import SocketTables
-from corral.daemon.runs.ready_watch import ReadyWatch
+from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.runs.run_files import RunFiles, StopOrder
 from corral.daemon.runs.run_monitor import Minding
-from corral.daemon.runs.stop_request import StopRequest
+from corral.daemon.runs.run_readiness import ReadyWatch
+from corral.daemon.runs.stop_ladder import StopRequest
 from corral.daemon.workload.start_order import StartOrder, usual_ladder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeCapabilities

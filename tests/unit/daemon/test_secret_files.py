@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from corral.daemon.workload.secret_files import RunSecrets, SecretGuard, read_run_secrets, write_run_secrets
+from corral.daemon.workload.run_secrets import RunSecrets, SecretGuard, read_run_secrets, write_run_secrets
 from corral.domain.secret_masks import SecretMask
 from corral.errors import Code, Rejected
 

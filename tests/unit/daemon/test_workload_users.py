@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from corral.daemon.workload.isolated_uids import IsolatedUids
-from corral.daemon.workload.users import WorkloadUsers
+from corral.daemon.workload.workload_users import WorkloadUsers
 from corral.errors import Code, Rejected, Retryable
 from corral.system.config_schema import InstancesSection
 from corral.system.files import write_versioned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.daemon.cache.eviction import Candidate, choose
+from corral.daemon.cache.contents import Candidate, choose
 
 
 def template(key: str, used_ms: int, **contents: int) -> Candidate:

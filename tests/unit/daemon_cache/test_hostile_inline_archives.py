@@ -11,8 +11,7 @@ import zipfile
 
 import pytest
 
-from corral.daemon.cache.manifests import check_manifest, read_manifest
-from corral.daemon.cache.template_archive import Unpacking
+from corral.daemon.cache.template_archive import Unpacking, check_manifest, read_manifest
 from corral.domain.templates import PIECE, Manifest, TemplateFile, encode_manifest
 from corral.errors import Code, Rejected
 

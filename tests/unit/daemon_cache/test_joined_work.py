@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.daemon.cache.shared_work import Joined
+from corral.daemon.cache.supply import Joined
 from corral.errors import Code, Retryable
 
 

@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.cache.disk import disk_work, note_use
-from corral.daemon.cache.sealed_files import SealedFiles, is_digest
+from corral.daemon.cache.sealed_files import SealedFiles, disk_work, is_digest, note_use
 from corral.errors import CorralError
 from corral.system.files import read_versioned, write_versioned
 

@@ -10,10 +10,9 @@ import structlog
 
 from corral.daemon.cache.artifact_store import ArtifactFacts
 from corral.daemon.cache.contents import Shelves
-from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.downloads import Downloads
 from corral.daemon.cache.quota import Reservation, Room
-from corral.daemon.cache.sealed_files import is_digest
+from corral.daemon.cache.sealed_files import disk_work, is_digest
 from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.artifacts import shown_url

@@ -11,7 +11,7 @@ from typing import IO, Final, Protocol
 import msgspec
 import structlog
 
-from corral.daemon.cache.disk import disk_work, note_use
+from corral.daemon.cache.sealed_files import disk_work, note_use
 from corral.domain.file_paths import Globs, check_path
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory, write_versioned

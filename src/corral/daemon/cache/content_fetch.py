@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from typing import Final
 
 from corral.daemon.cache.contents import Shelves
-from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.partial_files import LargeFile, SmallFiles, part_of
+from corral.daemon.cache.sealed_files import disk_work
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.templates import PIECE, Manifest, TemplateFile
 from corral.errors import CorralError

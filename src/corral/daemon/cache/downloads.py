@@ -14,7 +14,7 @@ import structlog
 
 from corral.daemon.cache.download_targets import Target, addresses_of, check_host, parse_target, redirected
 from corral.daemon.cache.http_exchange import Answer, exchange
-from corral.daemon.cache.part_file import PartFile
+from corral.daemon.cache.partial_files import PartFile
 from corral.domain.artifacts import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.backoff import doubled, spread

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 
 import structlog
 
-from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
-from corral.daemon.cache.eviction import Candidate, Eviction, choose
+from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, Candidate, Eviction, Shelves, choose
 from corral.domain.templates import Manifest
 from corral.errors import Code, Rejected, Retryable
 from corral.system.threads import to_end

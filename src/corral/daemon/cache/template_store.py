@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.cache.disk import disk_work, note_use
-from corral.daemon.cache.sealed_files import is_digest
+from corral.daemon.cache.sealed_files import disk_work, is_digest, note_use
 from corral.domain.templates import Manifest, encode_manifest, manifest_digest
 from corral.system.files import atomic_write
 

@@ -15,11 +15,9 @@ import structlog
 
 from corral.daemon.cache.content_fetch import ContentFetch, PieceSources
 from corral.daemon.cache.contents import Shelves
-from corral.daemon.cache.disk import disk_work
-from corral.daemon.cache.manifests import MAX_MANIFEST, check_manifest, read_manifest
 from corral.daemon.cache.quota import Room
-from corral.daemon.cache.sealed_files import is_digest
-from corral.daemon.cache.template_archive import Unpacking
+from corral.daemon.cache.sealed_files import disk_work, is_digest
+from corral.daemon.cache.template_archive import MAX_MANIFEST, Unpacking, check_manifest, read_manifest
 from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions, TemplateSession
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.template_diff import apply_delta

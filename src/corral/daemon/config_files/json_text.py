@@ -10,9 +10,20 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Impossible, Malformed, decoded, line_of
-from corral.daemon.config_files.splices import Splices, line_start, newline_of, with_newlines
-from corral.daemon.config_files.steps import item_place, nested
+from corral.daemon.config_files.text_edits import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Impossible,
+    Malformed,
+    Splices,
+    decoded,
+    item_place,
+    line_of,
+    line_start,
+    nested,
+    newline_of,
+    with_newlines,
+)
 from corral.daemon.config_files.values import settled
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from corral.daemon.config_files.faults import MAX_BYTES
+from corral.daemon.config_files.text_edits import MAX_BYTES
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected, Retryable
 from corral.system.trees.entries import NEW_FILE, open_beneath, open_tree, parent_of

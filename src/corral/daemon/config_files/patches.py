@@ -1,19 +1,134 @@
-"""The patches of a plan, made in a working directory before its program starts."""
+r"""The patches of a plan, made in a working directory before its program starts.
+
+The formats there are, by the names that patches use for them.
+
+Two layers of one configuration file made into one, where a group asks for it.
+
+Patches by pattern, over the bytes of a file: what does not match stays, whatever its encoding.
+
+In the new text `\1` and `\g<name>` stand for groups, `\0` for the match, `\\` for a backslash.
+"""
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from corral.daemon.config_files.faults import MAX_BYTES, Impossible, Malformed
-from corral.daemon.config_files.formats import FORMATS
+import msgspec
+
+from corral.daemon.config_files import json_text, properties, toml_text, yaml_text
 from corral.daemon.config_files.no_follow import read_beneath, replace_beneath
-from corral.daemon.config_files.regexes import replace_matches
+from corral.daemon.config_files.text_edits import MAX_BYTES, Impossible, Malformed
 from corral.daemon.config_files.values import with_variables
-from corral.domain.config_patches import patch_format, value_text
+from corral.domain.config_patches import format_of, patch_format, split_path, value_text
 from corral.domain.groups import PatchOp, PatchSpec
+from corral.domain.patterns import Pattern, check_template, compile_bytes, compile_pattern
 from corral.domain.variables import substitute
-from corral.errors import Code, Rejected
+from corral.errors import Code, CorralError, Rejected
+
+_REFERENCE: Final = re.compile(r"\\(?:([0-9])|g<([A-Za-z_][A-Za-z0-9_]*|[0-9]{1,2})>|(\\))")
+_SECONDS: Final = 2.0
+
+
+def replace_matches(data: bytes, pattern: str, template: str) -> bytes:
+    """Every match replaced; none is fine. One search is linear in the file whatever the pattern, but a file
+    may hold as many matches as bytes: so all of them together have a deadline."""
+    try:
+        known = compile_pattern(pattern, field="path", multiline=True)
+        check_template(known, template, field="value")
+        compiled = compile_bytes(pattern, field="path", multiline=True)
+    except CorralError as error:
+        raise Impossible(error.message) from error
+    parts = _parts(known, template)
+    deadline = time.monotonic() + _SECONDS
+    found: list[bytes] = []
+    reached = size = 0
+    for match in compiled.finditer(data):
+        start, end = match.start(), match.end()
+        if start == end and data[start : start + 1] and 0x80 <= data[start] < 0xC0:
+            continue  # nothing is found within a character
+        new = b"".join(part if isinstance(part, bytes) else match[part] or b"" for part in parts)
+        found += (data[reached:start], new)
+        size += start - reached + len(new)
+        reached = end
+        if size > MAX_BYTES:
+            raise Impossible(f"it would have more than {MAX_BYTES} bytes")
+        if time.monotonic() > deadline:
+            raise Impossible(f"its matches are not found within {_SECONDS:g} s")
+    return b"".join((*found, data[reached:]))
+
+
+def _parts(pattern: Pattern, template: str) -> list[bytes | int]:
+    """The template as texts and numbers of groups."""
+    parts: list[bytes | int] = []
+    reached = 0
+    for found in _REFERENCE.finditer(template):
+        parts.append(template[reached : found.start()].encode())
+        name = found[1] or found[2]
+        if name is None:
+            parts.append(b"\\")
+        else:
+            parts.append(int(name) if name.isdigit() else pattern.groupindex[name])
+        reached = found.end()
+    return [*parts, template[reached:].encode()]
+
+
+def mergeable(name: str) -> bool:
+    """Whether the ending of this file says how to merge it."""
+    return bool(format_of(name))
+
+
+def merged(lower: bytes, upper: bytes, *, name: str) -> bytes:
+    """The lower layer with the upper one over it: maps key by key, lists and all else as a whole, properties
+    per key. Comments, order and layout are the lower one's. A file of no such format is the upper one."""
+    kind = FORMATS.get(format_of(name))
+    if kind is None:
+        return upper
+    if max(len(lower), len(upper)) > MAX_BYTES:
+        raise _invalid(name, f"it has more than {MAX_BYTES} bytes")
+    try:
+        return kind.merge(lower, upper)
+    except Malformed as error:
+        where = f" in line {error.line}" if error.line else ""
+        raise _invalid(name, f"it is not valid {format_of(name)}{where}: {error.why}") from error
+    except Impossible as error:
+        raise _invalid(name, error.why) from error
+
+
+def _invalid(name: str, why: str) -> Rejected:
+    return Rejected(
+        Code.CONFIG_FILE_INVALID,
+        f"the layers of {name} cannot be merged: {why}",
+        hint="correct the file in its template, or take it out of the group's 'merge'",
+        field="file",
+    )
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """Functions of bytes; they raise `Malformed` and `Impossible`."""
+
+    put: Callable[..., bytes]
+    """(data, path as in a patch, value, create=bool): a value at its place, all else unchanged."""
+    merge: Callable[[bytes, bytes], bytes]
+    """(lower, upper): the upper one's values over the lower one's."""
+
+
+def _stepwise(put: Callable[..., bytes]) -> Callable[..., bytes]:
+    def put_at(data: bytes, path: str, value: Any, *, create: bool) -> bytes:
+        return put(data, split_path(path), value, create=create)
+
+    return put_at
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    "properties": Format(put=properties.put, merge=properties.merge),
+    "yaml": Format(put=_stepwise(yaml_text.put), merge=yaml_text.merge),
+    "json": Format(put=_stepwise(json_text.put), merge=json_text.merge),
+    "toml": Format(put=_stepwise(toml_text.put), merge=toml_text.merge),
+}
 
 
 def apply_patches(

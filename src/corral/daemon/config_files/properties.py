@@ -11,8 +11,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from corral.daemon.config_files.faults import Impossible, Malformed, line_of
-from corral.daemon.config_files.splices import Splices, newline_of, with_newlines
+from corral.daemon.config_files.text_edits import (
+    Impossible,
+    Malformed,
+    Splices,
+    line_of,
+    newline_of,
+    with_newlines,
+)
 from corral.daemon.config_files.values import as_text
 
 _BLANKS: Final = " \t\f"

@@ -12,9 +12,14 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item
 
-from corral.daemon.config_files.faults import Impossible, Malformed, decoded
-from corral.daemon.config_files.splices import newline_of
-from corral.daemon.config_files.steps import item_place, nested
+from corral.daemon.config_files.text_edits import (
+    Impossible,
+    Malformed,
+    decoded,
+    item_place,
+    nested,
+    newline_of,
+)
 from corral.daemon.config_files.values import settled
 
 _MAX_CHARACTERS: Final = 1 << 19

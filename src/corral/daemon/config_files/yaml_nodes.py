@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Malformed, line_of
+from corral.daemon.config_files.text_edits import MAX_DEPTH, MAX_VALUES, Malformed, line_of
 
 STR: Final = "tag:yaml.org,2002:str"
 NULL: Final = "tag:yaml.org,2002:null"

@@ -11,9 +11,8 @@ import structlog
 
 from corral.daemon.console.feed import Feed, Key
 from corral.daemon.console.growth_watch import GrowthWatch
-from corral.daemon.console.line_sender import LineSender
 from corral.daemon.console.queries import Queries
-from corral.daemon.console.sender import BatchSender, Sender
+from corral.daemon.console.sender import BatchSender, LineSender, Sender
 from corral.daemon.link.connection import Connection
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock

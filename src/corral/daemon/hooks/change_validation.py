@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from corral.daemon.hooks.start_changes import Change, Edits
+from corral.daemon.prepare.prepared_start import StartRules, StartValues
 from corral.daemon.workload.environment import check_names
-from corral.daemon.workload.java_arguments import refusal
-from corral.daemon.workload.start_proposal import StartRules, StartValues
+from corral.daemon.workload.java import refusal
 from corral.errors import Rejected
 
 MOST_ITEMS: Final = 500

@@ -19,7 +19,7 @@ from corral.daemon.hooks.run_notifications import STOPPED, STOPPING, TOLD, Lane
 from corral.daemon.hooks.start_hook import STARTING, Patience, Tuning, ask
 from corral.daemon.hooks.stop_notifications import OwedEnds
 from corral.daemon.hooks.waiting_word import WaitingWord
-from corral.daemon.workload.start_proposal import Proposal, values_of
+from corral.daemon.prepare.prepared_start import Proposal, values_of
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
 from corral.system.aio.tasks import Tasks

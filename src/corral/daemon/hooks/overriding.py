@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from corral.daemon.hooks.start_changes import Change, placed
-from corral.daemon.workload.java_arguments import Unit, setting_of, units
-from corral.daemon.workload.start_proposal import StartValues
+from corral.daemon.prepare.prepared_start import StartValues
+from corral.daemon.workload.java import Unit, setting_of, units
 from corral.domain.module_records import Overridden
 
 ENV: Final = "env"

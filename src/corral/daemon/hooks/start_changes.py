@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.workload.java_arguments import Unit, units
-from corral.daemon.workload.start_proposal import StartValues
+from corral.daemon.prepare.prepared_start import StartValues
+from corral.daemon.workload.java import Unit, units
 from corral.domain.module_records import ModuleChange
 
 _MOST_CELLS: Final = 40_000

@@ -16,7 +16,7 @@ import structlog
 from corral.daemon.hooks.change_validation import BadChange, check_change, read_answer
 from corral.daemon.hooks.overriding import overridden
 from corral.daemon.hooks.start_changes import Change, difference, merge, told
-from corral.daemon.workload.start_proposal import Proposal, StartValues, values_of
+from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
 from corral.domain.module_records import ModuleChange
 from corral.errors import CorralError
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone

@@ -8,6 +8,8 @@ the background, without numbers, and becomes records a little at a time: so repo
 The spool is a small SQLite database (`spool_file`, `spool_table`) behind one thread that commits in
 groups (`spool_worker`). Only what must not be lost makes it commit at once: log records, and the
 dropping of what was confirmed, wait a moment to ride along.
+
+The daemon's log on its way to the controller: every record goes into the spool first.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ import structlog
 from corral.daemon.link.spool_file import open_table
 from corral.daemon.link.spool_table import Spooled, SpoolTable
 from corral.daemon.link.spool_worker import SpoolWorker, Work
+from corral.domain.records import LogRecord
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, new_id
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import DaemonLogRecord
 
 _log = structlog.get_logger("corral.daemon.spool")
 
@@ -143,3 +148,28 @@ def open_spool(config: DaemonConfig, entropy: Entropy) -> Spool:
         log_bytes=config.spool.log_bytes,
         max_bytes=config.spool.max_bytes,
     )
+
+
+class LogForwarding:
+    """A log sink. Called by any thread; only ever puts bytes into a queue."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    def __call__(self, record: LogRecord) -> None:
+        self._spool.log(encoded(record))
+
+
+def encoded(record: LogRecord) -> bytes:
+    message = DaemonMessage(
+        daemon_log_record=DaemonLogRecord(
+            timestamp_ms=int(record.at.timestamp() * 1000),
+            level=record.level,
+            logger=record.logger,
+            thread=record.thread,
+            message=record.message,
+            throwable=record.throwable,
+            mdc=record.fields,
+        )
+    )
+    return message.SerializeToString()

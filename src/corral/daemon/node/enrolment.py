@@ -2,12 +2,15 @@
 
 The key is made and stored before the token is sent: if the answer is lost, the next attempt
 shows the same token with the same key and is answered again.
+
+Which node this is: known from its data directory, or learned with a join token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import pathlib
+import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,11 +20,13 @@ import structlog
 
 from corral.daemon.node.durable_files import store
 from corral.daemon.node.identity import Identity, load_identity, save_identity, verified
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.domain.ids import ClusterId, NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.join_token import JoinToken
 from corral.pki.keys import key_pem, load_key, make_csr, new_key
 from corral.pki.names import controller_host
+from corral.system.config_schema import DaemonConfig
 from corral.system.files import read_versioned
 from corral.wire.channels import channel_options
 from corral.wire.status import from_rpc
@@ -128,3 +133,36 @@ async def _call(
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error, peer=f"the controller at {address}") from error
     return answer
+
+
+async def identify(
+    config: DaemonConfig, memory: LinkMemory, *, machine_id: str, join: str | None
+) -> Identity:
+    """The identity in the data directory, after enrolling where there is a token. NOT_FOUND without either,
+    INVALID_CONFIG where the configuration speaks of another node, or of no controller."""
+    data = config.data
+    if join:
+        wanted = config.node_id(host_name=socket.gethostname())
+        await enrol(data, token_text=join, node_id=wanted, machine_id=machine_id, learn=memory.remember)
+    identity = load_identity(data)
+    if identity is None:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"{data} is not enrolled in a cluster",
+            hint="run 'corral node join-token' at the controller and start the daemon with --join TOKEN",
+        )
+    if config.node.id and config.node.id != identity.node_id:
+        raise Rejected(
+            Code.INVALID_CONFIG,
+            f"{data} belongs to node '{identity.node_id}', not '{config.node.id}'",
+            hint="use another data directory, or leave node.id out",
+            field="node.id",
+        )
+    if not memory.addresses:
+        raise Rejected(
+            Code.INVALID_CONFIG,
+            "no controller address is known",
+            hint="give one with --controller HOST:PORT",
+            field="controllers",
+        )
+    return identity

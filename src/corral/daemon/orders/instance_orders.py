@@ -1,17 +1,36 @@
-"""Everything that a controller may order or ask about the instances of this node."""
+"""Everything that a controller may order or ask about the instances of this node.
+
+What the controller keeps in memory about runs is told again to each that comes.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.orders.file_orders import FileOrders
 from corral.daemon.orders.link_orders import LinkOrders
-from corral.daemon.orders.live_metrics import LiveFigures
 from corral.daemon.orders.save_orders import SaveOrders
+from corral.daemon.runs.run_messages import figures_update
 from corral.daemon.supervise.supervision import Supervision
+from corral.daemon.supervise.supervisor import Supervisor
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
+
+
+class LiveFigures:
+    """Listens to sessions."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def on_connected(self, connection: Connection) -> None:
+        for run in self._supervisor.instances.runs():
+            if run.readiness.players is not None and not run.ended:
+                connection.send(figures_update(run))
+
+    def on_disconnected(self) -> None: ...
 
 
 class InstanceOrders:

@@ -2,19 +2,21 @@
 
 Templates, the artifact and the extensions are fetched side by side; the first that fails ends the
 others. An artifact is laid like one more layer, above all templates.
+
+What a preparation needs of the node's cache.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
-from corral.daemon.prepare.cache_port import FileUse
+from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey, FileGuard
 from corral.daemon.prepare.layout import Layer, Layout, lay_out
 from corral.daemon.workload.start_stages import (
     EXTENSION_PROVISION,
@@ -22,12 +24,37 @@ from corral.daemon.workload.start_stages import (
     TEMPLATE_APPLY,
     Progress,
 )
-from corral.daemon.workload.users import WorkloadUser
+from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.file_paths import check_path, globs
-from corral.domain.plans import Plan, PlanArtifact
+from corral.domain.plans import Plan, PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 from corral.system.aio.tasks import Tasks
+
+
+class FileUse(Protocol):
+    """What one preparation uses stays in the cache until it ends."""
+
+    async def template(self, template: PlanTemplate, /) -> Manifest:
+        """This version, complete on this node. Rejected or Retryable; then nothing half is used."""
+
+    def content(self, digest: str, /) -> pathlib.Path:
+        """A file of a template of this use; to be read only."""
+
+    async def artifact(self, artifact: PlanArtifact, /) -> pathlib.Path:
+        """With the right digest; to be read only."""
+
+    def bootstrap(self, key: BootstrapKey, /) -> pathlib.Path | None:
+        """The tree of first-run results, if there is one."""
+
+
+class FileCache(Protocol):
+    def use(self) -> contextlib.AbstractAsyncContextManager[FileUse]: ...
+
+    async def keep_bootstrap(
+        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, guard: FileGuard
+    ) -> int: ...
+
 
 _PROGRAM_MODE: Final = 0o755
 _EXTENSION_MODE: Final = 0o644

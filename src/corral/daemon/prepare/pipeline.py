@@ -3,6 +3,8 @@
 Validation, then the files (`tree_making`), then command and environment: a `PreparedStart`, about which the node's
 modules are asked before it is finished. A stage that fails names itself in the answer to the start. Whatever is
 done here can be done again: a start that was interrupted begins anew, and leaves nothing but what lies in `.staging`.
+
+All that prepares instances on a node, put together: users, directories, trees, ports and secrets.
 """
 
 from __future__ import annotations
@@ -10,39 +12,43 @@ from __future__ import annotations
 import asyncio
 import pathlib
 from collections.abc import Iterable
+from typing import Final
 
 import structlog
 
+from corral.daemon.node import host_info
 from corral.daemon.node.disk_space import check_room
 from corral.daemon.node.held_ports import HeldPorts
 from corral.daemon.node.port_probe import check_free
-from corral.daemon.prepare.command_line import CommandLine, command_line, propose
-from corral.daemon.prepare.prepared_start import PreparedStart
+from corral.daemon.prepare.ingredients import FileCache
+from corral.daemon.prepare.prepared_start import CommandLine, PreparedStart, command_line, propose
 from corral.daemon.prepare.static_directory import StaticMaker
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.tree_builder import TreeMaker
+from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
 from corral.daemon.workload.environment import check_names
 from corral.daemon.workload.java import find_java
-from corral.daemon.workload.run_mask import RunMask
-from corral.daemon.workload.secret_files import write_run_secrets
-from corral.daemon.workload.secrets import Secrets
+from corral.daemon.workload.run_secrets import RunMask, write_run_secrets
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import TEMPLATE_APPLY, VALIDATION, VARIABLE_SUBSTITUTION, Progress
-from corral.daemon.workload.users import WorkloadUser, WorkloadUsers
 from corral.daemon.workload.variable_values import (
     NodeFacts,
+    Secrets,
     Values,
     probed_address,
     resolve_values,
     unresolved_error,
 )
+from corral.daemon.workload.workload_users import WorkloadUser, WorkloadUsers
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
 from corral.domain.probes import check_probes
 from corral.domain.secret_masks import refuse_in_command
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import run_name
+from corral.system.config_schema import DaemonConfig
+from corral.system.entropy import Entropy
 from corral.system.trees.entries import is_tree
 
 _log = structlog.get_logger("corral.daemon.prepare")
@@ -231,3 +237,42 @@ def has_files(plan: Plan) -> bool:
 def _refuse(where: str, names: Iterable[str]) -> None:
     if found := tuple(names):
         raise unresolved_error(found, where)
+
+
+class Preparation:
+    """Made of plain constructors; `close` ends what is being made ahead."""
+
+    def __init__(
+        self, config: DaemonConfig, *, node_id: str, address: str, cache: FileCache, entropy: Entropy
+    ) -> None:
+        data, reserve_mb = config.data, config.disk.reserve_mb
+        self.users: Final = WorkloadUsers(config.instances, data=data)
+        self.directories: Final = WorkingDirectories(data, entropy=entropy)
+        self.ports: Final = HeldPorts()
+        self._warm = WarmTrees(self.directories, entropy=entropy, each=config.cache.warm_trees)
+        trees = TreeMaker(
+            cache=cache,
+            cache_root=data / "cache",
+            directories=self.directories,
+            warm=self._warm,
+            reserve_mb=reserve_mb,
+        )
+        self.preparer: Final = Preparer(
+            node=NodeFacts(
+                node_id=node_id,
+                address=address,
+                memory_mb=host_info.total_memory_mb(),
+                labels=config.node.labels,
+            ),
+            users=self.users,
+            directories=self.directories,
+            ports=self.ports,
+            trees=trees,
+            statics=StaticMaker(trees, cache=cache, directories=self.directories, warm=self._warm),
+            secrets=Secrets(data / "secrets"),
+            java=config.java.path,
+            reserve_mb=reserve_mb,
+        )
+
+    async def close(self) -> None:
+        await self._warm.close()

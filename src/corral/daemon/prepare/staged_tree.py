@@ -2,24 +2,31 @@
 
 All of it is one piece of work in one thread: on a busy node each way to a thread and back costs more than
 what a small template has to do there.
+
+Laying one tree of files beneath another: what is there already stays.
+
+A layout becomes a directory tree. Blocking: it belongs into a thread.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import os
 import pathlib
+import stat
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 import structlog
 
-from corral.daemon.config_files.patches import apply_patches
+from corral.daemon.config_files.patches import apply_patches, merged
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.file_copy import Copier
+from corral.daemon.prepare.file_copy import Copier, stripped_by_umask
 from corral.daemon.prepare.ingredients import Ingredients
-from corral.daemon.prepare.layout import Layout
-from corral.daemon.prepare.materialise import make_directory, materialise
+from corral.daemon.prepare.layout import Layout, Merge
 from corral.daemon.prepare.substitution import Rendered, strictly, substitute_files
-from corral.daemon.prepare.tree_overlay import lay_beneath
-from corral.daemon.workload.secret_files import patched_with_secrets
+from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.start_stages import (
     BOOTSTRAP_WARMUP,
     CONFIG_PATCH,
@@ -30,6 +37,120 @@ from corral.daemon.workload.start_stages import (
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import globs
 from corral.domain.plans import Plan
+from corral.domain.templates import TemplateFile
+
+THREADS: Final = 4
+_DIRECTORY_MODE: Final = 0o750
+_FEW: Final = 64
+"""Up to so many files a second thread costs more than it brings."""
+_LARGE: Final = 4 * 1024 * 1024
+
+Content = Callable[[str], pathlib.Path]
+
+
+def materialise(
+    layout: Layout,
+    target: pathlib.Path,
+    *,
+    content: Content,
+    copier: Copier,
+    abort: Abort,
+    owner: tuple[int, int] | None = None,
+    threads: int = THREADS,
+) -> None:
+    """Lay it all into `target`, an empty directory. OSError when the disk refuses; what is there by then
+    is the caller's to remove."""
+    root = str(target)
+    for path in layout.directories:
+        make_directory(target / path, owner)
+    batches = split(layout.copies, threads)
+
+    def lay(files: Sequence[TemplateFile]) -> None:
+        for file in files:
+            abort.check()
+            copier.place(
+                str(content(file.digest)),
+                f"{root}/{file.path}",
+                mode=file.mode,
+                read_only=file.read_only,
+                abort=abort,
+                size=file.size,
+            )
+
+    if len(batches) == 1:
+        lay(batches[0])
+    elif batches:
+        with concurrent.futures.ThreadPoolExecutor(len(batches), thread_name_prefix="lay") as pool:
+            laying = [pool.submit(lay, batch) for batch in batches]
+            done, _ = concurrent.futures.wait(laying, return_when=concurrent.futures.FIRST_EXCEPTION)
+            failed = next((error for each in done if (error := each.exception())), None)
+            if failed is not None:
+                abort.set()  # the others have nothing to copy for any more
+                raise failed
+    for merge in layout.merges:
+        abort.check()
+        _merge(merge, root, content, owner)
+
+
+def split(files: Sequence[TemplateFile], threads: int) -> list[list[TemplateFile]]:
+    """Batches of about the same work; large files are spread first."""
+    if len(files) <= _FEW and sum(file.size for file in files) <= _LARGE:
+        return [list(files)] if files else []
+    batches: list[list[TemplateFile]] = [[] for _ in range(max(1, threads))]
+    loads = [0] * len(batches)
+    for file in sorted(files, key=lambda file: file.size, reverse=True):
+        place = loads.index(min(loads))
+        batches[place].append(file)
+        loads[place] += file.size + 32 * 1024  # opening and closing costs about as much as this
+    return [batch for batch in batches if batch]
+
+
+def make_directory(path: pathlib.Path, owner: tuple[int, int] | None) -> None:
+    path.mkdir(_DIRECTORY_MODE)
+    if _DIRECTORY_MODE & stripped_by_umask():
+        path.chmod(_DIRECTORY_MODE)
+    if owner is not None:
+        os.chown(path, *owner)
+
+
+def _merge(merge: Merge, root: str, content: Content, owner: tuple[int, int] | None) -> None:
+    body = content(merge.parts[0].digest).read_bytes()
+    for part in merge.parts[1:]:
+        body = merged(body, content(part.digest).read_bytes(), name=merge.path)
+    write_new(f"{root}/{merge.path}", body, mode=merge.mode, owner=owner)
+
+
+def write_new(path: str, body: bytes, *, mode: int, owner: tuple[int, int] | None) -> None:
+    """A file that does not exist yet."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(body)
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
+        os.fchmod(file.fileno(), mode)
+
+
+def lay_beneath(
+    source: pathlib.Path, target: pathlib.Path, copier: Copier, owner: tuple[int, int] | None, abort: Abort
+) -> None:
+    """Regular files and directories of `source` that `target` lacks. Blocks."""
+    for directory, names, files in os.walk(source):
+        relative = os.path.relpath(directory, source)
+        here = target if relative == "." else target / relative
+        names[:] = [name for name in names if not pathlib.Path(directory, name).is_symlink()]
+        for name in list(names):
+            place = here / name
+            if not os.path.lexists(place):
+                make_directory(place, owner)
+            elif not place.is_dir():
+                names.remove(name)  # a template has a file there
+        for name in files:
+            abort.check()
+            found = os.lstat(f"{directory}/{name}")
+            if stat.S_ISREG(found.st_mode) and not os.path.lexists(here / name):
+                mode = 0o755 if found.st_mode & 0o100 else 0o644
+                copier.place(f"{directory}/{name}", str(here / name), mode=mode, read_only=False, abort=abort)
+
 
 _log = structlog.get_logger("corral.daemon.prepare")
 

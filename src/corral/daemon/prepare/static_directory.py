@@ -11,9 +11,8 @@ import structlog
 
 from corral.daemon.config_files.patches import apply_patches
 from corral.daemon.prepare.abort import Abort, in_thread
-from corral.daemon.prepare.cache_port import FileCache
-from corral.daemon.prepare.ingredients import bootstrap_key, fetch
-from corral.daemon.prepare.materialise import make_directory
+from corral.daemon.prepare.ingredients import FileCache, bootstrap_key, fetch
+from corral.daemon.prepare.staged_tree import make_directory
 from corral.daemon.prepare.static_owners import check_hand_over, own_static
 from corral.daemon.prepare.static_seeds import KEY_FILE, Digests, Seed, offers
 from corral.daemon.prepare.static_trees import StaticTree
@@ -22,11 +21,11 @@ from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.tree_builder import TreeMaker
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
-from corral.daemon.workload.secret_files import patched_with_secrets
+from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
-from corral.daemon.workload.users import WorkloadUser
 from corral.daemon.workload.variable_values import Values
+from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.plans import Plan
 from corral.sdk.runtime import run_name
 

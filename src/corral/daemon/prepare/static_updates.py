@@ -32,7 +32,7 @@ from corral.daemon.prepare.static_seeds import (
 )
 from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.substitution import Rendered
-from corral.daemon.workload.secret_files import patched_with_secrets
+from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.variable_values import Values
 from corral.domain.groups import PatchSpec
 from corral.domain.plans import Plan

@@ -15,17 +15,16 @@ import structlog
 from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
 from corral.daemon.node.disk_space import check_room
 from corral.daemon.prepare.abort import Abort, in_thread
-from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.file_copy import clones_work
-from corral.daemon.prepare.ingredients import Ingredients, bootstrap_key, fetch
+from corral.daemon.prepare.ingredients import FileCache, Ingredients, bootstrap_key, fetch
 from corral.daemon.prepare.staged_tree import Filling
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START, TEMPLATE_APPLY, Progress
-from corral.daemon.workload.users import WorkloadUser
 from corral.daemon.workload.variable_values import Values
+from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.plans import Plan
 from corral.errors import CorralError
 from corral.sdk.runtime import run_name

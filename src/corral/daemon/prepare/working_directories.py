@@ -3,6 +3,8 @@
 A directory is made aside, in `.staging` beside its place, and gets its name in one rename; it goes by
 being renamed first and deleted afterwards. So it is either wholly there or wholly gone for whoever comes
 next under the same id. A static directory is never removed by us.
+
+Whether the instance of a run was static before: earlier versions kept such directories elsewhere.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ import os
 import pathlib
 from typing import Final
 
+import msgspec
 import structlog
 
-from corral.daemon.prepare.earlier_versions import was_static
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.static_seeds import Seed
 from corral.daemon.prepare.static_trees import write_seed
-from corral.daemon.workload.users import WorkloadUser
+from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id
@@ -222,3 +224,20 @@ def give(path: pathlib.Path, user: WorkloadUser) -> None:
 def owner_of(user: WorkloadUser) -> tuple[int, int] | None:
     """Whom new files are given to; None: they are the daemon's, and so is the workload."""
     return (user.uid, user.gid) if os.geteuid() == 0 else None
+
+
+def was_static(run_directory: pathlib.Path) -> bool:
+    """By the newest run of the same instance before this one. Nothing that can be read, or no such run any
+    more: nobody knows, and what is not known to be disposable is kept. (A directory that is not kept goes
+    with the last run of its instance at the latest.)"""
+    before = [
+        entry
+        for entry in run_directory.parent.iterdir()
+        if entry.name.isdecimal() and int(entry.name) < int(run_directory.name)
+    ]
+    if before:
+        newest = max(before, key=lambda entry: int(entry.name))
+        with contextlib.suppress(OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError):
+            document = msgspec.json.decode((newest / "intent.json").read_bytes())
+            return bool(document["value"]["order"].get("static"))
+    return True

@@ -1,6 +1,8 @@
 """The Minecraft server list ping, as a client: the status of 1.7 and later, and what came before it.
 
 Everything that is read has a bound; the time has the caller's.
+
+How many players there are.
 """
 
 from __future__ import annotations
@@ -11,8 +13,20 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.probes.attempts import NotYet, connected
-from corral.daemon.probes.players import PlayerCount, counted
+from corral.daemon.probes.port_probes import NotYet, connected
+
+_MOST: Final = 2**31 - 1
+
+
+class PlayerCount(msgspec.Struct, frozen=True, kw_only=True):
+    online: int
+    maximum: int
+
+
+def counted(online: int, maximum: int) -> PlayerCount:
+    """What a server claims, within what a number of players can be."""
+    return PlayerCount(online=min(max(online, 0), _MOST), maximum=min(max(maximum, 0), _MOST))
+
 
 MAX_STATUS: Final = 1 << 20
 """Of one answer; an icon and a list of mods are a few hundred kilobytes."""

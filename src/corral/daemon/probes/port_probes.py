@@ -1,12 +1,77 @@
-"""Probes of ports: that somebody accepts a connection, and that HTTP is answered there."""
+"""What all probes share: an attempt either succeeds or says what it saw instead.
+
+Probes of ports: that somebody accepts a connection, and that HTTP is answered there.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import urllib.parse
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from corral.daemon.probes.attempts import NotYet, connected
 from corral.domain.probes import ProbeSpec
+
+Mask = Callable[[str], str]
+"""The text without the secrets of its run."""
+_LIMIT: Final = 16 * 1024
+LOCAL: Final = "127.0.0.1"
+_LOCAL_6: Final = "::1"
+_BOTH: Final = {LOCAL: (LOCAL, _LOCAL_6), _LOCAL_6: (_LOCAL_6, LOCAL)}
+"""What listens on `localhost` has one of them, and which one is up to the program."""
+
+
+class NotYet(Exception):
+    """The attempt did not succeed; the text says what was seen, for people. `said`: the words of the workload that
+    end it, whole. They may hold secrets, so they become text only in `told`."""
+
+    def __init__(self, text: str, *, said: bytes | str = b"", last: bool = False) -> None:
+        super().__init__(text)
+        self._said = said
+        self._last = last
+
+    def told(self, mask: Mask) -> str:
+        return f"{self} {shown(self._said, mask=mask, last=self._last)}" if self._said else str(self)
+
+
+@contextlib.asynccontextmanager
+async def connected(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to what listens there. It is cut and not closed politely: nobody waits for the other side."""
+    reader, writer = await _open(host, port)
+    try:
+        # A port of the range for outgoing connections may be given to this very socket, which then talks
+        # to itself.
+        if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
+            raise NotYet(f"nobody listens on port {port}")
+        yield reader, writer
+    except (ConnectionError, asyncio.IncompleteReadError) as error:
+        raise NotYet(f"port {port} closed the connection without an answer") from error
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _open(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    errors: list[OSError] = []
+    for address in _BOTH.get(host, (host,)):
+        try:
+            return await asyncio.open_connection(address, port, limit=_LIMIT)
+        except OSError as error:
+            errors.append(error)
+    first = errors[0]
+    raise NotYet(f"no connection to port {port} ({(first.strerror or str(first)).lower()})") from first
+
+
+def shown(data: bytes | str, limit: int = 120, *, mask: Mask, last: bool = False) -> str:
+    """Words of a workload within words of ours: without its secrets, short, and with nothing a terminal would obey.
+    Cut only once they are masked, for nobody knows half a secret again. `last`: their end is shown."""
+    text = mask(data.decode("utf-8", "replace") if isinstance(data, bytes) else data)
+    if last:
+        return ("…" if len(text) > limit else "") + repr(text[-limit:])
+    return repr(text[:limit]) + ("…" if len(text) > limit else "")
+
 
 _SAFE: Final = "/?&=%:@!$'()*+,;~-._[]"
 _MAX_HEADERS: Final = 100

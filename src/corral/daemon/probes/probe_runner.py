@@ -12,13 +12,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.probes.attempts import LOCAL, Mask, NotYet, shown
-from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.listening_sockets import RunSockets
-from corral.daemon.probes.log_probe import LogProbe
-from corral.daemon.probes.minecraft_ping import ping
-from corral.daemon.probes.players import PlayerCount
-from corral.daemon.probes.port_probes import try_http, try_tcp
+from corral.daemon.probes.log_probe import ConsoleGrowth, LogProbe
+from corral.daemon.probes.minecraft_ping import PlayerCount, ping
+from corral.daemon.probes.port_probes import LOCAL, Mask, NotYet, shown, try_http, try_tcp
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
 from corral.domain.probes import ProbeKind, ProbeSpec

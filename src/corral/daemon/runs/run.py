@@ -21,23 +21,22 @@ from corral.daemon.runs.exit_outcome import (
     supervision_failed,
     without_secrets,
 )
-from corral.daemon.runs.last_lines import LastLines, console_end, read_last_lines
+from corral.daemon.runs.exit_record import LastLines, RunOutcome, console_end, read_last_lines
 from corral.daemon.runs.run_files import Intent, Outcome, RunFiles, StopOrder
+from corral.daemon.runs.run_hooks import RunModules
 from corral.daemon.runs.run_messages import (
     end_update,
     files_kept,
     stage_update,
     status_update,
 )
-from corral.daemon.runs.run_modules import RunModules
 from corral.daemon.runs.run_monitor import Ending, Minding, kill_run
-from corral.daemon.runs.run_outcome import RunOutcome
 from corral.daemon.runs.run_readiness import RunReadiness
 from corral.daemon.runs.run_start import Beginning, Interrupted
 from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
-from corral.daemon.runs.stop_request import StopRequest
-from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.runs.stop_ladder import StopRequest
+from corral.daemon.workload.run_secrets import RunMask
 from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, StageFailed
 from corral.domain.instance_states import InstanceState, InstanceTrigger, StateHistory
 from corral.errors import Code, CorralError, Rejected

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, cast
 
 from corral.daemon.hooks.provenance import Provenance
-from corral.daemon.probes.players import PlayerCount
+from corral.daemon.probes.minecraft_ping import PlayerCount
 from corral.daemon.runs.run_files import FailedStart, Outcome
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import stage_number

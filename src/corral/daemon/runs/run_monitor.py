@@ -12,10 +12,9 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.daemon.runs.ready_watch import ReadyWatch
 from corral.daemon.runs.run_files import StopOrder
-from corral.daemon.runs.stop_ladder import KILL, descend
-from corral.daemon.runs.stop_request import StopRequest
+from corral.daemon.runs.run_readiness import ReadyWatch
+from corral.daemon.runs.stop_ladder import KILL, StopRequest, descend
 from corral.daemon.workload.start_order import StartOrder
 from corral.errors import CorralError
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider

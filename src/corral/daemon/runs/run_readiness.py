@@ -1,22 +1,154 @@
-"""Whether one run can be used, and how many players are on it."""
+"""Whether one run can be used, and how many players are on it.
+
+How a run becomes ready: its probes, or the built-in rule; what it waits for meanwhile; and the marks of it on disk.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
-from corral.daemon.probes.players import PlayerCount
-from corral.daemon.runs.ready_watch import ReadyWatch
+from corral.daemon.probes.built_in_rule import FIRST_WORD_SECONDS, WORD_SECONDS, BuiltInRule, PacedWords
+from corral.daemon.probes.listening_sockets import RunSockets, SocketTables
+from corral.daemon.probes.log_probe import ConsoleGrowth
+from corral.daemon.probes.minecraft_ping import PlayerCount
+from corral.daemon.probes.probe_runner import Readiness
 from corral.daemon.runs.run_files import RunFiles
 from corral.daemon.runs.run_messages import RunView, figures_update, status_update
 from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
-from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.workload.run_secrets import RunMask
+from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START
+from corral.domain.groups import PRIMARY
 from corral.domain.instance_states import InstanceState
-from corral.sdk.runtime import RunHandle, RuntimeProvider
+from corral.domain.probes import ProbeKind
+from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
+from corral.system.aio.tasks import Tasks
+
+
+class ReadyListener(Protocol):
+    """The run that becomes ready, and hears of it. Called in the loop's thread."""
+
+    def ready_changed(self, ready: bool, reason: str) -> None:
+        """By the built-in rule; `reason`: why it is not."""
+
+    def waits_for(self, reason: str) -> None:
+        """What keeps it from being ready, told now and then."""
+
+    def players_counted(self, players: PlayerCount | None) -> None: ...
+
+
+class ReadyWatch:
+    """Of one run that exists. `begin`, then wait for `probed`; `close` at its end."""
+
+    def __init__(
+        self,
+        *,
+        order: StartOrder,
+        files: RunFiles,
+        handle: RunHandle,
+        runtime: RuntimeProvider,
+        growth: ConsoleGrowth,
+        tables: SocketTables,
+        host: str,
+        hide: Callable[[str], str],
+        listener: ReadyListener,
+        alive_in: Callable[[], float],
+        ready: bool,
+    ) -> None:
+        """`host`: where its probes find it; `hide`: a text without its secrets; `ready`: a daemon before us found it
+        so."""
+
+        async def execute(command: tuple[str, ...], timeout: float) -> Execution:
+            return await runtime.execute(handle, command, timeout=timeout)
+
+        async def processes() -> tuple[int, ...] | None:
+            return await runtime.processes(handle)
+
+        sockets = RunSockets(tables, processes)
+        self._readiness = Readiness(
+            probes=order.probes,
+            ports=order.ports,
+            sockets=sockets,
+            console=files.console,
+            growth=growth,
+            execute=execute,
+            host=host,
+            line_buffered=order.line_buffered,
+            name=handle.run_name,
+            mask=hide,
+        )
+        self._rule = BuiltInRule(
+            sockets=sockets,
+            port=next((port for port in order.ports if port.name == PRIMARY), None),
+            alive_in=alive_in,
+            ready=ready,
+            changed=self._rule_says,
+            waits=listener.waits_for,
+            late=files.mark_waiting,
+            name=handle.run_name,
+        )
+        self._name = handle.run_name
+        self._order = order
+        self._files = files
+        self._listener = listener
+        self._tasks = Tasks()
+        self.probed = asyncio.Event()
+        """Every probe has succeeded, now or before our time."""
+        if ready or not order.probes:
+            self.probed.set()
+        self._counts = any(probe.kind is ProbeKind.MINECRAFT for probe in order.probes)
+
+    @property
+    def last_seen(self) -> str:
+        """What is still missing, for the message of a run that never became ready."""
+        return self._readiness.last_seen
+
+    def workload_said_ready(self) -> None:
+        self._readiness.workload_said_ready()
+
+    def begin(self) -> None:
+        if not self._order.probes or not self.probed.is_set() or self._counts:
+            self._tasks.spawn(self._watch(), name=f"supervise/ready/{self._name}")
+
+    async def _watch(self) -> None:
+        if not self._order.probes:
+            await self._rule.follow()
+            return
+        if not self.probed.is_set():
+            async with Tasks() as tasks:
+                tasks.spawn(self._tell_waiting(), name=f"supervise/waits/{self._name}")
+                await self._readiness.until_ready()
+            self.probed.set()
+        if self._counts:
+            await self._readiness.watch_players(self._listener.players_counted)
+
+    async def _tell_waiting(self) -> None:
+        words = PacedWords(self._listener.waits_for)
+        await asyncio.sleep(FIRST_WORD_SECONDS)
+        while True:
+            words.say(f"not ready yet: {self._readiness.last_seen}")
+            await asyncio.sleep(WORD_SECONDS)
+
+    def _rule_says(self, ready: bool, reason: str) -> None:
+        self._files.mark_waiting(not ready)
+        self._listener.ready_changed(ready, reason)
+
+    def became_ready(self) -> bool:
+        """Its start is over: with probes it is ready for good, and no later daemon asks them again. Otherwise whether
+        it is ready already."""
+        if self._order.probes:
+            self._files.mark_ready()
+        return bool(self._order.probes) or self._rule.holds_at_once()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
 
 _log = structlog.get_logger("corral.daemon.supervise")
 

@@ -1,12 +1,14 @@
 """The beginning of a run: its turn, its preparation, its spawn; unless it is stopped before.
 
 A stop that comes meanwhile ends the preparation at once, and with it whatever its threads are doing.
+
+Tells the controller where a preparation is, when that lasts long enough for anybody to look.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import structlog
@@ -14,17 +16,41 @@ import structlog
 from corral.daemon.node.port_probe import check_free
 from corral.daemon.prepare.prepared_start import finish
 from corral.daemon.runs.run_files import Intent, RunFiles
-from corral.daemon.runs.run_modules import RunModules
+from corral.daemon.runs.run_hooks import RunModules
 from corral.daemon.runs.services import Services
-from corral.daemon.runs.stage_reports import StageReports
-from corral.daemon.runs.stop_request import StopRequest
-from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.runs.stop_ladder import StopRequest
+from corral.daemon.workload.run_secrets import RunMask
 from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, Progress, StageFailed
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Bug, Code, CorralError, Retryable
 from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
 from corral.system.aio.tasks import first_of
 from corral.system.aio.waits import set_within
+
+_LASTS_SECONDS: Final = 0.25
+
+
+class StageReports:
+    """Of one preparation. `tell` is called with the name of a stage that lasts."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+        self._timer: asyncio.TimerHandle | None = None
+        self.current = ""
+
+    def entered(self, stage: str) -> None:
+        if stage == self.current:
+            return
+        self.close()
+        self.current = stage
+        self._timer = asyncio.get_running_loop().call_later(_LASTS_SECONDS, self._tell, stage)
+
+    def close(self) -> None:
+        """It is over, or it failed: nothing more is told."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
 
 _RETRY_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0

@@ -11,8 +11,8 @@ from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.node.held_ports import HeldPorts
 from corral.daemon.prepare.pipeline import Preparer
 from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.listening_sockets import SocketTables
+from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.runs.orphan_runs import LostRuns
 from corral.daemon.runs.reporter import Reporter
 from corral.daemon.runs.run_files import RunDirectories

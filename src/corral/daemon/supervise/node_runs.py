@@ -6,8 +6,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Final
 
-from corral.daemon.prepare.cache_port import FileCache
-from corral.daemon.prepare.preparation import Preparation
+from corral.daemon.prepare.ingredients import FileCache
+from corral.daemon.prepare.pipeline import Preparation
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.reporter import Reporter, ReportSpool
 from corral.daemon.runs.run import Run

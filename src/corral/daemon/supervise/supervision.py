@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
-from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.listening_sockets import SocketTables
+from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.runs.orphan_runs import LostRuns
 from corral.daemon.runs.run_files import RunDirectories, RunFiles
-from corral.daemon.runs.run_handles import RunEnd, ended_handle, exit_info, find_owed, find_untold
+from corral.daemon.runs.run_hooks import RunEnd, ended_handle, exit_info, find_owed, find_untold
 from corral.daemon.runs.services import Consoles, Services
 from corral.daemon.supervise.cleanup import Housekeeping
 from corral.daemon.supervise.node_runs import NodeRuns

@@ -17,7 +17,7 @@ from corral.daemon.hooks.change_validation import (
     read_answer,
 )
 from corral.daemon.hooks.start_changes import difference
-from corral.daemon.workload.start_proposal import StartRules, StartValues
+from corral.daemon.prepare.prepared_start import StartRules, StartValues
 
 PLAN = StartValues(
     jvm_args=("-Xss1M", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "@theirs", "-cp", "theirs.jar"),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from corral.daemon.hooks.overriding import overridden
 from corral.daemon.hooks.start_changes import difference, edits, merge, told
-from corral.daemon.workload.java_arguments import launcher_part, units
-from corral.daemon.workload.start_proposal import StartValues
+from corral.daemon.prepare.prepared_start import StartValues
+from corral.daemon.workload.java import launcher_part, units
 
 WORDS = st.lists(st.sampled_from(["-a", "-b", "-c", "--add-opens", "x=y", "-Dz"]), max_size=8)
 ENV = st.dictionaries(st.sampled_from("ABCD"), st.sampled_from("12"), max_size=4)

@@ -6,7 +6,7 @@ import pytest
 
 from corral.daemon.hooks.provenance import provenance
 from corral.daemon.runs.run_files import Outcome
-from corral.daemon.runs.run_handles import exit_info
+from corral.daemon.runs.run_hooks import exit_info
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_records import ModuleChange, Overridden
 from corral.sdk.runtime import RunExit

@@ -15,7 +15,7 @@ import pytest
 from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.stop_notifications import MOST_OWED, OwedEnds
 from corral.daemon.runs.run_files import RunDirectories
-from corral.daemon.runs.run_handles import find_owed
+from corral.daemon.runs.run_hooks import find_owed
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import STORY_LENGTH, PackageRecord, PhaseStep

@@ -6,7 +6,7 @@ import pathlib
 
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.runs.run_files import Intent, Outcome, RunDirectories, RunFiles
-from corral.daemon.runs.run_handles import find_untold
+from corral.daemon.runs.run_hooks import find_untold
 from corral.daemon.workload.start_order import StartOrder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_states import InstanceState

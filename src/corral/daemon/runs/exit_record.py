@@ -1,8 +1,12 @@
-"""The end of a run: what it means, what follows from it here, and that it is on disk."""
+"""The end of a run: what it means, what follows from it here, and that it is on disk.
+
+The last lines of a run's console, as they are told with its end.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import pathlib
 from collections.abc import Callable
 from typing import Final
 
@@ -12,16 +16,60 @@ import structlog
 from corral.daemon.node.disk_space import full_disk
 from corral.daemon.runs.crash_loops import with_restart
 from corral.daemon.runs.exit_outcome import Life, is_clean, judge, without_secrets
-from corral.daemon.runs.last_lines import LastLines
 from corral.daemon.runs.run_files import Intent, Outcome, RunFiles
 from corral.daemon.runs.run_monitor import Ending
 from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
-from corral.daemon.runs.stop_request import StopRequest
-from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.runs.stop_ladder import StopRequest
+from corral.daemon.workload.run_secrets import RunMask
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import InstanceState
+from corral.domain.secret_masks import SecretMask
 from corral.errors import CorralError
+from corral.runtimes.console.log import ConsoleLog
+
+_MOST_LINES: Final = 100
+
+
+class LastLines(msgspec.Struct, frozen=True):
+    """Where they begin, where the console ends, and when its last byte came."""
+
+    lines: tuple[str, ...] = ()
+    offset: int = 0
+    end: int = 0
+    last_ms: int = 0
+
+
+def console_end(console: pathlib.Path) -> int:
+    with ConsoleLog(console) as log:
+        return log.end_offset
+
+
+def read_last_lines(console: pathlib.Path, mask: SecretMask) -> LastLines:
+    """They leave the node, and are kept in places where the console is not: without the run's secrets. Where these
+    are not known any more nobody can take them out, and the lines stay behind. Blocks, but for a bounded time: at most
+    the last 256 KiB are read."""
+    with ConsoleLog(console) as log:
+        end = log.end_offset
+        found = log.tail(_MOST_LINES)
+        times = log.times(max(0, end - 1), end)
+    lines = tuple(mask(line.text) for line in found)
+    return LastLines(
+        lines=(_withheld(mask.unknown),) if mask.unknown and lines else lines,
+        offset=found[0].offset if found else end,
+        end=end,
+        last_ms=times[-1].timestamp_ms if times else 0,
+    )
+
+
+def _withheld(names: frozenset[str]) -> str:
+    """In place of a crash's last lines."""
+    changed = ", ".join(f"%{name}%" for name in sorted(names))
+    return (
+        f"(withheld: {changed} was changed while no daemon ran, and these lines may hold the value before;"
+        " the console has them)"
+    )
+
 
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")

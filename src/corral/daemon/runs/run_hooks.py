@@ -1,26 +1,159 @@
-"""What the modules of the node have to do with one run: what they make of its start, and what they hear of it."""
+"""What the modules of the node have to do with one run: what they make of its start, and what they hear of it.
+
+Runs as modules are told of them, and the ends that they have yet to hear: all of them, or some that were
+away.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from typing import Any, Protocol
+import datetime as dt
+import signal
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.hooks.provenance import Provenance, provenance
+from corral.daemon.hooks.stop_notifications import MOST_OWED
+from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.daemon.runs.run_files import Outcome, RunFiles
-from corral.daemon.runs.run_handles import RunEnd, exit_info, handle_of
+from corral.daemon.runs.run_files import FoundRun, Intent, Outcome, RunFiles
 from corral.daemon.workload.start_order import StartOrder
-from corral.daemon.workload.start_proposal import Proposal, StartValues, values_of
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
-from corral.sdk.instances import InstanceHandle
+from corral.sdk.instances import ExitInfo, InstanceHandle
+from corral.sdk.runtime import run_name
 from corral.system.aio.tasks import first_of
+
+
+class UntoldEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a run that no daemon came round to telling its modules."""
+
+    files: RunFiles
+    intent: Intent
+    outcome: Outcome
+
+
+class OwedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An ended run that some modules have yet to hear of."""
+
+    run: FoundRun
+    modules: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return run_name(self.run.instance_id, self.run.incarnation)
+
+
+class RunEnd:
+    """The end of a run as modules are told of it, read from its files when somebody shall hear it."""
+
+    def __init__(self, instance_id: str, files: RunFiles, directories: WorkingDirectories) -> None:
+        self.instance_id: Final = instance_id
+        self._files = files
+        self._directories = directories
+
+    def read(self) -> tuple[InstanceHandle, ExitInfo] | None:
+        try:
+            outcome, intent = self._files.outcome(), self._files.intent()
+        except (CorralError, OSError) as error:
+            _log.warning("instance.end_not_told", directory=str(self._files.directory), reason=str(error))
+            return None
+        if outcome is None or intent is None:  # swept
+            return None
+        return ended_handle(intent, outcome, self._directories), exit_info(outcome)
+
+    def keep_owed(self, modules: Collection[str]) -> None:
+        self._files.mark_told(modules)
+
+
+def ended_handle(intent: Intent, outcome: Outcome, directories: WorkingDirectories) -> InstanceHandle:
+    order = intent.order
+    return handle_of(
+        order,
+        pid=outcome.pid,
+        started_at_ms=outcome.started_at_ms,
+        state=outcome.state,
+        work_dir=str(directories.path(order.instance_id, static=order.static)),
+    )
+
+
+def handle_of(
+    order: StartOrder, *, pid: int, started_at_ms: int, state: InstanceState, work_dir: str
+) -> InstanceHandle:
+    began = dt.datetime.fromtimestamp(started_at_ms / 1000, dt.UTC) if started_at_ms > 0 else None
+    return InstanceHandle(
+        instance_id=order.instance_id,
+        group=order.group,
+        port=order.primary_port,
+        pid=pid,
+        started_at=began,
+        state=state.value,
+        work_dir=work_dir,
+    )
+
+
+def exit_info(outcome: Outcome) -> ExitInfo:
+    """A code only where it exited by itself; where nobody knows how, the summary says so."""
+    exit = outcome.exit
+    known = exit is not None and exit.known and not exit.host_rebooted
+    crashed = outcome.state is InstanceState.CRASHED
+    return ExitInfo(
+        exit_code=exit.code if exit is not None and known and not exit.signal else None,
+        signal=signal_name(exit.signal) if exit is not None and known and exit.signal else "",
+        duration_ms=outcome.uptime_ms,
+        crashed=crashed,
+        crash_summary=outcome.summary if crashed or not known else "",
+    )
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        real_time = number - signal.SIGRTMIN
+        return f"SIGRTMIN+{real_time}" if real_time > 0 else f"signal {number}"
+
+
+def find_untold(runs: Iterable[FoundRun]) -> list[UntoldEnd]:
+    """Those of one instance in the order of their runs. Blocks; what cannot be read is not told."""
+    found = []
+    for run in runs:
+        files = RunFiles(run.path)
+        if files.owed() is not None or not files.has_outcome():
+            continue
+        try:
+            outcome, intent = files.outcome(), files.intent()
+        except (CorralError, OSError) as error:
+            _log.warning("instance.end_not_told", directory=str(run.path), reason=str(error))
+            continue
+        if outcome is not None and intent is not None and outcome.exit is not None and outcome.modules_hear:
+            found.append(UntoldEnd(files=files, intent=intent, outcome=outcome))
+    return found
+
+
+def find_owed(runs: Iterable[FoundRun], *, most: int = MOST_OWED) -> list[OwedRun]:
+    """Those of one instance in the order of their runs; of too many those that were written last. Blocks."""
+    found = []
+    for run in runs:
+        if modules := RunFiles(run.path).owed():
+            found.append(OwedRun(run=run, modules=modules))
+    if len(found) <= most:
+        return found
+    latest = sorted(found, key=_written_at)[-most:]
+    return sorted(latest, key=lambda owed: (owed.run.instance_id, owed.run.incarnation))
+
+
+def _written_at(owed: OwedRun) -> float:
+    try:
+        return (owed.run.path / "told").stat().st_mtime
+    except OSError:
+        return 0.0
+
 
 _log = structlog.get_logger("corral.daemon.supervise")
 
