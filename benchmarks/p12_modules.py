@@ -26,7 +26,7 @@ import structlog
 import uvloop
 
 from benchmarks.figures import percentile, result
-from corral.modules.process import Limits, ModuleProcess, ProcessHouse
+from corral.modules.process import Limits, ModuleProcess, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.testing.archives import zipped
@@ -60,7 +60,7 @@ def run() -> list[dict[str, Any]]:
 
 
 async def _measured(directory: pathlib.Path) -> list[dict[str, Any]]:
-    async with ProcessHouse(directory=directory / "house") as house:
+    async with ProcessPool(directory=directory / "house") as house:
         bench = Workbench(house, directory / "module")
         await (await bench.start()).kill()  # the zygote is there from now on
         answers, loads, ends, fresh = await _lives(house, bench)
@@ -101,7 +101,7 @@ def _beside(name: str, values: list[float], floors: list[float], most: float) ->
 
 
 async def _lives(
-    house: ProcessHouse, bench: Workbench
+    house: ProcessPool, bench: Workbench
 ) -> tuple[list[float], list[float], list[float], list[float]]:
     """Interleaved, so that a noisy neighbour slows all of them alike."""
     answers, loads, ends, fresh = [], [], [], []

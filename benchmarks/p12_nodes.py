@@ -21,7 +21,7 @@ import uvloop
 from benchmarks.figures import result
 from benchmarks.module_sources import starting_module
 from benchmarks.site import Site, open_site
-from corral.modules.process import ProcessHouse
+from corral.modules.process import ProcessPool
 from corral.testing.api_call import call
 from corral.testing.module_workbench import Workbench, run_hook
 from corral.testing.ports import free_addresses
@@ -76,7 +76,7 @@ async def _on_fifty_nodes(directory: pathlib.Path) -> list[float]:
 
 
 async def _bare(directory: pathlib.Path) -> float:
-    async with ProcessHouse(directory=directory / "house") as house:
+    async with ProcessPool(directory=directory / "house") as house:
         bench = Workbench(house, directory / "module")
         await (await bench.start()).kill()
 

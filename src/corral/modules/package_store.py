@@ -15,7 +15,7 @@ Change = Callable[[PackageRecord], PackageRecord]
 """Pure: it may be asked again, with a newer record, when somebody else was faster."""
 
 
-class PackageBook(Protocol):
+class PackageStore(Protocol):
     """Records by module id. What a method committed is seen by `find` as soon as it returns.
 
     Every step that a change adds to the record's story is told in the same commit, as

@@ -1,4 +1,4 @@
-"""The second adapter of `PackageBook`: records in memory, with everything that was told."""
+"""The second adapter of `PackageStore`: records in memory, with everything that was told."""
 
 from __future__ import annotations
 

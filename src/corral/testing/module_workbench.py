@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.modules.process import Limits, ModuleProcess, ProcessHouse
+from corral.modules.process import Limits, ModuleProcess, ProcessPool
 from corral.sdk.messages import (
     CONSTRUCT,
     HOOK_PREFIX,
@@ -106,7 +106,7 @@ class Told:
 class Workbench:
     """Starts modules in a house."""
 
-    def __init__(self, house: ProcessHouse, directory: pathlib.Path) -> None:
+    def __init__(self, house: ProcessPool, directory: pathlib.Path) -> None:
         self.house = house
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)

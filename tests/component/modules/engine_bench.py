@@ -22,13 +22,13 @@ from corral.domain.module_manifest import (
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.engine_deps import Pace
+from corral.modules.lifecycle.engine_deps import RestartBackoff
 from corral.system.clock import SystemClock
 from corral.system.config_schema import ModulesSection
 from corral.testing.module_book import MemoryBook
 from corral.testing.waiting import eventually
 
-QUICK = Pace(restarts=(0.01, 0.02, 0.04), retry=0.01)
+QUICK = RestartBackoff(restarts=(0.01, 0.02, 0.04), retry=0.01)
 
 
 class DirectSupply:

@@ -15,7 +15,7 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.process import ProcessHouse
+from corral.modules.process import ProcessPool
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.module_log import ModuleLogs
 from corral.system.clock import SystemClock
@@ -51,7 +51,7 @@ class RealEngine:
         self.root = directory / "archives"
         self.root.mkdir(parents=True)
         self.book = MemoryBook()
-        self.house = ProcessHouse(directory=directory / "house", hold=hold)
+        self.house = ProcessPool(directory=directory / "house", hold=hold)
         self.engine = ModuleEngine(
             host=ModuleHost.CONTROLLER,
             book=self.book,

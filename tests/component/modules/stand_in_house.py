@@ -12,7 +12,7 @@ import msgspec
 
 from corral.errors import CorralError
 from corral.modules.process.call_failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone
-from corral.modules.process.process_values import Death, Ending, Limits, Notice, Sample, Serve
+from corral.modules.process.process_values import Death, FinishResult, Limits, Notice, Sample, Serve
 from corral.sdk.messages import (
     CALL_CAPABILITY,
     CAPABILITY,
@@ -157,10 +157,10 @@ class StandInProcess:
         if not self.death.done():
             self.death.set_result(Death(reason=reason, status=11, last_words="Fatal Python error"))
 
-    async def finish(self, *, grace: float) -> Ending:
+    async def finish(self, *, grace: float) -> FinishResult:
         self.house.journal.append(f"{self.module_id} {self.version} finish")
         self.die("process_exited:0")
-        return Ending(lingering=None, killed=False, death=self.death.result())
+        return FinishResult(lingering=None, killed=False, death=self.death.result())
 
     async def kill(self) -> Death:
         if not self.death.done():

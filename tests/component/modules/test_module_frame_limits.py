@@ -19,10 +19,10 @@ import pytest
 from corral.domain import json_limits as nesting
 from corral.errors import Bug, Code
 from corral.modules.process.call_failures import ModuleRaised, ProcessGone
-from corral.modules.process.crash_output import last_words_file
+from corral.modules.process.crash_output import crash_output_file
 from corral.modules.process.frame_heads import NoFrame, read_head
 from corral.modules.process.module_process import ModuleProcess
-from corral.modules.process.process_values import Ending, Limits, OverLimit, Sample
+from corral.modules.process.process_values import FinishResult, Limits, OverLimit, Sample
 from corral.modules.services.host_operations import Operation, OperationTable
 from corral.modules.services.module_metrics import ModuleMetrics
 from corral.sdk import messages, storage_messages
@@ -69,7 +69,7 @@ class _Keeper:
 
     def lingers(self, process: ModuleProcess, lingering: object) -> None: ...
 
-    def finished(self, process: ModuleProcess, ending: Ending) -> None: ...
+    def finished(self, process: ModuleProcess, ending: FinishResult) -> None: ...
 
 
 class Peer:
@@ -121,7 +121,7 @@ async def rig() -> AsyncIterator[Rig]:
         number=1,
         pid=child.pid,
         pidfd=os.pidfd_open(child.pid),
-        words=last_words_file(),
+        words=crash_output_file(),
         connection=ours,
         limits=Limits(memory_mb=64, processes=4),
         serve=serve,

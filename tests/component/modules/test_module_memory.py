@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.modules.process import Limits, ProcessHouse
+from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import ProcessGone
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.sdk.runner.memory_watch import memory_of
@@ -35,13 +35,13 @@ def child(work):
 
 
 @pytest.fixture
-async def house(scratch: pathlib.Path) -> AsyncIterator[ProcessHouse]:
-    async with ProcessHouse(directory=scratch / "house") as house:
+async def house(scratch: pathlib.Path) -> AsyncIterator[ProcessPool]:
+    async with ProcessPool(directory=scratch / "house") as house:
         yield house
 
 
 @pytest.fixture
-def bench(house: ProcessHouse, scratch: pathlib.Path) -> Workbench:
+def bench(house: ProcessPool, scratch: pathlib.Path) -> Workbench:
     return Workbench(house, scratch / "module")
 
 

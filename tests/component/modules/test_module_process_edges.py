@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from corral.errors import Code, Retryable
-from corral.modules.process import Limits, ProcessHouse
+from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.process.sdk_directory import make_view
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
@@ -74,7 +74,7 @@ time.sleep(1000)
 
 @pytest.fixture
 async def house(scratch):
-    async with ProcessHouse(directory=scratch / "house") as house:
+    async with ProcessPool(directory=scratch / "house") as house:
         yield house
 
 
@@ -220,7 +220,7 @@ async def test_a_first_start_that_is_given_up_leaves_no_zygote(scratch):
     log = scratch / "house" / "zygote.log"
     log.parent.mkdir()
     os.mkfifo(log)  # it is opened just before the zygote is started, and that waits for a reader
-    async with ProcessHouse(directory=scratch / "house") as house:
+    async with ProcessPool(directory=scratch / "house") as house:
         starting = asyncio.ensure_future(Workbench(house, scratch / "module").start())
         reader = await eventually(lambda: _reader_of_a_writer(log))
         starting.cancel()
@@ -244,7 +244,7 @@ def _reader_of_a_writer(pipe: pathlib.Path) -> int | None:
 
 
 async def test_a_house_whose_zygote_is_lost_while_it_closes_is_closed_all_the_same(scratch):
-    house = ProcessHouse(directory=scratch / "house")
+    house = ProcessPool(directory=scratch / "house")
     process = await Workbench(house, scratch / "module").start()
     zygote = house.zygote_pid
     os.kill(zygote, signal.SIGSTOP)  # it hears, and does nothing

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from corral.modules.process import Limits, ProcessHouse
+from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import (
     CallOverrun,
     ModuleBusy,
@@ -61,7 +61,7 @@ _DAEMONS = (
 
 @pytest.fixture
 async def house(scratch):
-    async with ProcessHouse(directory=scratch / "house") as house:
+    async with ProcessPool(directory=scratch / "house") as house:
         yield house
 
 
@@ -95,7 +95,7 @@ def marked(directory: pathlib.Path) -> list[int]:
     return found
 
 
-async def nothing_left(house: ProcessHouse) -> None:
+async def nothing_left(house: ProcessPool) -> None:
     """Of any module; the zygote lives."""
     await eventually(lambda: not children(house.zygote_pid), state=lambda: children(house.zygote_pid))
     assert house.processes == {}
@@ -452,12 +452,12 @@ async def test_a_service_manager_that_terminates_all_at_once_does_not_end_module
 
 _HOST = """
 import asyncio, pathlib, sys
-from corral.modules.process import ProcessHouse
+from corral.modules.process import ProcessPool
 from corral.testing.module_workbench import Workbench, run_hook
 
 async def main():
     directory = pathlib.Path(sys.argv[1])
-    async with ProcessHouse(directory=directory / "house") as house:
+    async with ProcessPool(directory=directory / "house") as house:
         process = await Workbench(house, directory / "module").start(sys.argv[2])
         await run_hook(process)
         print("ready", flush=True)

@@ -12,7 +12,7 @@ import socket
 import pytest
 
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.process import Limits, ProcessHouse
+from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone, failure_reason
 from corral.modules.process.sdk_directory import make_view
 from corral.modules.process.zygote_link import open_zygote
@@ -52,7 +52,7 @@ print(json.dumps({
 
 @pytest.fixture
 async def house(scratch):
-    async with ProcessHouse(directory=scratch / "house") as house:
+    async with ProcessPool(directory=scratch / "house") as house:
         yield house
 
 
@@ -336,12 +336,12 @@ async def test_a_killed_zygote_takes_its_modules_along_and_another_one_comes(ben
 
 
 async def test_what_an_earlier_host_left_is_ended_before_the_first_module(scratch):
-    async with ProcessHouse(directory=scratch / "house") as other:
+    async with ProcessPool(directory=scratch / "house") as other:
         bench = Workbench(other, scratch / "module")
         process = await bench.start("if os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)")
         await run_hook(process)
         (left,) = children(process.pid)
-        async with ProcessHouse(directory=scratch / "house") as house:
+        async with ProcessPool(directory=scratch / "house") as house:
             # another host of the same directory: the first one counts as gone
             await Workbench(house, scratch / "module").start()
             assert not is_alive(left)
@@ -365,7 +365,7 @@ async def test_a_start_that_is_given_up_leaves_nothing(bench):
 
 
 async def test_a_closed_house_takes_nobody_in(scratch):
-    house = ProcessHouse(directory=scratch / "house")
+    house = ProcessPool(directory=scratch / "house")
     bench = Workbench(house, scratch / "module")
     process = await bench.start()
     zygote = house.zygote_pid
@@ -433,7 +433,7 @@ async def test_a_module_process_becomes_another_user_and_dies_with_its_zygote_al
 
 def test_the_plain_event_loop_will_do_as_well(scratch):
     async def use() -> str:
-        async with ProcessHouse(directory=scratch / "house") as house:
+        async with ProcessPool(directory=scratch / "house") as house:
             process = await Workbench(house, scratch / "module").start()
             await run_hook(process, "on_stop")
             return (await process.finish(grace=DEADLINE)).death.reason

@@ -35,8 +35,8 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.engine_deps import Pace
-from corral.modules.process import ProcessHouse
+from corral.modules.lifecycle.engine_deps import RestartBackoff
+from corral.modules.process import ProcessPool
 from corral.modules.process.call_failures import CallOverrun
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.scope import Scope
@@ -341,7 +341,7 @@ class LinkedNode:
             path=data / "modules" / "offers.json", send=self._send, entropy=entropy
         )
         self.metrics = ModuleMetrics()
-        self.house = ProcessHouse(directory=data / "house")
+        self.house = ProcessPool(directory=data / "house")
         self.book = MemoryBook()
         self.engine = ModuleEngine(
             host=ModuleHost.DAEMON,
@@ -352,7 +352,7 @@ class LinkedNode:
             notices=self.metrics.notices(),
             config=ModulesSection(leak_grace_seconds=2),
             clock=clock,
-            pace=Pace(restarts=(0.01, 0.02), retry=0.01),
+            pace=RestartBackoff(restarts=(0.01, 0.02), retry=0.01),
             node_id="n1",
             remote=self.remote,
         )

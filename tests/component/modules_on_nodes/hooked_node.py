@@ -30,9 +30,9 @@ from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.domain.plans import Plan, encode_plan
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.engine_deps import Pace
-from corral.modules.package_store import PackageBook
-from corral.modules.process import ProcessHouse
+from corral.modules.lifecycle.engine_deps import RestartBackoff
+from corral.modules.package_store import PackageStore
+from corral.modules.process import ProcessPool
 from corral.modules.scope import Scope
 from corral.modules.services.module_log import ModuleLogs
 from corral.runtimes.console.log import ConsoleLog
@@ -48,7 +48,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.plan_pb2 import CompositionPlan
 
 FIRST = first_incarnation(1)
-QUICK = Pace(restarts=(0.01, 0.02, 0.04), retry=0.01)
+QUICK = RestartBackoff(restarts=(0.01, 0.02, 0.04), retry=0.01)
 HEAD = """
 import asyncio, ctypes, json, os, pathlib, signal, threading, time
 from corral.sdk import *
@@ -100,7 +100,7 @@ def changes(body: str) -> str:
 class Gate:
     """The node's modules as hooks see them; the test says when they are settled."""
 
-    def __init__(self, engine: ModuleEngine, book: PackageBook) -> None:
+    def __init__(self, engine: ModuleEngine, book: PackageStore) -> None:
         self._engine = engine
         self._book = book
         self.open = asyncio.Event()
@@ -193,7 +193,7 @@ class HookedNode:
 
     def _open_engine(self) -> None:
         book = self._book = self._open_book() if self._keeps_modules else MemoryBook()
-        self.house = ProcessHouse(directory=self.data.parent / "house")
+        self.house = ProcessPool(directory=self.data.parent / "house")
         self.engine = ModuleEngine(
             host=ModuleHost.DAEMON,
             book=book,

@@ -20,8 +20,8 @@ from packed_modules import MANIFEST
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.manifest.manifest_reader import read_manifest
 from corral.modules.manifest.settings import SETTINGS_MAX, check_schema, check_settings
-from corral.modules.manifest.settings_validator import Question
-from corral.modules.manifest.validation_process import MOST_AT_ONCE, verdict_in_child
+from corral.modules.manifest.settings_validator import ValidationRequest
+from corral.modules.manifest.validation_process import MOST_AT_ONCE, validate_in_child
 from corral.sdk.runner.proc_table import children
 from corral.testing.waiting import eventually
 
@@ -315,24 +315,24 @@ def checkers() -> list[int]:
             return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
         return b""
 
-    return [pid for pid in children(os.getpid()) if b"answer_one_question" in command(pid)]
+    return [pid for pid in children(os.getpid()) if b"validate_from_stdin" in command(pid)]
 
 
 def test_a_machine_too_busy_for_a_verdict_says_nothing_about_the_settings() -> None:
     schema, values = ORDINARY["twenty choices of sixty"]
     with pytest.raises(Retryable, match="too busy"):
-        verdict_in_child(Question(schema=schema, settings=values), wall_seconds=0.0)
-    assert verdict_in_child(Question(schema=schema, settings=values)).count == 0
+        validate_in_child(ValidationRequest(schema=schema, settings=values), wall_seconds=0.0)
+    assert validate_in_child(ValidationRequest(schema=schema, settings=values)).count == 0
 
 
 async def test_settings_that_wait_for_their_check_occupy_few_threads() -> None:
     """The first child is stopped until somebody was refused: nobody's luck decides who comes how late."""
     schema, values = ORDINARY["twenty choices of sixty"]
-    question = Question(schema=schema, settings=values)
+    question = ValidationRequest(schema=schema, settings=values)
 
     async def ask() -> bool:
         try:
-            return (await asyncio.to_thread(verdict_in_child, question)).count == 0
+            return (await asyncio.to_thread(validate_in_child, question)).count == 0
         except Retryable as error:
             return "too many settings wait" not in error.message
 

@@ -17,7 +17,7 @@ import pytest
 from packed_modules import FILES, archive_with, zipped
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.archive.archive_store import ArchiveShelf
+from corral.modules.archive.archive_store import ArchiveStore
 from corral.modules.archive.unpacked_tree import unpack
 from corral.system.trees.removal import remove_tree
 
@@ -38,15 +38,15 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def shelf(place: Path) -> ArchiveShelf:
-    return ArchiveShelf(place, max_bytes=MAX)
+def shelf(place: Path) -> ArchiveStore:
+    return ArchiveStore(place, max_bytes=MAX)
 
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-async def test_an_archive_is_kept_under_its_digest(shelf: ArchiveShelf, place: Path) -> None:
+async def test_an_archive_is_kept_under_its_digest(shelf: ArchiveStore, place: Path) -> None:
     path = await shelf.put(blocks(DATA), expect=SHA)
     assert path == shelf.path(SHA) == place / f"{SHA}.zip"
     assert path.read_bytes() == DATA
@@ -54,7 +54,7 @@ async def test_an_archive_is_kept_under_its_digest(shelf: ArchiveShelf, place: P
     assert shelf.held() == {SHA}
 
 
-async def test_a_file_is_copied_and_stays(shelf: ArchiveShelf, tmp_path: Path) -> None:
+async def test_a_file_is_copied_and_stays(shelf: ArchiveStore, tmp_path: Path) -> None:
     source = tmp_path / "up.cmod"
     source.write_bytes(DATA)
     await shelf.put(source, expect=SHA)
@@ -84,7 +84,7 @@ def source(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Itera
 
 
 async def test_an_archive_that_came_in_is_moved_to_its_place(
-    shelf: ArchiveShelf, place: Path, source: Path
+    shelf: ArchiveStore, place: Path, source: Path
 ) -> None:
     for _ in range(2):  # once more when it is there already
         source.write_bytes(DATA)
@@ -96,7 +96,7 @@ async def test_an_archive_that_came_in_is_moved_to_its_place(
 
 
 async def test_what_came_in_with_another_digest_stays_where_it_is(
-    shelf: ArchiveShelf, place: Path, source: Path
+    shelf: ArchiveStore, place: Path, source: Path
 ) -> None:
     source.write_bytes(DATA + b"x")
     with pytest.raises(Rejected) as refused:
@@ -107,7 +107,7 @@ async def test_what_came_in_with_another_digest_stays_where_it_is(
 
 
 async def test_who_judges_an_archive_sees_it_proven_and_before_it_is_unpacked(
-    shelf: ArchiveShelf, place: Path
+    shelf: ArchiveStore, place: Path
 ) -> None:
     await shelf.put(blocks(DATA), expect=SHA)
     seen: list[bytes] = []
@@ -129,7 +129,7 @@ async def test_who_judges_an_archive_sees_it_proven_and_before_it_is_unpacked(
     assert seen == [DATA]
 
 
-async def test_another_digest_keeps_nothing(shelf: ArchiveShelf, place: Path, tmp_path: Path) -> None:
+async def test_another_digest_keeps_nothing(shelf: ArchiveStore, place: Path, tmp_path: Path) -> None:
     source = tmp_path / "up.cmod"
     source.write_bytes(DATA + b"x")
     for given in (blocks(DATA + b"x"), source):
@@ -140,7 +140,7 @@ async def test_another_digest_keeps_nothing(shelf: ArchiveShelf, place: Path, tm
     assert shelf.held() == set()
 
 
-async def test_an_endless_archive_is_cut_off(shelf: ArchiveShelf, place: Path) -> None:
+async def test_an_endless_archive_is_cut_off(shelf: ArchiveStore, place: Path) -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield bytes(64 * 1024)
@@ -151,7 +151,7 @@ async def test_an_endless_archive_is_cut_off(shelf: ArchiveShelf, place: Path) -
     assert names(place) == ["unpacked"]
 
 
-async def test_a_cancelled_transfer_leaves_nothing(shelf: ArchiveShelf, place: Path) -> None:
+async def test_a_cancelled_transfer_leaves_nothing(shelf: ArchiveStore, place: Path) -> None:
     arrived = asyncio.Event()
 
     async def stalled() -> AsyncIterator[bytes]:
@@ -168,7 +168,7 @@ async def test_a_cancelled_transfer_leaves_nothing(shelf: ArchiveShelf, place: P
     await shelf.put(blocks(DATA), expect=SHA)  # its turn was given back
 
 
-async def test_a_damaged_archive_is_replaced_by_a_good_one(shelf: ArchiveShelf) -> None:
+async def test_a_damaged_archive_is_replaced_by_a_good_one(shelf: ArchiveStore) -> None:
     path = await shelf.put(blocks(DATA), expect=SHA)
     path.chmod(0o644)
     path.write_bytes(DATA[:-1])
@@ -179,13 +179,13 @@ async def test_a_damaged_archive_is_replaced_by_a_good_one(shelf: ArchiveShelf) 
     assert (await shelf.unpacked(SHA) / "module.yaml").exists()
 
 
-async def test_a_tree_is_made_once_and_used_again(shelf: ArchiveShelf, place: Path) -> None:
+async def test_a_tree_is_made_once_and_used_again(shelf: ArchiveStore, place: Path) -> None:
     await shelf.put(blocks(DATA), expect=SHA)
     tree = await shelf.unpacked(SHA)
     assert tree == place / "unpacked" / SHA
     made = tree.stat().st_ino
     assert await shelf.unpacked(SHA) == tree
-    assert await ArchiveShelf(place, max_bytes=MAX).unpacked(SHA) == tree
+    assert await ArchiveStore(place, max_bytes=MAX).unpacked(SHA) == tree
     assert tree.stat().st_ino == made
     assert names(place / "unpacked") == [SHA]
 
@@ -193,7 +193,7 @@ async def test_a_tree_is_made_once_and_used_again(shelf: ArchiveShelf, place: Pa
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("harm", ["file", "tree", "added", "replaced by a file", "replaced by a link"])
 async def test_a_damaged_tree_is_made_again(
-    shelf: ArchiveShelf, place: Path, tmp_path: Path, harm: str, restarted: bool
+    shelf: ArchiveStore, place: Path, tmp_path: Path, harm: str, restarted: bool
 ) -> None:
     await shelf.put(blocks(DATA), expect=SHA)
     tree = await shelf.unpacked(SHA)
@@ -215,7 +215,7 @@ async def test_a_damaged_tree_is_made_again(
     else:
         remove_tree(tree)
         tree.write_text("a file")
-    again = await (ArchiveShelf(place, max_bytes=MAX) if restarted else shelf).unpacked(SHA)
+    again = await (ArchiveStore(place, max_bytes=MAX) if restarted else shelf).unpacked(SHA)
     assert not again.is_symlink()
     found = {path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file()}
     assert found == set(FILES)
@@ -224,7 +224,7 @@ async def test_a_damaged_tree_is_made_again(
     remove_tree(tmp_path / "elsewhere")
 
 
-async def test_no_note_beside_a_tree_makes_other_contents_good(shelf: ArchiveShelf, place: Path) -> None:
+async def test_no_note_beside_a_tree_makes_other_contents_good(shelf: ArchiveStore, place: Path) -> None:
     """Whoever can write here can write whatever we would: only the archive has a digest that was agreed on."""
     await shelf.put(blocks(DATA), expect=SHA)
     tree = await shelf.unpacked(SHA)
@@ -233,12 +233,12 @@ async def test_no_note_beside_a_tree_makes_other_contents_good(shelf: ArchiveShe
         files = unpack(other, tree, max_bytes=MAX)
     note = msgspec.json.encode({"format": 1, "files": files})
     (place / "unpacked" / f"{SHA}.json").write_bytes(note)
-    again = await ArchiveShelf(place, max_bytes=MAX).unpacked(SHA)
+    again = await ArchiveStore(place, max_bytes=MAX).unpacked(SHA)
     assert names(again) == sorted({name.partition("/")[0] for name in FILES})
 
 
 async def test_other_users_may_read_trees_but_neither_list_nor_read_archives(
-    shelf: ArchiveShelf, place: Path
+    shelf: ArchiveStore, place: Path
 ) -> None:
     """`modules.run_as`: a module that runs as somebody else must be able to import itself."""
     before = os.umask(0o077)
@@ -261,7 +261,7 @@ async def test_what_a_crash_left_half_done_is_removed(place: Path) -> None:
     half = place / "unpacked" / SHA
     half.mkdir()
     (half / "module.yaml").write_text("half")
-    shelf = ArchiveShelf(place, max_bytes=MAX)
+    shelf = ArchiveStore(place, max_bytes=MAX)
     await shelf.put(blocks(DATA), expect=SHA)
     tree = await shelf.unpacked(SHA)
     assert (tree / "module.yaml").read_bytes() == FILES["module.yaml"]
@@ -269,20 +269,20 @@ async def test_what_a_crash_left_half_done_is_removed(place: Path) -> None:
     assert names(place / "unpacked") == [SHA]
 
 
-async def test_many_at_once_get_the_same_tree(shelf: ArchiveShelf, place: Path) -> None:
+async def test_many_at_once_get_the_same_tree(shelf: ArchiveStore, place: Path) -> None:
     await asyncio.gather(*(shelf.put(blocks(DATA), expect=SHA) for _ in range(5)))
     trees = await asyncio.gather(*(shelf.unpacked(SHA) for _ in range(8)))
     assert set(trees) == {place / "unpacked" / SHA}
     assert names(place / "unpacked") == [SHA]
 
 
-async def test_an_archive_that_is_not_here_is_said_so(shelf: ArchiveShelf) -> None:
+async def test_an_archive_that_is_not_here_is_said_so(shelf: ArchiveStore) -> None:
     with pytest.raises(Rejected) as refused:
         await shelf.unpacked(SHA)
     assert refused.value.code is Code.NOT_FOUND
 
 
-async def test_what_is_forgotten_is_gone_without_a_trace(shelf: ArchiveShelf, place: Path) -> None:
+async def test_what_is_forgotten_is_gone_without_a_trace(shelf: ArchiveStore, place: Path) -> None:
     other = archive_with(x=b"x")
     other_sha = hashlib.sha256(other).hexdigest()
     await shelf.put(blocks(other), expect=other_sha)
@@ -300,7 +300,7 @@ async def test_what_is_forgotten_is_gone_without_a_trace(shelf: ArchiveShelf, pl
     assert names(place / "unpacked") == []
 
 
-async def test_a_tree_without_its_archive_is_held_too(shelf: ArchiveShelf) -> None:
+async def test_a_tree_without_its_archive_is_held_too(shelf: ArchiveStore) -> None:
     path = await shelf.put(blocks(DATA), expect=SHA)
     await shelf.unpacked(SHA)
     path.unlink()
@@ -310,18 +310,18 @@ async def test_a_tree_without_its_archive_is_held_too(shelf: ArchiveShelf) -> No
 
 
 @pytest.mark.parametrize("sha256", ["", "../../etc/passwd", "A" * 64, SHA + "0", SHA[:-1] + "\n"])
-async def test_what_is_no_digest_is_refused(shelf: ArchiveShelf, sha256: str) -> None:
+async def test_what_is_no_digest_is_refused(shelf: ArchiveStore, sha256: str) -> None:
     for call in (shelf.unpacked, shelf.forget):
         with pytest.raises(CorralError):
             await call(sha256)
 
 
-async def test_only_known_signatures_are_kept(shelf: ArchiveShelf) -> None:
+async def test_only_known_signatures_are_kept(shelf: ArchiveStore) -> None:
     with pytest.raises(KeyError):
         await shelf.put_sidecar(SHA, "/../x", b"")
 
 
-async def test_a_disk_that_fails_is_told_as_such(shelf: ArchiveShelf, place: Path) -> None:
+async def test_a_disk_that_fails_is_told_as_such(shelf: ArchiveStore, place: Path) -> None:
     await shelf.put(blocks(DATA), expect=SHA)
     shutil.rmtree(place / "unpacked")
     (place / "unpacked").write_text("in the way")
@@ -331,5 +331,5 @@ async def test_a_disk_that_fails_is_told_as_such(shelf: ArchiveShelf, place: Pat
     (place / "unpacked").unlink()
 
 
-def test_an_empty_shelf_holds_nothing(shelf: ArchiveShelf) -> None:
+def test_an_empty_shelf_holds_nothing(shelf: ArchiveStore) -> None:
     assert shelf.held() == set()

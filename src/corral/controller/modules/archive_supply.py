@@ -20,7 +20,7 @@ from corral.controller.modules.package_blobs import blobs_of, extension_files
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts
-from corral.modules.archive.archive_store import ArchiveShelf, disk_faults
+from corral.modules.archive.archive_store import ArchiveStore, disk_faults
 from corral.signing import Sidecar, SidecarKind, Verifier
 from corral.store.port import BlobEngine, StoreUnavailable
 from corral.system.aio.keyed_locks import KeyedLocks
@@ -40,7 +40,7 @@ class StoredArchives:
     def __init__(
         self,
         *,
-        shelf: ArchiveShelf,
+        shelf: ArchiveStore,
         blobs: BlobEngine,
         records: Records,
         verifier: Callable[[], Verifier],

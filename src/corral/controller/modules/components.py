@@ -26,10 +26,10 @@ from corral.controller.modules_on_nodes.node_metrics import NodeFigures
 from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost
-from corral.modules.archive.archive_store import ArchiveShelf
+from corral.modules.archive.archive_store import ArchiveStore
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.host_metrics import host_figures
-from corral.modules.process import ProcessHouse
+from corral.modules.lifecycle.host_metrics import host_metrics
+from corral.modules.process import ProcessPool
 from corral.modules.services.event_publication import EventPace
 from corral.modules.services.module_log import ModuleLogs
 from corral.modules.services.module_metrics import ModuleMetrics
@@ -72,9 +72,9 @@ class ModuleParts:
         self.enabled = config.enabled
         self._state = ledger.state
         self.book = LedgerBook(ledger, clock=clock)
-        self.house = ProcessHouse(directory=data / PROCESSES, clock=clock)
+        self.house = ProcessPool(directory=data / PROCESSES, clock=clock)
         self.supply = StoredArchives(
-            shelf=ArchiveShelf(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
+            shelf=ArchiveStore(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
             blobs=store.blobs,
             records=self.book.all,
             verifier=lambda: verifier,
@@ -174,7 +174,7 @@ class ModuleParts:
     def show_figures(self) -> None:
         if self._figures is None:
             self._figures = ModuleFigures(
-                figures=lambda: host_figures(self.engine.all_live()),
+                figures=lambda: host_metrics(self.engine.all_live()),
                 leaked=self._leaks,
                 families=self.metrics.families,
                 dropped=lambda: dict(self.metrics.dropped),

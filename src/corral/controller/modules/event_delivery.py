@@ -22,7 +22,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.event_names import EventFilter
 from corral.modules.services.subscription_delivery import (
     BATCH,
-    Handover,
+    SubscriptionDelivery,
     WeighedEvent,
     event_body,
     missed_body,
@@ -61,7 +61,7 @@ class Deliveries:
         self._hub = hub
         self._clock = clock
         self._save = save
-        self._handover = Handover(scope, number, insists=save is not None)
+        self._handover = SubscriptionDelivery(scope, number, insists=save is not None)
         name = f"module/{scope.module_id}/{number}"
         self._reader = hub.reader(name, after=after, ring_only=save is None)
         self._saved = after

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from corral.modules.services.module_metrics import BUCKETS, Family, Histogram
+from corral.modules.services.module_metrics import BUCKETS, Family, HistogramSeries
 
 _BOUNDS: Final = (*(str(bound) for bound in BUCKETS), "+Inf")
 _SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": ""}
@@ -56,7 +56,7 @@ def still(family: Family) -> Family:
     copied = Family(family.kind, family.help)
     copied.numbers = dict(family.numbers)
     for labels, histogram in family.histograms.items():
-        taken = copied.histograms[labels] = Histogram()
+        taken = copied.histograms[labels] = HistogramSeries()
         taken.counts, taken.total = list(histogram.counts), histogram.total
     return copied
 
@@ -68,7 +68,7 @@ def _add(metric: Metric, origin: dict[str, str], family: Family) -> None:
         _add_histogram(metric, {**origin, **dict(labels)}, histogram)
 
 
-def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+def _add_histogram(metric: Metric, labels: dict[str, str], histogram: HistogramSeries) -> None:
     seen = 0
     for bound, count in zip(_BOUNDS, histogram.counts, strict=True):
         seen += count

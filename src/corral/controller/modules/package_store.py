@@ -17,7 +17,7 @@ from corral.system.clock import Clock
 
 
 class LedgerBook:
-    """The `PackageBook` on the ledger. A deposed leader's steps are refused by the store's fence."""
+    """The `PackageStore` on the ledger. A deposed leader's steps are refused by the store's fence."""
 
     def __init__(self, ledger: Ledger, *, clock: Clock) -> None:
         self._ledger = ledger

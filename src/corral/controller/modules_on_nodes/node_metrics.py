@@ -16,7 +16,7 @@ from corral.modules.services.module_metrics import (
     MAX_NAMES,
     MAX_SERIES,
     Family,
-    Histogram,
+    HistogramSeries,
     Labels,
     sample_problem,
     series_labels,
@@ -189,7 +189,7 @@ def _record(family: Family, labels: Labels, sample: ModuleMetricSample) -> bool:
         return True
     if len(sample.buckets) != len(BUCKETS) + 1 or max(sample.buckets) > _LARGEST_COUNT:
         return False
-    histogram = Histogram()
+    histogram = HistogramSeries()
     histogram.counts, histogram.total = list(sample.buckets), sample.value
     family.histograms[labels] = histogram
     return True

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from corral.modules.lifecycle.host_metrics import Figure
+from corral.modules.lifecycle.host_metrics import HostMetric
 from corral.modules.services.module_metrics import Family
 from corral.wire.v1.module_pb2 import ModuleMetricFamily, ModuleMetrics, ModuleMetricSample
 
@@ -23,7 +23,7 @@ _CUT_BYTES: Final = 200
 
 def metrics_frame(
     *,
-    figures: Iterable[Figure],
+    figures: Iterable[HostMetric],
     families: Iterable[tuple[str, str, Family]],
     dropped: Mapping[tuple[str, str], int],
     limit: int = FRAME_BYTES,
@@ -39,7 +39,7 @@ def metrics_frame(
     return ModuleMetrics(families=[*told, *kept, *cut])
 
 
-def _figures(figures: Iterable[Figure]) -> Iterator[ModuleMetricFamily]:
+def _figures(figures: Iterable[HostMetric]) -> Iterator[ModuleMetricFamily]:
     for name, help, counts, values in figures:
         for module, value in values:
             yield _one(module, name, "counter" if counts else "gauge", help, {}, value)

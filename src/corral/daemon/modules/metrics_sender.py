@@ -11,7 +11,7 @@ import structlog
 from corral.daemon.link.connection import Connection
 from corral.daemon.modules.metrics_frame import metrics_frame
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.host_metrics import host_figures, leak_figure
+from corral.modules.lifecycle.host_metrics import host_metrics, leak_metric
 from corral.modules.services.module_metrics import ModuleMetrics
 from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -62,7 +62,7 @@ class MetricsShipping:
     def _send(self, connection: Connection, *, told: bool) -> bool:
         """Whether there was anything. What has gone is told once by a frame without it."""
         frame = metrics_frame(
-            figures=[*host_figures(self._engine.all_live()), leak_figure(self._leaked())],
+            figures=[*host_metrics(self._engine.all_live()), leak_metric(self._leaked())],
             families=self._metrics.families(),
             dropped=self._metrics.dropped,
         )

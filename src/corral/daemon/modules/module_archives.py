@@ -21,7 +21,7 @@ import msgspec
 from corral.domain.module_records import SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts, has_digest, inspect_archive
-from corral.modules.archive.archive_store import ArchiveShelf
+from corral.modules.archive.archive_store import ArchiveStore
 from corral.signing import Sidecar, Verifier, sidecar_beside, sidecar_digest
 from corral.system.threads import to_end
 
@@ -43,7 +43,7 @@ class CachedArchives:
     ) -> None:
         """`directory` is two levels beneath the cache's own."""
         self._directory = directory
-        self._shelf = ArchiveShelf(directory, max_bytes=max_bytes)
+        self._shelf = ArchiveStore(directory, max_bytes=max_bytes)
         self._verifier = verifier
         self._max_bytes = max_bytes
         self._run_as = run_as

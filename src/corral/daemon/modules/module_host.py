@@ -27,7 +27,7 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.process import ProcessHouse
+from corral.modules.process import ProcessPool
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.module_log import ModuleLogs
@@ -79,7 +79,7 @@ class NodeModules:
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
         self._book = DiskBook(place / "records", clock=clock, kept=self._kept, not_kept=self._not_kept)
-        self._house = ProcessHouse(directory=place / "processes", within=place, clock=clock, entropy=entropy)
+        self._house = ProcessPool(directory=place / "processes", within=place, clock=clock, entropy=entropy)
         self._archives = CachedArchives(
             config.data / "cache" / "modules" / "artifacts",
             verifier=self._opened_verifier,

@@ -86,7 +86,7 @@ NotKept = Callable[[NodePackage, NodePackage], None]
 
 
 class DiskBook:
-    """The `PackageBook` of a node. `load` comes first; everything else belongs to the loop's thread."""
+    """The `PackageStore` of a node. `load` comes first; everything else belongs to the loop's thread."""
 
     def __init__(
         self, directory: Path, *, clock: Clock, kept: Kept, not_kept: NotKept = lambda _before, _after: None

@@ -14,7 +14,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.event_names import MAX_NODE_TYPES, EventFilter
 from corral.modules.services.subscription_delivery import (
     BATCH,
-    Handover,
+    SubscriptionDelivery,
     WeighedEvent,
     event_body,
     missed_body,
@@ -82,7 +82,7 @@ class NodeSubscription:
         self._cursor = cursor
         self._clock = clock
         self._at = ring.head
-        self._handover = Handover(scope, number)
+        self._handover = SubscriptionDelivery(scope, number)
         self._woken = asyncio.Event()
         self._tasks = Tasks()
 

@@ -38,7 +38,7 @@ _DIRECTORY_MODE: Final = 0o711
 _ARCHIVE_MODE: Final = 0o400
 
 
-class ArchiveShelf:
+class ArchiveStore:
     """`DIRECTORY/SHA.zip`, its signature beside it, and `DIRECTORY/unpacked/SHA/`. One owner at a time; calls
     for the same digest follow one another."""
 

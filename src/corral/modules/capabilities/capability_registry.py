@@ -32,7 +32,7 @@ from corral.modules.capabilities.capability_entries import (
     unregistered,
 )
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
-from corral.modules.capabilities.remote_lookup import Abroad
+from corral.modules.capabilities.remote_lookup import RemoteLookup
 from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope
 from corral.sdk.messages import BindingDeclaration, CapabilityAnswer, CapabilityRequest, CapabilityState
@@ -66,7 +66,7 @@ class CapabilityRegistry:
         self._entries: dict[str, CapabilityEntry] = {}
         self._claims: dict[str, str] = {}
         self._consumers: dict[str, Manifest] = {}
-        self._abroad = Abroad(remote, self._changed)
+        self._abroad = RemoteLookup(remote, self._changed)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` is called after each change, also of `settled`; it must not raise. For good."""

@@ -17,7 +17,7 @@ from corral.modules.scope import Scope
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest, CapabilityState
 
 
-class Abroad:
+class RemoteLookup:
     """What `remote` offers; nothing at all when there is none. An offer holds while the other host is away,
     so that nobody is stopped by that: only its calls fail."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from corral.domain.module_records import PackageRecord
 from corral.errors import CorralError
-from corral.modules.lifecycle.engine_deps import Kit
-from corral.modules.lifecycle.module_failure import Trouble
+from corral.modules.lifecycle.engine_deps import EngineDeps
+from corral.modules.lifecycle.module_failure import ModuleFailure
 from corral.modules.scope import Scope
 
 
-async def prepare_generation(kit: Kit, scope: Scope, record: PackageRecord) -> None:
+async def prepare_generation(kit: EngineDeps, scope: Scope, record: PackageRecord) -> None:
     """Before the first hook of an archive that replaced another, also one of the same version: copy the
     collections where `on_upgrade` or a first start may change them. The scope works on the copy from then on."""
     stored = record.manifest.storage
@@ -22,11 +22,11 @@ async def prepare_generation(kit: Kit, scope: Scope, record: PackageRecord) -> N
         await kit.data.drop(record.id, target)  # of an attempt that was cut short
         await kit.data.copy(record.id, record.generation, target)
     except CorralError as error:
-        raise Trouble("upgrade_copy_failed", str(error)) from error
+        raise ModuleFailure("upgrade_copy_failed", str(error)) from error
     scope.generation = target
 
 
-def drop_generation(kit: Kit, module_id: str, generation: int) -> None:
+def drop_generation(kit: EngineDeps, module_id: str, generation: int) -> None:
     """In the background; what is left over when that fails is swept at the next boot."""
     data = kit.data
     if data is not None:

@@ -19,20 +19,20 @@ from corral.domain.module_verbs import Verb
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle import operator_verbs as verbs
-from corral.modules.lifecycle.engine_deps import GenerationKeeper, Kit, Pace
+from corral.modules.lifecycle.engine_deps import EngineDeps, GenerationKeeper, RestartBackoff
 from corral.modules.lifecycle.engine_shutdown import close_modules
-from corral.modules.lifecycle.loader import ArchiveSupply, Loader
+from corral.modules.lifecycle.loader import ArchiveSupply, ModuleLoader
 from corral.modules.lifecycle.module_actor import ModuleActor, ending
-from corral.modules.lifecycle.module_lifecycle import ModuleLife
-from corral.modules.lifecycle.upgrade import Upgrade, UpgradeStory
-from corral.modules.package_store import PackageBook
+from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
+from corral.modules.lifecycle.upgrade import Upgrade, UpgradeOutcome
+from corral.modules.package_store import PackageStore
 from corral.modules.process.circuit_breaker import CallCounts
-from corral.modules.process.process_port import ModuleHouse
+from corral.modules.process.process_port import ModuleSpawner
 from corral.modules.process.process_values import Sample
 from corral.modules.scope import Scope
-from corral.modules.services.command_table import CommandBook
+from corral.modules.services.command_table import CommandTable
 from corral.modules.services.host_operations import NoticeHandler, Operation, OperationTable
-from corral.modules.services.route_table import RouteBook, not_active, without_part
+from corral.modules.services.route_table import RouteTable, not_active, without_part
 from corral.sdk.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
@@ -71,8 +71,8 @@ class ModuleEngine:
         self,
         *,
         host: ModuleHost,
-        book: PackageBook,
-        house: ModuleHouse,
+        book: PackageStore,
+        house: ModuleSpawner,
         supply: ArchiveSupply,
         operations: Sequence[Operation] = (),
         data: GenerationKeeper | None = None,
@@ -80,7 +80,7 @@ class ModuleEngine:
         clock: Clock,
         notices: Mapping[str, NoticeHandler] | None = None,
         upgrade_guard: Callable[[], AbstractAsyncContextManager[None]] = unguarded,
-        pace: Pace | None = None,
+        pace: RestartBackoff | None = None,
         node_id: str = "",
         remote: RemoteCapabilities | None = None,
         on_serving: Callable[[Scope], None] = lambda _: None,
@@ -93,10 +93,10 @@ class ModuleEngine:
         self._background = Tasks()
         self._closing = False
         self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock, remote=remote)
-        self.routes = RouteBook(book)
-        self.commands = CommandBook()
+        self.routes = RouteTable(book)
+        self.commands = CommandTable()
         route_call = Operation(method=CALL_CAPABILITY, body=CapabilityRequest, handler=self._call_capability)
-        loader = Loader(
+        loader = ModuleLoader(
             host=host,
             house=house,
             supply=supply,
@@ -107,7 +107,7 @@ class ModuleEngine:
             clock=clock,
             node_id=node_id,
         )
-        self._kit = Kit(
+        self._kit = EngineDeps(
             host=host,
             book=book,
             loader=loader,
@@ -117,7 +117,7 @@ class ModuleEngine:
             data=data,
             config=config,
             clock=clock,
-            pace=pace or Pace(),
+            pace=pace or RestartBackoff(),
             upgrade_guard=upgrade_guard,
             later=self._later,
             on_serving=on_serving,
@@ -174,7 +174,7 @@ class ModuleEngine:
         await self._book.add(first_step(record, at=self._clock.now()))
         return await self._settle(record.id)
 
-    async def upgrade(self, record: PackageRecord, *, rollback: bool = True) -> UpgradeStory:
+    async def upgrade(self, record: PackageRecord, *, rollback: bool = True) -> UpgradeOutcome:
         """Put this package in the place of the stored one. `UpgradeFailed` when the old one served and the
         new one did not come up; with `rollback` the old one serves again then."""
         actor = self._actor(record.id)
@@ -198,7 +198,9 @@ class ModuleEngine:
     async def _settle(self, id: str) -> PackageRecord:
         return await self._ask(id, verbs.settled)
 
-    async def _ask(self, id: str, verb: Callable[[ModuleLife], Awaitable[PackageRecord]]) -> PackageRecord:
+    async def _ask(
+        self, id: str, verb: Callable[[ModuleLifecycle], Awaitable[PackageRecord]]
+    ) -> PackageRecord:
         actor = self._actor(id)
         return await actor.ask(lambda: verb(actor.life))
 

@@ -11,11 +11,11 @@ import msgspec
 
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
-from corral.modules.lifecycle.loader import Loader
-from corral.modules.package_store import PackageBook
+from corral.modules.lifecycle.loader import ModuleLoader
+from corral.modules.package_store import PackageStore
 from corral.modules.scope import Scope
-from corral.modules.services.command_table import CommandBook
-from corral.modules.services.route_table import RouteBook
+from corral.modules.services.command_table import CommandTable
+from corral.modules.services.route_table import RouteTable
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
 
@@ -30,7 +30,7 @@ class GenerationKeeper(Protocol):
         """Take a generation away, if it is there."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class RestartBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """How long the engine waits before it tries again."""
 
     restarts: tuple[float, ...] = (1.0, 2.0, 4.0)
@@ -39,17 +39,17 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """After the store did not take a step."""
 
 
-class Kit(msgspec.Struct, frozen=True, kw_only=True):
+class EngineDeps(msgspec.Struct, frozen=True, kw_only=True):
     host: ModuleHost
-    book: PackageBook
-    loader: Loader
+    book: PackageStore
+    loader: ModuleLoader
     capabilities: CapabilityRegistry
-    routes: RouteBook
-    commands: CommandBook
+    routes: RouteTable
+    commands: CommandTable
     data: GenerationKeeper | None
     config: ModuleHostSection
     clock: Clock
-    pace: Pace
+    pace: RestartBackoff
     upgrade_guard: Callable[[], AbstractAsyncContextManager[None]]
     later: Callable[[Coroutine[Any, Any, object], str], asyncio.Task[object]]
     """Have something done beside; who does not wait for it leaves that to the engine's end."""

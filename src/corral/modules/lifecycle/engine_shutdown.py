@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import structlog
 
 from corral.domain.module_graph import stages_of_end
-from corral.modules.lifecycle.module_failure import Trouble
-from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.modules.lifecycle.module_failure import ModuleFailure
+from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
 from corral.system.clock import Clock
 
 _log = structlog.get_logger("corral.modules.lifecycle")
 
 
-async def close_modules(lives: Sequence[ModuleLife], *, budget: float, clock: Clock) -> list[str]:
+async def close_modules(lives: Sequence[ModuleLifecycle], *, budget: float, clock: Clock) -> list[str]:
     """`on_stop`, `on_unload` and the end of every process; nothing is stored. Each stage has its share of
     the time that is left, so that one hung consumer does not take it from all others."""
     ends = clock.monotonic() + budget
@@ -30,14 +30,14 @@ async def close_modules(lives: Sequence[ModuleLife], *, budget: float, clock: Cl
     return stragglers
 
 
-async def _close(life: ModuleLife, *, within: float) -> bool:
+async def _close(life: ModuleLifecycle, *, within: float) -> bool:
     run = life.run
     ended = True
     try:
         async with asyncio.timeout(within):
             try:
                 await run.stop()
-            except Trouble as trouble:
+            except ModuleFailure as trouble:
                 _log.warning("module.stop_failed", module=life.id, reason=trouble.reason)
             await run.clear_start()
             await run.unload()

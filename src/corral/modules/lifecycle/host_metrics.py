@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from corral.modules.lifecycle.engine import LiveModule
 
-Figure = tuple[str, str, bool, list[tuple[str, float]]]
+HostMetric = tuple[str, str, bool, list[tuple[str, float]]]
 """Name, what it says, whether it only grows, and the value of each module."""
 
 
-def leak_figure(leaked: Mapping[str, int]) -> Figure:
+def leak_metric(leaked: Mapping[str, int]) -> HostMetric:
     """How many processes of each module did not end when they were told to."""
     told = "Processes of a module that lingered or had to be killed."
     return "leaked", told, False, [(id, float(count)) for id, count in sorted(leaked.items())]
 
 
-def host_figures(live: Mapping[str, LiveModule]) -> Iterator[Figure]:
+def host_metrics(live: Mapping[str, LiveModule]) -> Iterator[HostMetric]:
     """Modules without a process are left out."""
     shown = list(live.items())
     samples = [(id, module.sample) for id, module in shown if module.sample is not None]

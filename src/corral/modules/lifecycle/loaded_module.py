@@ -9,27 +9,27 @@ from corral.domain.module_manifest import Manifest
 from corral.domain.module_records import PackageRecord
 from corral.errors import CorralError
 from corral.modules.lifecycle.data_generations import prepare_generation
-from corral.modules.lifecycle.engine_deps import Kit
+from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.loader import end_process, run_hook, unload
-from corral.modules.lifecycle.module_failure import Trouble, hook_trouble
+from corral.modules.lifecycle.module_failure import ModuleFailure, hook_failure
 from corral.modules.process.call_failures import ProcessGone
 from corral.modules.process.circuit_breaker import CallCounts
 from corral.modules.scope import Scope
-from corral.modules.services.registrations import BadRegistration, check_registrations
+from corral.modules.services.registrations import RegistrationRefused, check_registrations
 from corral.sdk.messages import CAPABILITY_STATES, REGISTRATIONS, CapabilityStates, Nothing, Registrations
 
 
-class ModuleRun:
+class LoadedModule:
     """Starts with no process. A module without a class for this host never gets one: every act is then
     done at once. `died` is called when the process ends by itself, `breaker_opened` with what overran."""
 
     def __init__(
         self,
-        kit: Kit,
+        kit: EngineDeps,
         *,
         counts: CallCounts,
         died: Callable[[], None],
-        breaker_opened: Callable[[ModuleRun, str], None],
+        breaker_opened: Callable[[LoadedModule, str], None],
     ) -> None:
         self._kit = kit
         self._counts = counts
@@ -62,13 +62,13 @@ class ModuleRun:
         self.state = Runs.LOADED
 
     async def start(self, record: PackageRecord) -> None:
-        """`on_upgrade` where it is one, `on_start`, and a look at what it registers; `Trouble`. What it
+        """`on_upgrade` where it is one, `on_start`, and a look at what it registers; `ModuleFailure`. What it
         provides is claimed before, so that of two providers the later one learns it here."""
         if self.scope is None or self.state is not Runs.LOADED:
             return
         rival = self._kit.capabilities.rival(record.manifest)
         if rival:
-            raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
+            raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
         self._kit.capabilities.claim(record.manifest)
         self.scope.begin_start()
         if record.upgraded_from:
@@ -89,8 +89,8 @@ class ModuleRun:
             )
             taken = self._kit.commands.taken(besides=scope.module_id)
             check_registrations(scope.manifest, given, host=self._kit.host, taken_commands=taken)
-        except (CorralError, BadRegistration) as error:
-            raise hook_trouble(error, "registrations") from error
+        except (CorralError, RegistrationRefused) as error:
+            raise hook_failure(error, "registrations") from error
         return given
 
     def bind(self) -> None:
@@ -118,7 +118,7 @@ class ModuleRun:
             self.scope.rest()
 
     async def stop(self) -> None:
-        """`on_stop`, if it was started and is alive; `Trouble`. A process that dies in it is no trouble of
+        """`on_stop`, if it was started and is alive; `ModuleFailure`. A process that dies in it is no trouble of
         the hook's: see `dead`."""
         scope = self.scope
         if scope is None or self.state not in (Runs.STARTED, Runs.BOUND) or self.dead:
@@ -126,7 +126,7 @@ class ModuleRun:
         scope.rest()
         try:
             await run_hook(scope, "on_stop")
-        except Trouble as trouble:
+        except ModuleFailure as trouble:
             if not isinstance(trouble.__cause__, ProcessGone):
                 raise
             await scope.process.kill()

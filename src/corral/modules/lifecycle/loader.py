@@ -13,10 +13,15 @@ from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
-from corral.modules.lifecycle.module_failure import Trouble, construct_trouble, hook_trouble, supply_trouble
+from corral.modules.lifecycle.module_failure import (
+    ModuleFailure,
+    construct_failure,
+    hook_failure,
+    supply_failure,
+)
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.process.cpu_weight import nice_of
-from corral.modules.process.process_port import ModuleHouse, RunningModule
+from corral.modules.process.process_port import ModuleSpawner, RunningModule
 from corral.modules.process.process_values import Limits, OverLimit
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import NoticeHandler, OperationTable
@@ -45,14 +50,14 @@ class ArchiveSupply(Protocol):
         verified each time. NOT_FOUND, DIGEST_MISMATCH, SIGNATURE_VERIFICATION_FAILED, or Retryable."""
 
 
-class Loader:
+class ModuleLoader:
     """Makes processes. What fails on the way leaves nothing behind."""
 
     def __init__(
         self,
         *,
         host: ModuleHost,
-        house: ModuleHouse,
+        house: ModuleSpawner,
         supply: ArchiveSupply,
         operations: OperationTable,
         notices: Mapping[str, NoticeHandler],
@@ -74,7 +79,7 @@ class Loader:
     async def load(
         self, record: PackageRecord, *, counts: CallCounts, breaker_opened: Callable[[Scope, str], None]
     ) -> Scope:
-        """A process with the module's object in it, no hook called yet; raises `Trouble`. A record that is
+        """A process with the module's object in it, no hook called yet; raises `ModuleFailure`. A record that is
         `upgraded_from` another version is told so. Retryable when the archive cannot be had now."""
         try:
             root = await self._supply.unpacked(record.sha256)
@@ -82,9 +87,9 @@ class Loader:
         except Retryable as error:
             if error.code is not Code.SPAWN_FAILED:
                 raise  # the store, or an end that is near: no fault of the module's
-            raise supply_trouble(error) from error
+            raise supply_failure(error) from error
         except CorralError as error:
-            raise supply_trouble(error) from error
+            raise supply_failure(error) from error
         try:
             made = await process.call(
                 CONSTRUCT,
@@ -93,7 +98,7 @@ class Loader:
                 deadline=self._config.load_timeout_seconds,
             )
         except BaseException as error:
-            trouble = construct_trouble(error) if isinstance(error, CorralError) else None
+            trouble = construct_failure(error) if isinstance(error, CorralError) else None
             if trouble is not None:
                 trouble.sample = trouble.sample or process.sample()
             await end_process(scope)
@@ -185,7 +190,7 @@ class Loader:
 
 
 async def run_hook(scope: Scope, hook: str, **values: object) -> None:
-    """One hook, in the time the manifest gives it; `Trouble` when it raised, overran, or died. A hook that
+    """One hook, in the time the manifest gives it; `ModuleFailure` when it raised, overran, or died. A hook that
     the class does not have is not called."""
     if hook not in scope.hooks:
         return
@@ -199,7 +204,7 @@ async def run_hook(scope: Scope, hook: str, **values: object) -> None:
             blame=False,
         )
     except CorralError as error:
-        raise hook_trouble(error, hook) from error
+        raise hook_failure(error, hook) from error
 
 
 async def end_process(scope: Scope) -> None:
@@ -214,7 +219,7 @@ async def unload(scope: Scope, *, grace: float) -> None:
     """`on_unload`, then the end of the process. What goes wrong is logged and changes nothing."""
     try:
         await run_hook(scope, "on_unload")
-    except Trouble as trouble:
+    except ModuleFailure as trouble:
         _log.warning(
             "module.unload_failed", module=scope.module_id, reason=trouble.reason, error=trouble.message
         )

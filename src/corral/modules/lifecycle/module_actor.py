@@ -10,8 +10,8 @@ import structlog
 
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Retryable
-from corral.modules.lifecycle.engine_deps import Kit
-from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.modules.lifecycle.engine_deps import EngineDeps
+from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
 from corral.system.aio.tasks import Tasks
 
 T = TypeVar("T")
@@ -27,9 +27,9 @@ class ModuleActor:
     one. When the store does not take a step, the actor nudges itself again after a while.
     """
 
-    def __init__(self, id: str, kit: Kit) -> None:
+    def __init__(self, id: str, kit: EngineDeps) -> None:
         self.id = id
-        self.life = ModuleLife(id, kit, self.nudge)
+        self.life = ModuleLifecycle(id, kit, self.nudge)
         self._kit = kit
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         self._nudged = False

@@ -17,7 +17,7 @@ from corral.modules.process.call_failures import (
 from corral.modules.process.exit_reasons import ZYGOTE_LOST
 from corral.modules.process.process_values import Death, Sample
 from corral.modules.scope import Scope
-from corral.modules.services.registrations import BadRegistration
+from corral.modules.services.registrations import RegistrationRefused
 
 _MESSAGE_MAX: Final = 2000
 _TRACEBACK_MAX: Final = 16_000
@@ -29,7 +29,7 @@ _SUPPLY: Final = {
 }
 
 
-class Trouble(Exception):
+class ModuleFailure(Exception):
     """Ends in FAILED, under `reason`."""
 
     def __init__(
@@ -57,16 +57,16 @@ class Trouble(Exception):
         return self.reason == ZYGOTE_LOST and not (self.death is not None and self.death.blamed)
 
 
-def hook_trouble(error: CorralError | BadRegistration, hook: str) -> Trouble:
+def hook_failure(error: CorralError | RegistrationRefused, hook: str) -> ModuleFailure:
     """What a hook, or the question for registrations, ended with."""
-    if isinstance(error, BadRegistration):
-        return Trouble(f"bad_registration:{error.what}", error.message)
-    if isinstance(error, ModuleRaised) and error.kind == "BadRegistration":
-        return Trouble("bad_registration:refused", error.detail, traceback=error.traceback)
+    if isinstance(error, RegistrationRefused):
+        return ModuleFailure(f"bad_registration:{error.what}", error.message)
+    if isinstance(error, ModuleRaised) and error.kind == "RegistrationRefused":
+        return ModuleFailure("bad_registration:refused", error.detail, traceback=error.traceback)
     return _described(failure_reason(error, hook), error)
 
 
-def construct_trouble(error: CorralError) -> Trouble:
+def construct_failure(error: CorralError) -> ModuleFailure:
     """What import and construction ended with."""
     reason = failure_reason(error, "construct")
     if isinstance(error, ModuleRaised) and reason != "memory_limit":
@@ -74,16 +74,16 @@ def construct_trouble(error: CorralError) -> Trouble:
     return _described(reason, error)
 
 
-def supply_trouble(error: CorralError) -> Trouble:
+def supply_failure(error: CorralError) -> ModuleFailure:
     """What getting the archive, or a process, ended with."""
     if isinstance(error, ZygoteGone):
-        return Trouble(ZYGOTE_LOST, str(error))
-    return Trouble(_SUPPLY.get(error.code, f"cannot_load:{error.code.name.lower()}"), str(error))
+        return ModuleFailure(ZYGOTE_LOST, str(error))
+    return ModuleFailure(_SUPPLY.get(error.code, f"cannot_load:{error.code.name.lower()}"), str(error))
 
 
-def death_trouble(death: Death, scope: Scope) -> Trouble:
+def death_failure(death: Death, scope: Scope) -> ModuleFailure:
     """What a process ended with that nobody had called."""
-    return Trouble(
+    return ModuleFailure(
         death.reason,
         f"its process was ended: {death.why}" if death.why else "its process ended",
         traceback=death.last_words,
@@ -93,21 +93,21 @@ def death_trouble(death: Death, scope: Scope) -> Trouble:
     )
 
 
-def _described(reason: str, error: CorralError) -> Trouble:
+def _described(reason: str, error: CorralError) -> ModuleFailure:
     match error:
         case ModuleRaised():
-            return Trouble(reason, f"{error.kind}: {error.detail}", traceback=error.traceback)
+            return ModuleFailure(reason, f"{error.kind}: {error.detail}", traceback=error.traceback)
         case ProcessGone():
             death = error.death
             said = f"{error.message}: {death.why}" if death.why else error.message
-            return Trouble(reason, said, traceback=death.last_words, sample=death.sample, death=death)
+            return ModuleFailure(reason, said, traceback=death.last_words, sample=death.sample, death=death)
         case CallOverrun():
-            return Trouble(reason, error.message)
+            return ModuleFailure(reason, error.message)
         case _:
-            return Trouble(reason, str(error))
+            return ModuleFailure(reason, str(error))
 
 
-def failure_story(trouble: Trouble, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
+def failure_story(trouble: ModuleFailure, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
     """What is kept with the record. The sample is the process's last: taken from its death, or now."""
     sample = trouble.sample
     if sample is None and scope is not None and scope.attached:

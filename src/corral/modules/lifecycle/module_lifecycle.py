@@ -21,9 +21,9 @@ from corral.domain.module_decisions import Todo, View, stepped
 from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.module_records import PackageRecord
 from corral.modules.lifecycle.data_generations import drop_generation
-from corral.modules.lifecycle.engine_deps import Kit
-from corral.modules.lifecycle.loaded_module import ModuleRun
-from corral.modules.lifecycle.module_failure import Trouble, death_trouble, failure_story
+from corral.modules.lifecycle.engine_deps import EngineDeps
+from corral.modules.lifecycle.loaded_module import LoadedModule
+from corral.modules.lifecycle.module_failure import ModuleFailure, death_failure, failure_story
 from corral.modules.process.circuit_breaker import CallCounts
 
 _MOST_ACTS: Final = 100
@@ -35,20 +35,20 @@ _HOST_RESTARTED: Final = "host_restarted"
 _log = structlog.get_logger("corral.modules.lifecycle")
 
 
-class ModuleLife:
+class ModuleLifecycle:
     """What this host knows of one module, from its first load to its removal."""
 
-    def __init__(self, id: str, kit: Kit, nudge: Callable[[], None]) -> None:
+    def __init__(self, id: str, kit: EngineDeps, nudge: Callable[[], None]) -> None:
         self.id = id
         self.kit = kit
         self.nudge = nudge
         self.counts = CallCounts()
         self.run = self.new_run()
-        self.candidate: ModuleRun | None = None
+        self.candidate: LoadedModule | None = None
         """A new version that is being tried, beside the old one."""
         self.retiring: set[asyncio.Task[object]] = set()
         """Former versions on their way out."""
-        self.doomed: Trouble | None = None
+        self.doomed: ModuleFailure | None = None
         self.wish = ""
         self.resume_at: float | None = None
         self._lost = _HOST_RESTARTED
@@ -63,8 +63,8 @@ class ModuleLife:
         self.epilogue: list[Draft] = []
         """To be told with the step to ACTIVE, or FAILED, that ends what is under way."""
 
-    def new_run(self) -> ModuleRun:
-        return ModuleRun(
+    def new_run(self) -> LoadedModule:
+        return LoadedModule(
             self.kit, counts=self.counts, died=self.nudge, breaker_opened=self._mind_open_breaker
         )
 
@@ -90,7 +90,7 @@ class ModuleLife:
                 return record
             try:
                 await self._act(decision.todo, record, decision.reason)
-            except Trouble as trouble:
+            except ModuleFailure as trouble:
                 self._mind_trouble(trouble)
         self.nudge()
         return self.kit.book.find(self.id)
@@ -179,7 +179,7 @@ class ModuleLife:
             case Todo.EXPLAIN:
                 await self.change(lambda record: msgspec.structs.replace(record, reason=reason))
             case _:
-                await self.fail(self.doomed or Trouble(reason))
+                await self.fail(self.doomed or ModuleFailure(reason))
 
     async def go_active(self, record: PackageRecord) -> None:
         """WAITING -> ACTIVE, stored and then bound in one go. `record` is what becomes of the stored one:
@@ -220,7 +220,7 @@ class ModuleLife:
         await self.step(trigger, reason=reason)
         self._waiting_since = None
 
-    async def fail(self, trouble: Trouble) -> None:
+    async def fail(self, trouble: ModuleFailure) -> None:
         """FAILED: the scope is closed and the process ended, also when the store does not take the step
         now; then it is tried again."""
         self.doomed = trouble
@@ -252,7 +252,7 @@ class ModuleLife:
         scope = self.run.scope
         if scope is None or not self.run.dead:
             return
-        trouble = death_trouble(scope.process.death.result(), scope)
+        trouble = death_failure(scope.process.death.result(), scope)
         _log.warning("module.process_ended", module=self.id, reason=trouble.reason)
         self.untold += self.kit.capabilities.clearing_told(self.id, reason=trouble.reason)
         self.kit.capabilities.release(self.id)
@@ -261,7 +261,7 @@ class ModuleLife:
         if record.intent is ModuleIntent.ACTIVE:
             self._back_off(trouble)
 
-    def _back_off(self, trouble: Trouble) -> None:
+    def _back_off(self, trouble: ModuleFailure) -> None:
         """When it is started again after its process was lost, if at all."""
         now = self.kit.clock.monotonic()
         deaths = self._bereavements if trouble.blameless else self._deaths
@@ -273,7 +273,7 @@ class ModuleLife:
         else:
             self.resume_at = now + delay + (trouble.death.held_seconds if trouble.death is not None else 0.0)
 
-    def _mind_trouble(self, trouble: Trouble) -> None:
+    def _mind_trouble(self, trouble: ModuleFailure) -> None:
         """Something went wrong while it was brought up: it is given up, unless it could not help it. What never
         gets a process, whoever is to blame, is not tried for ever."""
         self._unborn = self._unborn + 1 if trouble.blameless and trouble.death is None else 0
@@ -281,13 +281,15 @@ class ModuleLife:
             self.doomed = self.doomed or trouble
         elif self._unborn >= BIRTHS_TRIED:
             told = f"it got no process {self._unborn} times in a row; the last time: {trouble.message}"
-            self.doomed = self.doomed or Trouble(trouble.reason, told)
+            self.doomed = self.doomed or ModuleFailure(trouble.reason, told)
         elif self.run.scope is None:  # it had no more than begun; else its death is minded next
             self._back_off(trouble)
 
-    def _mind_open_breaker(self, run: ModuleRun, what: str) -> None:
+    def _mind_open_breaker(self, run: LoadedModule, what: str) -> None:
         if run is self.run and self.doomed is None:
-            self.doomed = Trouble(f"hook_overrun:{what}", "three calls in a row were not answered in time")
+            self.doomed = ModuleFailure(
+                f"hook_overrun:{what}", "three calls in a row were not answered in time"
+            )
             self.nudge()
 
     # --- what is stored -------------------------------------------------------------------------

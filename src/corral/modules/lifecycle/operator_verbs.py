@@ -16,8 +16,8 @@ from corral.domain.module_verbs import VERBS, Verb
 from corral.errors import Bug, CorralError
 from corral.modules.lifecycle.event_fields import changed_keys, standing
 from corral.modules.lifecycle.loader import run_hook
-from corral.modules.lifecycle.module_failure import Trouble
-from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.modules.lifecycle.module_failure import ModuleFailure
+from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised
 from corral.modules.scope import Scope
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 
 
 async def act(
-    life: ModuleLife, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
+    life: ModuleLifecycle, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
 ) -> PackageRecord:
     """`reason` is that of a pause; `settings` are those of RELOAD and CONFIGURE, without: those it has.
     ILLEGAL_TRANSITION where the verb's rule is not met."""
@@ -42,20 +42,20 @@ async def act(
     return await _want(life, intent, paused_reason=reason if intent is ModuleIntent.PAUSED else "")
 
 
-async def want(life: ModuleLife, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
+async def want(life: ModuleLifecycle, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
     """The intent alone, wherever the module stands: for a host that follows another one's. What is FAILED
     stays so."""
     return await _want(life, intent, paused_reason=paused_reason)
 
 
-async def _recover(life: ModuleLife) -> PackageRecord:
+async def _recover(life: ModuleLifecycle) -> PackageRecord:
     """Out of FAILED, and on by its intent."""
     life.resume_at = None
     await life.step(ModuleTrigger.RECOVER, reason="recovered")
     return await settled(life)
 
 
-async def _uninstall(life: ModuleLife) -> PackageRecord:
+async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
     """Stop, unload, remove; returns the last record. Whatever its hooks do, it goes."""
     life.wish = "uninstall"
     try:
@@ -73,19 +73,19 @@ async def _uninstall(life: ModuleLife) -> PackageRecord:
     return record
 
 
-async def _want(life: ModuleLife, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+async def _want(life: ModuleLifecycle, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
     await life.change(lambda record: wanting(record, intent, paused_reason=paused_reason))
     if intent is ModuleIntent.ACTIVE:
         life.resume_at = None
     return await settled(life)
 
 
-async def settled(life: ModuleLife) -> PackageRecord:
+async def settled(life: ModuleLifecycle) -> PackageRecord:
     """The record once nothing is left to do."""
     return await life.converge() or life.require()
 
 
-async def _reload(life: ModuleLife, settings: dict[str, Any]) -> PackageRecord:
+async def _reload(life: ModuleLifecycle, settings: dict[str, Any]) -> PackageRecord:
     """Put new settings in force. A module with `on_reload` gets them while it runs, and they are stored
     only if it took them; one without is started anew with them, through the table. What does not run just
     finds them at its next start."""
@@ -102,11 +102,11 @@ async def _reload(life: ModuleLife, settings: dict[str, Any]) -> PackageRecord:
 
 
 async def _reload_running(
-    life: ModuleLife, scope: Scope, old: dict[str, Any], settings: dict[str, Any]
+    life: ModuleLifecycle, scope: Scope, old: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     try:
         await run_hook(scope, "on_reload", config=settings)
-    except Trouble as trouble:
+    except ModuleFailure as trouble:
         if isinstance(trouble.__cause__, CallOverrun):
             life.doomed = life.doomed or trouble
             life.nudge()
@@ -125,11 +125,11 @@ async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
     """What is not stored must not be in force either."""
     try:
         await run_hook(scope, "on_reload", config=old)
-    except Trouble as trouble:
+    except ModuleFailure as trouble:
         _log.error("module.settings_differ", module=scope.module_id, error=str(trouble))
 
 
-async def _store_settings(life: ModuleLife, settings: dict[str, Any]) -> None:
+async def _store_settings(life: ModuleLifecycle, settings: dict[str, Any]) -> None:
     """Told only when they are not what they were: to be given the same again is no news."""
     record, at = life.require(), life.now()
     changed = changed_keys(record.settings, settings)
@@ -144,7 +144,7 @@ async def _store_settings(life: ModuleLife, settings: dict[str, Any]) -> None:
     )
 
 
-async def _restart(life: ModuleLife) -> None:
+async def _restart(life: ModuleLifecycle) -> None:
     """Down to INSTALLED with its process ended; what follows brings it up again."""
     record = life.require()
     try:
@@ -153,7 +153,7 @@ async def _restart(life: ModuleLife) -> None:
             await life.leave_start(ModuleTrigger.STOPPED, reason="reload")
         elif record.phase is ModulePhase.WAITING:
             await life.leave_start(ModuleTrigger.STOP, reason="reload")
-    except Trouble as trouble:
+    except ModuleFailure as trouble:
         await life.fail(trouble)
         return
     await life.run.unload()

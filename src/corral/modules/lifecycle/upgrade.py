@@ -19,12 +19,17 @@ from corral.domain.module_phases import ModulePhase, ModuleTrigger
 from corral.domain.module_records import FailureStory, PackageRecord
 from corral.modules.lifecycle.data_generations import drop_generation
 from corral.modules.lifecycle.event_fields import standing
-from corral.modules.lifecycle.loaded_module import ModuleRun
-from corral.modules.lifecycle.module_failure import Trouble, failure_story
-from corral.modules.lifecycle.module_lifecycle import ModuleLife
-from corral.modules.lifecycle.upgrade_outcome import UpgradeFailed, UpgradeStory, standing_told, told_trouble
+from corral.modules.lifecycle.loaded_module import LoadedModule
+from corral.modules.lifecycle.module_failure import ModuleFailure, failure_story
+from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
+from corral.modules.lifecycle.upgrade_outcome import (
+    UpgradeFailed,
+    UpgradeOutcome,
+    failure_text,
+    standing_text,
+)
 
-__all__ = ["Upgrade", "UpgradeFailed", "UpgradeStory"]
+__all__ = ["Upgrade", "UpgradeFailed", "UpgradeOutcome"]
 
 _REASON = "upgrade"
 _log = structlog.get_logger("corral.modules.lifecycle")
@@ -33,13 +38,13 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 class Upgrade:
     """One attempt; runs as a job of the module's actor."""
 
-    def __init__(self, life: ModuleLife, wanted: PackageRecord, *, rollback: bool) -> None:
+    def __init__(self, life: ModuleLifecycle, wanted: PackageRecord, *, rollback: bool) -> None:
         self._life = life
         self._wanted = wanted
         self._rollback = rollback
         self._lines: list[str] = []
 
-    async def run(self) -> UpgradeStory:
+    async def run(self) -> UpgradeOutcome:
         """Raises `UpgradeFailed` when the new version does not come up where the old one served."""
         life = self._life
         async with life.kit.upgrade_guard():
@@ -50,8 +55,8 @@ class Upgrade:
                 await self._replace(old)
         record = await life.converge() or life.require()
         if record.phase is not ModulePhase.ACTIVE:
-            self._say(f"{record.version} is {standing_told(record)}.")
-        return UpgradeStory(record=record, lines=tuple(self._lines))
+            self._say(f"{record.version} is {standing_text(record)}.")
+        return UpgradeOutcome(record=record, lines=tuple(self._lines))
 
     # --- where nothing served -------------------------------------------------------------------
     async def _replace(self, old: PackageRecord) -> None:
@@ -92,26 +97,26 @@ class Upgrade:
             try:
                 await self._step_aside(old)
                 await self._take_over(new, record, old)
-            except Trouble as trouble:
+            except ModuleFailure as trouble:
                 await self._give_up(new, trouble, old)
         finally:
             life.candidate = None
             if life.run is not new:
                 await new.discard()
 
-    async def _prove(self, new: ModuleRun, record: PackageRecord, old: PackageRecord) -> None:
+    async def _prove(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
         """All that can be found out while the old one serves."""
         capabilities = self._life.kit.capabilities
         try:
             await new.construct(record)
             missing = capabilities.missing(record.manifest)
             if missing:
-                raise Trouble(f"waiting_for_capability:{missing[0]}", "nobody provides it")
+                raise ModuleFailure(f"waiting_for_capability:{missing[0]}", "nobody provides it")
             rival = capabilities.rival(record.manifest)
             if rival:
-                raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
-        except Trouble as trouble:
-            self._say(f"{self._version} could not be prepared ({told_trouble(trouble)}).")
+                raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
+        except ModuleFailure as trouble:
+            self._say(f"{self._version} could not be prepared ({failure_text(trouble)}).")
             self._say(
                 f"{old.version} ended with it and is started again."
                 if trouble.blameless
@@ -129,7 +134,7 @@ class Upgrade:
         scope = life.run.scope
         try:
             await life.run.stop()
-        except Trouble as trouble:
+        except ModuleFailure as trouble:
             await self._drop_old(trouble, old)
             return
         if scope is not None:
@@ -138,7 +143,7 @@ class Upgrade:
         await life.step(ModuleTrigger.STOPPED, reason=_REASON)
         self._say(f"{old.version} was stopped.")
 
-    async def _drop_old(self, trouble: Trouble, old: PackageRecord) -> None:
+    async def _drop_old(self, trouble: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
         story = failure_story(trouble, life.run.scope, at=life.now())
         if life.run.scope is not None:
@@ -151,9 +156,9 @@ class Upgrade:
 
         await life.change(failed_and_recovered)
         await life.run.discard()
-        self._say(f"{old.version} failed to stop ({told_trouble(trouble)}); its process was ended.")
+        self._say(f"{old.version} failed to stop ({failure_text(trouble)}); its process was ended.")
 
-    async def _take_over(self, new: ModuleRun, record: PackageRecord, old: PackageRecord) -> None:
+    async def _take_over(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
         """Up to the commit that makes the new version the record's."""
         life = self._life
         await new.load(record)
@@ -187,15 +192,15 @@ class Upgrade:
         life.retiring.add(task)
         task.add_done_callback(life.retiring.discard)
 
-    async def _retire(self, run: ModuleRun, generation: int | None) -> None:
+    async def _retire(self, run: LoadedModule, generation: int | None) -> None:
         await run.unload()
         if generation is not None:
             drop_generation(self._life.kit, self._life.id, generation)
 
     # --- when it does not come up ---------------------------------------------------------------
-    async def _give_up(self, new: ModuleRun, trouble: Trouble, old: PackageRecord) -> None:
+    async def _give_up(self, new: LoadedModule, trouble: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
-        self._say(f"{self._version} did not come up ({told_trouble(trouble)}).")
+        self._say(f"{self._version} did not come up ({failure_text(trouble)}).")
         _log.warning(
             "module.upgrade_failed",
             module=life.id,
@@ -214,7 +219,9 @@ class Upgrade:
             record = await self._stay_failed(trouble, story, old)
         raise UpgradeFailed(record, self._version, trouble, tuple(self._lines))
 
-    async def _stay_failed(self, trouble: Trouble, story: FailureStory, old: PackageRecord) -> PackageRecord:
+    async def _stay_failed(
+        self, trouble: ModuleFailure, story: FailureStory, old: PackageRecord
+    ) -> PackageRecord:
         """Nobody wants the old version back: the new one has its place, FAILED."""
         life = self._life
         await life.run.unload()
@@ -229,7 +236,7 @@ class Upgrade:
         self._say(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
         return record
 
-    async def _roll_back(self, trouble: Trouble, old: PackageRecord) -> PackageRecord:
+    async def _roll_back(self, trouble: ModuleFailure, old: PackageRecord) -> PackageRecord:
         """The old version starts again, in the process it has; its collections were never touched."""
         life = self._life
         reason = f"upgrade_rolled_back:{trouble.reason}"
@@ -243,7 +250,7 @@ class Upgrade:
             keeps = life.kit.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
             self._say(f"{old.version} serves again{'; its documents are as they were' if keeps else ''}.")
         else:
-            self._say(f"{old.version} was brought back and is {standing_told(record)}.")
+            self._say(f"{old.version} was brought back and is {standing_text(record)}.")
         return record
 
     # --- words and records ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 from typing import Any, Final
 
-from corral.modules.manifest.text_nodes import DEPTH_MAX, Node, NotReadable, is_unicode
+from corral.modules.manifest.text_nodes import DEPTH_MAX, ManifestNode, NotReadable, is_unicode
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
@@ -16,7 +16,7 @@ _DECODER: Final = json.JSONDecoder()
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 
-def read_json(text: str) -> Node:
+def read_json(text: str) -> ManifestNode:
     """The one value of a text."""
     return _Reader(text).read()
 
@@ -27,30 +27,30 @@ class _Reader:
         self._at = 0
         self._breaks = [found.start() for found in re.finditer("\n", text)]
 
-    def read(self) -> Node:
+    def read(self) -> ManifestNode:
         node = self._value(0)
         if self._peek():
             raise self._refused("something follows its end")
         return node
 
-    def _value(self, depth: int) -> Node:
+    def _value(self, depth: int) -> ManifestNode:
         sign, line = self._peek(), self._line()
         if depth > DEPTH_MAX:
             raise self._refused(f"it is nested more than {DEPTH_MAX} levels deep")
         if sign == "{":
-            return Node(line, self._object(depth))
+            return ManifestNode(line, self._object(depth))
         if sign == "[":
-            return Node(line, self._list(depth))
+            return ManifestNode(line, self._list(depth))
         if sign == '"':
-            return Node(line, self._string())
+            return ManifestNode(line, self._string())
         for word, value in _WORDS.items():
             if self._text.startswith(word, self._at):
                 self._at += len(word)
-                return Node(line, value)
-        return Node(line, self._number())
+                return ManifestNode(line, value)
+        return ManifestNode(line, self._number())
 
-    def _object(self, depth: int) -> dict[str, Node]:
-        found: dict[str, Node] = {}
+    def _object(self, depth: int) -> dict[str, ManifestNode]:
+        found: dict[str, ManifestNode] = {}
         self._at += 1
         while self._peek() != "}":
             if found:
@@ -66,8 +66,8 @@ class _Reader:
         self._at += 1
         return found
 
-    def _list(self, depth: int) -> list[Node]:
-        found: list[Node] = []
+    def _list(self, depth: int) -> list[ManifestNode]:
+        found: list[ManifestNode] = []
         self._at += 1
         while self._peek() != "]":
             if found:

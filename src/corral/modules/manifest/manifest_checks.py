@@ -38,12 +38,12 @@ FOUND_FIRST: Final = sys.stdlib_module_names | {"msgspec"}
 T = TypeVar("T")
 
 
-class Finding(NamedTuple):
+class ManifestFinding(NamedTuple):
     path: str
     why: str
 
 
-Findings = Iterator[Finding]
+Findings = Iterator[ManifestFinding]
 
 
 def check_manifest(manifest: Manifest) -> Findings:
@@ -64,13 +64,13 @@ def check_manifest(manifest: Manifest) -> Findings:
 
 def _identity(manifest: Manifest) -> Findings:
     if manifest.manifest_version != MANIFEST_VERSION:
-        yield Finding(
+        yield ManifestFinding(
             "manifestVersion", f"{manifest.manifest_version} is not known; write {MANIFEST_VERSION}"
         )
     if not ID.fullmatch(manifest.id):
-        yield Finding("id", f"{manifest.id[:80]!r} is not a module id; {ID_RULE}")
+        yield ManifestFinding("id", f"{manifest.id[:80]!r} is not a module id; {ID_RULE}")
     elif manifest.id in RESERVED_IDS:
-        yield Finding("id", f"'{manifest.id}' is reserved; choose another")
+        yield ManifestFinding("id", f"'{manifest.id}' is reserved; choose another")
     yield from _attempt("version", parse_version, manifest.version)
     yield from _attempt("api", parse_range, manifest.api)
     yield from _length("title", manifest.title, 100)
@@ -79,21 +79,23 @@ def _identity(manifest: Manifest) -> Findings:
 
 def _backends(manifest: Manifest) -> Findings:
     if not manifest.hosts:
-        yield Finding("hosts", "it is empty; name 'controller', 'daemon' or both")
+        yield ManifestFinding("hosts", "it is empty; name 'controller', 'daemon' or both")
     yield from _twice(list(manifest.hosts), "hosts[{}]")
     for host in ModuleHost:
         path = f"backend.{host}"
         backend = manifest.backend.controller if host is ModuleHost.CONTROLLER else manifest.backend.daemon
         if backend is None:
             if host in manifest.hosts:
-                yield Finding(path, f"it is missing, but hosts names '{host}'")
+                yield ManifestFinding(path, f"it is missing, but hosts names '{host}'")
             continue
         if host not in manifest.hosts:
-            yield Finding(path, f"hosts does not name '{host}'; add it there, or remove this")
+            yield ManifestFinding(path, f"hosts does not name '{host}'; add it there, or remove this")
         if why := _entrypoint_problem(backend.entrypoint):
-            yield Finding(f"{path}.entrypoint", why)
+            yield ManifestFinding(f"{path}.entrypoint", why)
         if not 1 <= backend.hook_deadline_ms <= MAX_HOOK_DEADLINE_MS:
-            yield Finding(f"{path}.hookDeadlineMs", f"it must be between 1 and {MAX_HOOK_DEADLINE_MS}")
+            yield ManifestFinding(
+                f"{path}.hookDeadlineMs", f"it must be between 1 and {MAX_HOOK_DEADLINE_MS}"
+            )
 
 
 def _entrypoint_problem(text: str) -> str:
@@ -130,7 +132,7 @@ def _requires(manifest: Manifest) -> Findings:
         yield from _capability(requirement.id, f"{path}.id")
         yield from _attempt(f"{path}.versionRange", parse_range, requirement.version_range)
         if requirement.from_ == "node" and ModuleHost.DAEMON not in manifest.hosts:
-            yield Finding(
+            yield ManifestFinding(
                 f"{path}.from", "a node's capabilities are for modules with 'daemon' among their hosts"
             )
     yield from _twice([each.id for each in requires], "capabilities.requires[{}].id")
@@ -138,13 +140,13 @@ def _requires(manifest: Manifest) -> Findings:
 
 def _capability(id: str, path: str) -> Findings:
     if len(id) > _CAPABILITY_MAX or not _CAPABILITY.fullmatch(id):
-        yield Finding(path, f"{id[:80]!r} is not a capability id; write it as in 'player.journey'")
+        yield ManifestFinding(path, f"{id[:80]!r} is not a capability id; write it as in 'player.journey'")
 
 
 def _events(manifest: Manifest) -> Findings:
     for at, type in enumerate(manifest.events.publishes):
         if not _EVENT.fullmatch(type):
-            yield Finding(
+            yield ManifestFinding(
                 f"events.publishes[{at}]",
                 f"{type[:80]!r} is not an event type; write it as in 'PLAYER_JOINED'",
             )
@@ -155,7 +157,7 @@ def _events(manifest: Manifest) -> Findings:
         if type not in EventType.__members__:
             guess = nearest(type, EventType.__members__)
             way = f"did you mean '{guess}'?" if guess else "a module's own are written as MODULE/TYPE"
-            yield Finding(f"events.subscribes[{at}]", f"unknown event type {type[:80]!r}; {way}")
+            yield ManifestFinding(f"events.subscribes[{at}]", f"unknown event type {type[:80]!r}; {way}")
     yield from _twice(manifest.events.publishes, "events.publishes[{}]")
     yield from _twice(manifest.events.subscribes, "events.subscribes[{}]")
 
@@ -176,7 +178,7 @@ def _limits(manifest: Manifest) -> Findings:
 def _frontend(frontend: FrontendPart) -> Findings:
     yield from _path("frontend.entry", frontend.entry)
     if not frontend.title:
-        yield Finding("frontend.title", "it is empty")
+        yield ManifestFinding("frontend.title", "it is empty")
     yield from _length("frontend.title", frontend.title, 100)
     yield from _length("frontend.icon", frontend.icon, 200)
     yield from _length("frontend.nav", frontend.nav, 200)
@@ -185,31 +187,33 @@ def _frontend(frontend: FrontendPart) -> Findings:
         if permission not in known:
             guess = nearest(permission, known)
             way = f"did you mean '{guess}'?" if guess else f"known: {', '.join(known)}"
-            yield Finding(f"frontend.permissions[{at}]", f"unknown permission {permission[:80]!r}; {way}")
+            yield ManifestFinding(
+                f"frontend.permissions[{at}]", f"unknown permission {permission[:80]!r}; {way}"
+            )
 
 
 def _extension(extension: Extension, path: str) -> Findings:
     if not ID.fullmatch(extension.id):
-        yield Finding(f"{path}.id", f"{extension.id[:80]!r} is not an extension id; {ID_RULE}")
+        yield ManifestFinding(f"{path}.id", f"{extension.id[:80]!r} is not an extension id; {ID_RULE}")
     if extension.activation not in ("always", "requested"):
-        yield Finding(f"{path}.activation", "it must be 'always' or 'requested'")
+        yield ManifestFinding(f"{path}.activation", "it must be 'always' or 'requested'")
     for at, other in enumerate(extension.conflicts):
         if not ID.fullmatch(other) or other == extension.id:
-            yield Finding(f"{path}.conflicts[{at}]", f"{other[:80]!r} is not another extension's id")
+            yield ManifestFinding(f"{path}.conflicts[{at}]", f"{other[:80]!r} is not another extension's id")
     if not extension.variants:
-        yield Finding(f"{path}.variants", "it is empty")
+        yield ManifestFinding(f"{path}.variants", "it is empty")
     for at, variant in enumerate(extension.variants):
         place = f"{path}.variants[{at}]"
         if not ID.fullmatch(variant.id):
-            yield Finding(f"{place}.id", f"{variant.id[:80]!r} is not a variant id; {ID_RULE}")
+            yield ManifestFinding(f"{place}.id", f"{variant.id[:80]!r} is not a variant id; {ID_RULE}")
         for number, platform in enumerate(variant.platforms):
             if not _PLATFORM.fullmatch(platform):
-                yield Finding(f"{place}.platforms[{number}]", f"{platform[:80]!r} is not a platform")
+                yield ManifestFinding(f"{place}.platforms[{number}]", f"{platform[:80]!r} is not a platform")
         yield from _attempt(f"{place}.versionRange", parse_range, variant.version_range)
         yield from _path(f"{place}.file", variant.file)
         yield from _path(f"{place}.installPath", variant.install_path)
         if not _SHA256.fullmatch(variant.sha256):
-            yield Finding(f"{place}.sha256", "it must be 64 hexadecimal digits in lower case")
+            yield ManifestFinding(f"{place}.sha256", "it must be 64 hexadecimal digits in lower case")
     yield from _twice([each.id for each in extension.variants], path + ".variants[{}].id")
 
 
@@ -217,7 +221,7 @@ def _path(path: str, text: str) -> Findings:
     try:
         check_path(text)
     except Rejected as refused:
-        yield Finding(path, refused.message)
+        yield ManifestFinding(path, refused.message)
 
 
 def _attempt(path: str, check: Callable[[T], object], value: T) -> Findings:
@@ -227,17 +231,17 @@ def _attempt(path: str, check: Callable[[T], object], value: T) -> Findings:
         raise  # it says nothing about the manifest
     except CorralError as refused:
         inner = f"{path}.{refused.field}" if refused.field else path
-        yield Finding(inner, str(refused))
+        yield ManifestFinding(inner, str(refused))
 
 
 def _length(path: str, text: str, most: int) -> Findings:
     if len(text) > most:
-        yield Finding(path, f"it is longer than {most} characters")
+        yield ManifestFinding(path, f"it is longer than {most} characters")
 
 
 def _between(path: str, value: int, low: int, high: int) -> Findings:
     if not low <= value <= high:
-        yield Finding(path, f"it must be between {low} and {high}")
+        yield ManifestFinding(path, f"it must be between {low} and {high}")
 
 
 def _twice(ids: Iterable[str], path: str) -> Findings:
@@ -246,4 +250,4 @@ def _twice(ids: Iterable[str], path: str) -> Findings:
     for at, id in enumerate(ids):
         seen[id] += 1
         if seen[id] == 2:
-            yield Finding(path.format(at), f"'{id[:80]}' stands there twice")
+            yield ManifestFinding(path.format(at), f"'{id[:80]}' stands there twice")

@@ -11,9 +11,9 @@ import msgspec
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.modules.manifest.json_nodes import read_json
-from corral.modules.manifest.manifest_checks import Finding, check_manifest
+from corral.modules.manifest.manifest_checks import ManifestFinding, check_manifest
 from corral.modules.manifest.manifest_types import Problem, ShapeCheck
-from corral.modules.manifest.text_nodes import Node, NotReadable, is_unicode, read_yaml
+from corral.modules.manifest.text_nodes import ManifestNode, NotReadable, is_unicode, read_yaml
 
 MANIFEST_MAX: Final = 256 * 1024
 """Bytes of a manifest's text."""
@@ -69,7 +69,7 @@ def manifest_refused(name: str, path: str, why: str, *, line: int = 0) -> Reject
     return _refused(name, [Problem(line=line, path=path, why=why)])
 
 
-def _placed(root: Node, finding: Finding) -> Problem:
+def _placed(root: ManifestNode, finding: ManifestFinding) -> Problem:
     """With the line of the deepest part of its path that the author wrote."""
     node, line = root, root.line
     for step in _STEP.findall(finding.path):

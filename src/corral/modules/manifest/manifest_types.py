@@ -10,7 +10,7 @@ from msgspec import inspect as kinds
 
 from corral.domain.module_manifest import Manifest
 from corral.errors import nearest
-from corral.modules.manifest.text_nodes import Node, plain
+from corral.modules.manifest.text_nodes import ManifestNode, plain
 
 TEXT_MAX: Final = 4096
 LIST_MAX: Final = 1000
@@ -32,11 +32,11 @@ class ShapeCheck:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
-    def check(self, root: Node) -> Any:
+    def check(self, root: ManifestNode) -> Any:
         """Plain values, all of the right kinds: where a problem was found, something stands that is."""
         return self._value(root, _manifest_type(), "")
 
-    def _value(self, node: Node, kind: kinds.Type, path: str) -> Any:
+    def _value(self, node: ManifestNode, kind: kinds.Type, path: str) -> Any:
         match kind:
             case kinds.UnionType():
                 inner = next(each for each in kind.types if not isinstance(each, kinds.NoneType))
@@ -56,7 +56,7 @@ class ShapeCheck:
             case _:
                 return self._text(node, path)
 
-    def _struct(self, node: Node, kind: kinds.StructType, path: str) -> dict[str, Any]:
+    def _struct(self, node: ManifestNode, kind: kinds.StructType, path: str) -> dict[str, Any]:
         if not self._is(node, dict, "a map", path):
             return dict(_stand_in(kind))
         fields = {field.encode_name: field for field in kind.fields}
@@ -74,7 +74,7 @@ class ShapeCheck:
                 found[name] = _stand_in(field.type)
         return found
 
-    def _list(self, node: Node, kind: kinds.VarTupleType, path: str) -> list[Any]:
+    def _list(self, node: ManifestNode, kind: kinds.VarTupleType, path: str) -> list[Any]:
         if not self._is(node, list, "a list", path):
             return []
         if len(node.value) > LIST_MAX:
@@ -82,7 +82,7 @@ class ShapeCheck:
             return []
         return [self._value(each, kind.item_type, f"{path}[{at}]") for at, each in enumerate(node.value)]
 
-    def _text(self, node: Node, path: str) -> str:
+    def _text(self, node: ManifestNode, path: str) -> str:
         value = node.value if isinstance(node.value, str) else node.text
         if value is None or node.value is None:
             self._add(node.line, path, f"it must be a text, not {_called(node.value)}")
@@ -92,7 +92,7 @@ class ShapeCheck:
             return ""
         return value
 
-    def _choice(self, node: Node, choices: list[str], path: str) -> str:
+    def _choice(self, node: ManifestNode, choices: list[str], path: str) -> str:
         value = self._text(node, path)
         if value in choices:
             return value
@@ -100,7 +100,7 @@ class ShapeCheck:
             self._add(node.line, path, f"unknown value {value[:80]!r}; {self._way(value, choices)}")
         return choices[0]
 
-    def _is(self, node: Node, wanted: type, called: str, path: str) -> bool:
+    def _is(self, node: ManifestNode, wanted: type, called: str, path: str) -> bool:
         if isinstance(node.value, wanted) and (wanted is bool or not isinstance(node.value, bool)):
             return True
         self._add(node.line, path, f"it must be {called}, not {_called(node.value)}")

@@ -23,8 +23,8 @@ from corral.modules.manifest.schema_limits import (
     schema_weight,
     value_weight,
 )
-from corral.modules.manifest.settings_validator import Misfit, Question, Verdict, verdict
-from corral.modules.manifest.validation_process import CPU_SECONDS, TooSlow, verdict_in_child
+from corral.modules.manifest.settings_validator import Misfit, ValidationRequest, ValidationResult, validate
+from corral.modules.manifest.validation_process import CPU_SECONDS, TooSlow, validate_in_child
 
 SETTINGS_MAX: Final = 256 * 1024
 """Bytes of settings as JSON, the defaults included."""
@@ -57,7 +57,7 @@ def check_schema(schema: dict[str, Any]) -> None:
         raise _bad_schema("type", "settings are a map; write 'type: object'")
     try:
         cost = bound_schema(schema)
-        found = _verdict(Question(schema=schema), small=schema_weight(schema, cost) <= _SMALL_SCHEMA)
+        found = _verdict(ValidationRequest(schema=schema), small=schema_weight(schema, cost) <= _SMALL_SCHEMA)
     except TooCostly as refused:
         raise _bad_schema(refused.path, refused.why) from None
     except TooSlow:
@@ -80,7 +80,7 @@ def check_settings(schema: dict[str, Any], values: dict[str, Any]) -> dict[str, 
         _Filling(schema).fill(schema, settings, 0)
         settings = _copied(settings)
         weight = checking_weight(schema, settings, most=SMALL)
-        found = _verdict(Question(schema=schema, settings=settings), small=weight <= SMALL)
+        found = _verdict(ValidationRequest(schema=schema, settings=settings), small=weight <= SMALL)
     except (TooCostly, TooSlow):
         raise _bad_settings(
             f"it takes more than {CPU_SECONDS} s of computing, or {_FILL_STEPS:,} steps, to check them against the "
@@ -91,8 +91,8 @@ def check_settings(schema: dict[str, Any], values: dict[str, Any]) -> dict[str, 
     return settings
 
 
-def _verdict(question: Question, *, small: bool) -> Verdict:
-    return verdict(question) if small else verdict_in_child(question)
+def _verdict(question: ValidationRequest, *, small: bool) -> ValidationResult:
+    return validate(question) if small else validate_in_child(question)
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_l
 _MEMORY: Final = 1024 * 1024 * 1024
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ValidationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Without settings: whether the schema is one."""
 
     schema: dict[str, Any]
@@ -33,32 +33,32 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The first few things that do not fit, and how many there are in all."""
 
     misfits: tuple[Misfit, ...] = ()
     count: int = 0
 
 
-def verdict(question: Question) -> Verdict:
+def validate(question: ValidationRequest) -> ValidationResult:
     """What of the schema, or of the settings, does not fit. Texts name the place but not the value: it may be a
     secret."""
     try:
         if question.settings is None:
             _validator(question.schema, mask=None)
-            return Verdict()
+            return ValidationResult()
         validator = _validator(question.schema, mask="the value")
         if validator.is_valid(question.settings):
-            return Verdict()
+            return ValidationResult()
         found = [_misfit(error) for error in validator.iter_errors(question.settings)]
     except jsonschema_rs.ValidationError as error:
         found = [_misfit(error)]
     except (ValueError, RecursionError) as error:
         found = [Misfit(why=str(error)[:300])]
-    return Verdict(misfits=tuple(found[:TOLD_MAX]), count=len(found))
+    return ValidationResult(misfits=tuple(found[:TOLD_MAX]), count=len(found))
 
 
-def answer_one_question(seconds: int) -> None:
+def validate_from_stdin(seconds: int) -> None:
     """The whole life of a child: a question on its input, the verdict on its output. It ends by itself when it
     computes for longer than `seconds`, or takes more memory than it may."""
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
@@ -66,9 +66,9 @@ def answer_one_question(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=ValidationRequest)
     try:
-        found = verdict(question)
+        found = validate(question)
     except MemoryError:
         sys.exit(EXIT_MEMORY)
     sys.stdout.buffer.write(msgspec.json.encode(found))

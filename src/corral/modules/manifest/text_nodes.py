@@ -24,7 +24,7 @@ _WORDS: Final[dict[str, bool | None]] = {
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Node(msgspec.Struct):
+class ManifestNode(msgspec.Struct):
     """One value. In a map its line is that of its key."""
 
     line: int
@@ -43,7 +43,7 @@ class NotReadable(Exception):
         self.why = why
 
 
-def plain(node: Node) -> Any:
+def plain(node: ManifestNode) -> Any:
     """The value without its lines."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
@@ -72,7 +72,7 @@ def plain_scalar(text: str) -> Any:
     return text
 
 
-def read_yaml(text: str) -> Node:
+def read_yaml(text: str) -> ManifestNode:
     """The one document of a text."""
     try:
         return _Composer().read(text)
@@ -83,7 +83,7 @@ def read_yaml(text: str) -> Node:
 class _Open(msgspec.Struct):
     """A map or list whose end has not been read."""
 
-    node: Node
+    node: ManifestNode
     key: str | None = None
     key_line: int = 0
 
@@ -91,9 +91,9 @@ class _Open(msgspec.Struct):
 class _Composer:
     def __init__(self) -> None:
         self._open: list[_Open] = []
-        self._root: Node | None = None
+        self._root: ManifestNode | None = None
 
-    def read(self, text: str) -> Node:
+    def read(self, text: str) -> ManifestNode:
         for event in yaml.parse(text, Loader=_LOADER):
             self._take(event)
         if self._root is None:
@@ -111,12 +111,12 @@ class _Composer:
                     raise NotReadable(line, "it is not UTF-8")
                 written = bool(event.implicit[0])  # unquoted
                 value = plain_scalar(event.value) if written else event.value
-                self._add(Node(line, value, event.value if written else None), event.value)
+                self._add(ManifestNode(line, value, event.value if written else None), event.value)
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 self._refuse_marks(event, line)
                 if len(self._open) >= DEPTH_MAX:
                     raise NotReadable(line, f"it is nested more than {DEPTH_MAX} levels deep")
-                node = Node(line, {} if isinstance(event, yaml.MappingStartEvent) else [])
+                node = ManifestNode(line, {} if isinstance(event, yaml.MappingStartEvent) else [])
                 self._add(node, None)
                 self._open.append(_Open(node))
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
@@ -130,7 +130,7 @@ class _Composer:
         if event.tag not in (None, "!"):
             raise NotReadable(line, f"the tag {event.tag[:60]!r} is not allowed")
 
-    def _add(self, node: Node, name: str | None) -> None:
+    def _add(self, node: ManifestNode, name: str | None) -> None:
         if not self._open:
             self._root = node
             return

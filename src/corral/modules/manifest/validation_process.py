@@ -18,13 +18,13 @@ import msgspec
 
 import corral
 from corral.errors import Code, Retryable
-from corral.modules.manifest.settings_validator import EXIT_MEMORY, Question, Verdict
+from corral.modules.manifest.settings_validator import EXIT_MEMORY, ValidationRequest, ValidationResult
 
 CPU_SECONDS: Final = 3
 WALL_SECONDS: Final = 30.0
 _PROGRAM: Final = (
     "import sys; seconds = int(sys.argv.pop(1)); sys.path[:0] = sys.argv[1:]; "
-    "from corral.modules.manifest.settings_validator import answer_one_question; answer_one_question(seconds)"
+    "from corral.modules.manifest.settings_validator import validate_from_stdin; validate_from_stdin(seconds)"
 )
 _ITS_OWN: Final = frozenset({signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS})
 """What ends a child that computes too long, or gets no more memory; any other signal somebody sent it."""
@@ -39,7 +39,7 @@ class TooSlow(Exception):
     """There is no verdict within the computing time or the memory that there is for one."""
 
 
-def verdict_in_child(question: Question, *, wall_seconds: float = WALL_SECONDS) -> Verdict:
+def validate_in_child(question: ValidationRequest, *, wall_seconds: float = WALL_SECONDS) -> ValidationResult:
     """Blocking, for a bounded time; TooSlow. Retryable when no process can be had, or too many wait for one, or
     the machine is too busy to answer in `wall_seconds`."""
     request = msgspec.json.encode(question)
@@ -52,7 +52,7 @@ def verdict_in_child(question: Question, *, wall_seconds: float = WALL_SECONDS) 
         raise _unavailable(str(error)) from error
     finally:
         _places.release()
-    return msgspec.json.decode(answer, type=Verdict)
+    return msgspec.json.decode(answer, type=ValidationResult)
 
 
 def _asked(request: bytes, wall_seconds: float) -> bytes:

@@ -2,19 +2,19 @@
 
 from corral.modules.process.confinement import Confinement, NoConfinement
 from corral.modules.process.module_process import ModuleProcess
-from corral.modules.process.process_pool import ProcessHouse
-from corral.modules.process.process_values import Death, Ending, Leak, Limits, Notice, Sample, Serve
+from corral.modules.process.process_pool import ProcessPool
+from corral.modules.process.process_values import Death, FinishResult, Leak, Limits, Notice, Sample, Serve
 
 __all__ = [
     "Confinement",
     "Death",
-    "Ending",
+    "FinishResult",
     "Leak",
     "Limits",
     "ModuleProcess",
     "NoConfinement",
     "Notice",
-    "ProcessHouse",
+    "ProcessPool",
     "Sample",
     "Serve",
 ]

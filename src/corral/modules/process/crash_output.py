@@ -9,7 +9,7 @@ from typing import Final
 _WORDS_BYTES: Final = 16 * 1024
 
 
-def last_words_file() -> int:
+def crash_output_file() -> int:
     """In memory, for what a crashing process says; it cannot be made to hold more."""
     words = os.memfd_create("corral-last-words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(words, _WORDS_BYTES)
@@ -17,6 +17,6 @@ def last_words_file() -> int:
     return words
 
 
-def read_last_words(words: int) -> str:
+def read_crash_output(words: int) -> str:
     """The file is shared with the process: its position is wherever that wrote last."""
     return os.pread(words, _WORDS_BYTES, 0).decode(errors="replace").strip("\0").strip()

@@ -25,7 +25,7 @@ _MOST_UNANSWERED: Final = 2 * MAX_CALLS_FROM_MODULE
 """Well above what the SDK allows: who gets here speaks without it."""
 
 
-class Serving:
+class HostCalls:
     """A call counts until its answer is on its way, never longer: the SDK makes the next one as soon as it has the
     answer, so a module that uses it never has more here than it has there."""
 

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from corral.modules.process.module_process import ModuleProcess
-from corral.modules.process.process_values import Ending, Leak
+from corral.modules.process.process_values import FinishResult, Leak
 from corral.sdk.messages import Lingering
 from corral.system.clock import Clock
 
@@ -18,7 +18,7 @@ _log = structlog.get_logger("corral.modules.process")
 _KEPT: Final = 100
 
 
-class LeakBook:
+class LeakedProcesses:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lingering: dict[int, Leak] = {}
@@ -34,7 +34,7 @@ class LeakBook:
     def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
         self._lingering[process.number] = self._leak(process, lingering, killed=False)
 
-    def finished(self, process: ModuleProcess, ending: Ending) -> None:
+    def finished(self, process: ModuleProcess, ending: FinishResult) -> None:
         self._lingering.pop(process.number, None)
         if not ending.killed:
             return

@@ -1,4 +1,4 @@
-"""Calls of the host to a module: numbered, bounded, each with a deadline; and what is streamed back."""
+"""ModuleCalls of the host to a module: numbered, bounded, each with a deadline; and what is streamed back."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Pending:
         self.news = asyncio.Event()
 
 
-class Calls:
+class ModuleCalls:
     """`cut_off` is called when the module sends more than it was granted."""
 
     def __init__(self, module_id: str, channel: Channel, cut_off: Callable[[str], None]) -> None:

@@ -16,14 +16,22 @@ import structlog
 
 from corral.errors import CorralError
 from corral.modules.process.channel import Channel
-from corral.modules.process.crash_output import read_last_words
+from corral.modules.process.crash_output import read_crash_output
 from corral.modules.process.exit_reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason, ended_for
 from corral.modules.process.frame_heads import LATE, FrameHead
-from corral.modules.process.host_calls import Serving
-from corral.modules.process.module_calls import Calls
-from corral.modules.process.process_values import Death, Ending, Limits, Notice, OverLimit, Sample, Serve
+from corral.modules.process.host_calls import HostCalls
+from corral.modules.process.module_calls import ModuleCalls
+from corral.modules.process.process_values import (
+    Death,
+    FinishResult,
+    Limits,
+    Notice,
+    OverLimit,
+    Sample,
+    Serve,
+)
 from corral.modules.process.usage_sample import sample_tree
-from corral.modules.process.zygote_deaths import NOBODY, Verdict
+from corral.modules.process.zygote_deaths import NOBODY, DeathVerdict
 from corral.sdk.frame_limits import FrameLimit, limit_of, shown
 from corral.sdk.framing import FrameTooLarge, encode_body
 from corral.sdk.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
@@ -48,7 +56,7 @@ _REFUSED_PER_SECOND: Final = 0.1
 """How much of what a module sends may be over a limit before it is cut off: the SDK refuses all of it itself."""
 
 
-class Keeping(Protocol):
+class PoolCallbacks(Protocol):
     """What a process needs of the house it lives in."""
 
     def end(self, process: ModuleProcess) -> None:
@@ -62,11 +70,11 @@ class Keeping(Protocol):
     def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
         """It was told to finish and is still there."""
 
-    def finished(self, process: ModuleProcess, ending: Ending) -> None: ...
+    def finished(self, process: ModuleProcess, ending: FinishResult) -> None: ...
 
 
 class ModuleProcess:
-    """Lives until `death` is done. Made by a `ProcessHouse`, which calls `ended` once."""
+    """Lives until `death` is done. Made by a `ProcessPool`, which calls `ended` once."""
 
     def __init__(
         self,
@@ -80,7 +88,7 @@ class ModuleProcess:
         limits: Limits,
         serve: Serve,
         on_notice: Notice,
-        house: Keeping,
+        house: PoolCallbacks,
     ) -> None:
         self.module_id = module_id
         self.number = number
@@ -103,13 +111,13 @@ class ModuleProcess:
         self._notice_failed = False
         self._closed: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
-        self._finishing: asyncio.Task[Ending] | None = None
+        self._finishing: asyncio.Task[FinishResult] | None = None
         self._last: Sample | None = None
         self._channel = Channel(
             connection, take=self._take, lost=self._lost, limit=self._limit, refused=self._refused
         )
-        self._calls = Calls(module_id, self._channel, self._cut_off)
-        self._serving = Serving(module_id, self._channel, serve, self._cut_off)
+        self._calls = ModuleCalls(module_id, self._channel, self._cut_off)
+        self._serving = HostCalls(module_id, self._channel, serve, self._cut_off)
 
     async def call(self, method: str, body: object, *, answer: type[T], deadline: float) -> T:
         """CallOverrun, ModuleRaised, ProcessGone or ModuleBusy, and nothing else."""
@@ -131,7 +139,7 @@ class ModuleProcess:
         except FrameTooLarge as error:
             _log.warning("module.notice.dropped", module=self.module_id, method=method, why=str(error))
 
-    async def finish(self, *, grace: float) -> Ending:
+    async def finish(self, *, grace: float) -> FinishResult:
         """Let it end by itself; after `grace` seconds its whole tree is killed. Whoever calls again waits
         for the same end; whoever is cancelled does not stop it."""
         if self._finishing is None:
@@ -165,7 +173,7 @@ class ModuleProcess:
             with contextlib.suppress(OSError):  # it ended, or we lack the right to: others end it too
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def ended(self, report: Ended, verdict: Verdict = NOBODY) -> None:
+    def ended(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
         """The house heard that nothing is left. What the process had said before is taken in first. `verdict`: on
         the loss of the zygote that it died of."""
         if self.death.done():
@@ -185,7 +193,7 @@ class ModuleProcess:
             processes=self._last.processes if self._last else 0,
             open_files=self._last.open_files if self._last else 0,
         )
-        words = read_last_words(self._words)
+        words = read_crash_output(self._words)
         death = Death(
             reason=reason,
             status=report.status,
@@ -213,7 +221,7 @@ class ModuleProcess:
         self._calls.end(death)
         _log.info("module.process.ended", module=self.module_id, pid=self.pid, reason=death.reason)
 
-    async def _finish(self, grace: float) -> Ending:
+    async def _finish(self, grace: float) -> FinishResult:
         lingering: Lingering | None = None
         forced = False
         try:
@@ -227,7 +235,7 @@ class ModuleProcess:
         except TimeoutError:
             forced = True
         death = await self.kill() if forced else self.death.result()
-        ending = Ending(lingering=lingering, killed=forced or death.strays > 0, death=death)
+        ending = FinishResult(lingering=lingering, killed=forced or death.strays > 0, death=death)
         self._house.finished(self, ending)
         return ending
 

@@ -21,15 +21,15 @@ import structlog
 from corral.errors import Code, Retryable
 from corral.modules.process.call_failures import ZygoteGone
 from corral.modules.process.confinement import Confinement, NoConfinement
-from corral.modules.process.crash_output import last_words_file
+from corral.modules.process.crash_output import crash_output_file
 from corral.modules.process.exit_reasons import ZYGOTE_LOST
-from corral.modules.process.leaked_processes import LeakBook
+from corral.modules.process.leaked_processes import LeakedProcesses
 from corral.modules.process.module_process import ModuleProcess
-from corral.modules.process.process_values import Ending, Leak, Limits, Notice, Sample, Serve
+from corral.modules.process.process_values import FinishResult, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.run_user import AS_THE_HOST, check_readable, let_pass, look_up
 from corral.modules.process.sdk_directory import make_view, sources
-from corral.modules.process.zygote_deaths import HOLD_SECONDS, NOBODY, Verdict, ZygoteLosses
-from corral.modules.process.zygote_leftovers import end_leftovers, house_mark
+from corral.modules.process.zygote_deaths import HOLD_SECONDS, NOBODY, DeathVerdict, ZygoteDeaths
+from corral.modules.process.zygote_leftovers import end_leftovers, pool_mark
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
 from corral.sdk.messages import Lingering
 from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
@@ -44,7 +44,7 @@ _DEAF_SECONDS: Final = 30.0
 """A zygote that does not end a process for so long is killed itself, which ends them all."""
 
 
-class ProcessHouse:
+class ProcessPool:
     """Use as `async with`. `directory` is its own: the view, the zygote's log. Where modules run as somebody
     else, it and everything up to `within` is made to let that user pass."""
 
@@ -72,8 +72,8 @@ class ProcessHouse:
         self._mark = ""
         """Of what the zygote of now has below it; another one has another."""
         self._clock = clock or SystemClock()
-        self._leaks = LeakBook(self._clock)
-        self._losses = ZygoteLosses(hold=hold)
+        self._leaks = LeakedProcesses(self._clock)
+        self._losses = ZygoteDeaths(hold=hold)
         self._started: dict[int, float] = {}
         """When each process was last started, by its number."""
         self._tasks = Tasks()
@@ -110,7 +110,7 @@ class ProcessHouse:
         self._numbers += 1
         order = _order(self._numbers, module_id, paths, limits, user)
         ours, theirs = socket.socketpair()
-        words = last_words_file()
+        words = crash_output_file()
         try:
             pid, pidfd = await zygote.spawn(order, [theirs.fileno(), words])
         except BaseException:
@@ -184,7 +184,7 @@ class ProcessHouse:
     # --- what its processes ask of it -------------------------------------------------------------
 
     def end(self, process: ModuleProcess) -> None:
-        """Part of `Keeping`."""
+        """Part of `PoolCallbacks`."""
         if self._zygote is None or process.number not in self._by_number:
             return  # its death is on its way
         zygote = self._zygote
@@ -194,19 +194,19 @@ class ProcessHouse:
         process.death.add_done_callback(lambda _: deaf.cancel())
 
     def starts(self, process: ModuleProcess) -> None:
-        """Part of `Keeping`."""
+        """Part of `PoolCallbacks`."""
         self._started[process.number] = self._clock.monotonic()
 
     def usage(self, process: ModuleProcess) -> Sample | None:
-        """Part of `Keeping`."""
+        """Part of `PoolCallbacks`."""
         return self._confinement.usage(_name(process))
 
     def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
-        """Part of `Keeping`."""
+        """Part of `PoolCallbacks`."""
         self._leaks.lingers(process, lingering)
 
-    def finished(self, process: ModuleProcess, ending: Ending) -> None:
-        """Part of `Keeping`."""
+    def finished(self, process: ModuleProcess, ending: FinishResult) -> None:
+        """Part of `PoolCallbacks`."""
         self._leaks.finished(process, ending)
 
     # --- the zygote -------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class ProcessHouse:
                 raise Retryable(Code.SHUTTING_DOWN, "no module is started any more: this host is stopping")
             if self._zygote is None:
                 view = await asyncio.to_thread(self._prepare)
-                self._mark = f"{house_mark(self._directory)}{self._entropy.secret(8).hex()}"
+                self._mark = f"{pool_mark(self._directory)}{self._entropy.secret(8).hex()}"
                 self._zygote = await open_zygote(
                     view,
                     mark=self._mark,
@@ -232,7 +232,7 @@ class ProcessHouse:
     def _prepare(self) -> pathlib.Path:
         """Blocking. What an earlier host of this directory left, killed with its zygote, ends here."""
         view = make_view(self._directory / "view")
-        if ended := end_leftovers(house_mark(self._directory), frozenset()):
+        if ended := end_leftovers(pool_mark(self._directory), frozenset()):
             _log.warning("module.leftovers.ended", processes=ended)
         return view
 
@@ -248,7 +248,7 @@ class ProcessHouse:
                 self._heard_end(_killed(process))
             raise
 
-    def _heard_end(self, report: Ended, verdict: Verdict = NOBODY) -> None:
+    def _heard_end(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
         process = self._by_number.pop(report.number, None)
         if process is None:
             return  # nobody waited for it to be born
@@ -275,7 +275,7 @@ class ProcessHouse:
         verdict = self._judge_loss(orphans)
         self._tasks.spawn(self._reap(zygote, self._mark, orphans, verdict), name="modules/reap")
 
-    def _judge_loss(self, orphans: list[ModuleProcess]) -> Verdict:
+    def _judge_loss(self, orphans: list[ModuleProcess]) -> DeathVerdict:
         started: dict[str, float] = {}
         for process in orphans:
             at = self._started.get(process.number, float("-inf"))
@@ -291,7 +291,7 @@ class ProcessHouse:
         return verdict
 
     async def _reap(
-        self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: Verdict
+        self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: DeathVerdict
     ) -> None:
         """Under the lock: the next zygote comes when the processes of this one are gone. Unless somebody
         was before us at the lock; its mark is another one."""

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from corral.modules.process.process_values import Death, Ending, Limits, Notice, Sample, Serve
+from corral.modules.process.process_values import Death, FinishResult, Limits, Notice, Sample, Serve
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class RunningModule(Protocol):
     def notify(self, method: str, body: object) -> None:
         """Never blocks; a process that is gone does not mind."""
 
-    async def finish(self, *, grace: float) -> Ending:
+    async def finish(self, *, grace: float) -> FinishResult:
         """Let it end by itself; after `grace` seconds its whole tree is killed. May be called again."""
 
     async def kill(self) -> Death:
@@ -43,7 +43,7 @@ class RunningModule(Protocol):
     def sample(self) -> Sample | None: ...
 
 
-class ModuleHouse(Protocol):
+class ModuleSpawner(Protocol):
     """Where processes come from."""
 
     async def start(

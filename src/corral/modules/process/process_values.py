@@ -65,7 +65,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     out."""
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a process that was told to finish ended."""
 
     lingering: Lingering | None

@@ -24,7 +24,7 @@ MENDED: Final = 3
 """So many losses are held against nobody."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DeathVerdict(msgspec.Struct, frozen=True):
     """What a loss says about the modules."""
 
     blamed: str = ""
@@ -35,10 +35,10 @@ class Verdict(msgspec.Struct, frozen=True):
     """Of losses that repeat: who was there each time."""
 
 
-NOBODY: Final = Verdict()
+NOBODY: Final = DeathVerdict()
 
 
-class ZygoteLosses:
+class ZygoteDeaths:
     def __init__(self, *, hold: float = HOLD_SECONDS) -> None:
         self._hold = hold
         self._suspects: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class ZygoteLosses:
         """Whether the only suspect was held back, so that a loss could have come without it."""
         self._last = float("-inf")
 
-    def lost(self, started: Mapping[str, float], *, now: float) -> Verdict:
+    def lost(self, started: Mapping[str, float], *, now: float) -> DeathVerdict:
         """The zygote is lost; `started` says when each module that lived was started, on the same clock as `now`."""
         alive = frozenset(started)
         common = self._suspects & alive if now - self._last <= WINDOW_SECONDS else frozenset()
@@ -57,13 +57,13 @@ class ZygoteLosses:
         if self._tried and common and self._count > MENDED:
             (blamed,) = suspects
             self._suspects, self._count, self._tried = frozenset(), 0, False
-            return Verdict(blamed, suspects=suspects)
+            return DeathVerdict(blamed, suspects=suspects)
         self._tried = len(suspects) == 1 and self._count > 1
         if self._count < 2:
             return NOBODY
         took = now - min(started[id] for id in suspects)
         seconds = min(max(self._hold, took * 1.5), LONGEST_HOLD_SECONDS)
-        return Verdict(held=dict.fromkeys(_half(suspects, started), seconds), suspects=suspects)
+        return DeathVerdict(held=dict.fromkeys(_half(suspects, started), seconds), suspects=suspects)
 
 
 def _half(suspects: frozenset[str], started: Mapping[str, float]) -> list[str]:

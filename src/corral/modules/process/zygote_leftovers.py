@@ -20,7 +20,7 @@ _SECONDS: Final = 5.0
 _PAUSE: Final = 0.002
 
 
-def house_mark(directory: pathlib.Path) -> str:
+def pool_mark(directory: pathlib.Path) -> str:
     """What the marks of all zygotes of the house in this directory begin with."""
     return f"{directory}#"
 

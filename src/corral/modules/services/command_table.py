@@ -19,7 +19,7 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
 
 
-class CommandBook:
+class CommandTable:
     """Finds commands; `put` and `drop` are the engine's."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(MetricSamples)
 Labels = tuple[tuple[str, str], ...]
 
 
-class Histogram:
+class HistogramSeries:
     """Observations below each bound of `BUCKETS`, and all of them."""
 
     __slots__ = ("counts", "total")
@@ -75,7 +75,7 @@ class Family:
         self.kind = kind
         self.help = help
         self.numbers: dict[Labels, float] = {}
-        self.histograms: dict[Labels, Histogram] = {}
+        self.histograms: dict[Labels, HistogramSeries] = {}
 
     def __len__(self) -> int:
         return len(self.numbers) + len(self.histograms)
@@ -92,7 +92,7 @@ class Family:
 
     def record(self, labels: Labels, value: float) -> None:
         if self.kind == "histogram":
-            self.histograms.setdefault(labels, Histogram()).observe(value)
+            self.histograms.setdefault(labels, HistogramSeries()).observe(value)
         elif self.kind == "counter":
             self.numbers[labels] = self.numbers.get(labels, 0.0) + value
         else:

@@ -39,7 +39,7 @@ MAX_ROUTE_BODY: Final = 3 * 1024 * 1024
 _NOT_ON_NODES: Final = "nobody could call it on a node; register it in the part on the controller"
 
 
-class BadRegistration(Exception):
+class RegistrationRefused(Exception):
     """`what` completes the reason `bad_registration:`; the message is for the author."""
 
     def __init__(self, what: str, message: str) -> None:
@@ -55,7 +55,7 @@ def check_registrations(
     host: ModuleHost = ModuleHost.CONTROLLER,
     taken_commands: Collection[str] = (),
 ) -> None:
-    """Raise `BadRegistration` for the first thing that cannot be bound on this host; `taken_commands` are
+    """Raise `RegistrationRefused` for the first thing that cannot be bound on this host; `taken_commands` are
     those of other modules."""
     _check_bindings(manifest, given, host)
     if host is ModuleHost.DAEMON:
@@ -69,14 +69,14 @@ def _check_bindings(manifest: Manifest, given: Registrations, host: ModuleHost) 
     bound = [binding.id for binding in given.bindings]
     for id in bound:
         if id not in declared:
-            raise BadRegistration(
+            raise RegistrationRefused(
                 f"capability:{id}",
                 f"it hands out '{id}' but does not declare it under capabilities.provides",
             )
         if bound.count(id) > 1:
-            raise BadRegistration(f"capability:{id}", f"it hands out '{id}' twice")
+            raise RegistrationRefused(f"capability:{id}", f"it hands out '{id}' twice")
     for id in sorted(declared - set(bound)):
-        raise BadRegistration(
+        raise RegistrationRefused(
             f"capability:{id}", f"it declares '{id}' but capability_handles() gives no binding for it"
         )
 
@@ -85,24 +85,24 @@ def _check_reach(given: Registrations) -> None:
     """Nobody could call these on a node: better to say so than to let them wait for ever."""
     for route in given.routes:
         named = f"{route.method} {route.path}"
-        raise BadRegistration(f"route:{named}", f"route '{named}': {_NOT_ON_NODES}")
+        raise RegistrationRefused(f"route:{named}", f"route '{named}': {_NOT_ON_NODES}")
     for command in given.commands:
         named = " ".join(command.name.split())[:100]
-        raise BadRegistration(f"command:{named}", f"command '{named}': {_NOT_ON_NODES}")
+        raise RegistrationRefused(f"command:{named}", f"command '{named}': {_NOT_ON_NODES}")
 
 
 def _check_routes(routes: tuple[RouteDeclaration, ...]) -> None:
     if len(routes) > MAX_ROUTES:
-        raise BadRegistration("route", f"{len(routes)} routes; at most {MAX_ROUTES} are allowed")
+        raise RegistrationRefused("route", f"{len(routes)} routes; at most {MAX_ROUTES} are allowed")
     seen: set[tuple[str, str]] = set()
     for route in routes:
         named = f"{route.method} {route.path}"
         problem = _route_problem(route)
         if problem:
-            raise BadRegistration(f"route:{named}", f"route '{named}': {problem}")
+            raise RegistrationRefused(f"route:{named}", f"route '{named}': {problem}")
         shape = (route.method, PathPattern(route.path).shape)
         if shape in seen:
-            raise BadRegistration(f"route:{named}", f"route '{named}' is registered twice")
+            raise RegistrationRefused(f"route:{named}", f"route '{named}' is registered twice")
         seen.add(shape)
 
 
@@ -132,15 +132,15 @@ def _permission_problem(permission: str) -> str:
 
 def _check_commands(commands: tuple[CommandDeclaration, ...], taken: Iterable[str]) -> None:
     if len(commands) > MAX_COMMANDS:
-        raise BadRegistration("command", f"{len(commands)} commands; at most {MAX_COMMANDS} are allowed")
+        raise RegistrationRefused("command", f"{len(commands)} commands; at most {MAX_COMMANDS} are allowed")
     seen = set(taken)
     for command in commands:
         name = " ".join(command.name.split())
         if not name or len(name) > 100:
-            raise BadRegistration("command", f"'{command.name[:100]}' is not a name of a command")
+            raise RegistrationRefused("command", f"'{command.name[:100]}' is not a name of a command")
         if name in seen:
-            raise BadRegistration(f"command:{name}", f"command '{name}' is taken already")
+            raise RegistrationRefused(f"command:{name}", f"command '{name}' is taken already")
         problem = _permission_problem(command.permission)
         if problem:
-            raise BadRegistration(f"command:{name}", f"command '{name}': {problem}")
+            raise RegistrationRefused(f"command:{name}", f"command '{name}': {problem}")
         seen.add(name)

@@ -10,7 +10,7 @@ from corral.domain.module_decisions import not_installed
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.package_store import PackageBook
+from corral.modules.package_store import PackageStore
 from corral.modules.scope import Scope
 from corral.modules.services.path_patterns import PathPattern
 from corral.sdk.messages import RouteDeclaration
@@ -32,10 +32,10 @@ class _Served:
         )
 
 
-class RouteBook:
+class RouteTable:
     """Finds routes; `put` and `drop` are the engine's."""
 
-    def __init__(self, book: PackageBook) -> None:
+    def __init__(self, book: PackageStore) -> None:
         self._book = book
         self._served: dict[str, _Served] = {}
 

@@ -83,7 +83,7 @@ class ModuleSchedules:
         if found is not None and found[0] is not asyncio.current_task():
             await cancel_and_wait(found[0])
 
-    async def _keep(self, scope: Scope, wanted: Schedule, name: str, wait: Pace) -> None:
+    async def _keep(self, scope: Scope, wanted: Schedule, name: str, wait: Timetable) -> None:
         while await wait.next_turn():
             with contextlib.suppress(_Over):
                 await self._run(scope, wanted, name)
@@ -110,14 +110,14 @@ class ModuleSchedules:
                 )
             raise _Over from error
 
-    def _waiting(self, wanted: Schedule) -> Pace:
+    def _waiting(self, wanted: Schedule) -> Timetable:
         given = [wanted.delay_ms is not None, wanted.every_ms is not None, bool(wanted.cron)]
         if sum(given) != 1:
             raise _refused("schedule", "exactly one of a delay, a rate and a cron expression must be given")
         _within("deadline_ms", wanted.deadline_ms, 1, LONGEST_RUN_MS)
         if wanted.delay_ms is not None:
             _within("delay_ms", wanted.delay_ms, 0, LONGEST_MS)
-            return Once(self._clock, wanted.delay_ms / 1000)
+            return OneTime(self._clock, wanted.delay_ms / 1000)
         if wanted.every_ms is not None:
             _within("every_ms", wanted.every_ms, SHORTEST_MS, LONGEST_MS)
             _within("initial_delay_ms", wanted.initial_delay_ms, 0, LONGEST_MS)
@@ -129,7 +129,7 @@ class _Over(Exception):
     """This run is over, and it was no good one."""
 
 
-class Once:
+class OneTime:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._due: float | None = clock.monotonic() + seconds
@@ -175,7 +175,7 @@ class Calendar:
         return True
 
 
-Pace = Once | FixedRate | Calendar
+Timetable = OneTime | FixedRate | Calendar
 
 
 def following(due: float, period: float, *, now: float) -> float:

@@ -38,7 +38,7 @@ WeighedEvent = tuple[EventBody, int]
 """An event as modules see it, and about how large it is."""
 
 
-class Handover:
+class SubscriptionDelivery:
     """The deliveries of one subscription; to be used by one task. With `insists`, what failed comes again."""
 
     def __init__(self, scope: Scope, number: int, *, insists: bool = False) -> None:
