@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from corral.controller.term.lost_token import make_admin_token
+from corral.controller.term.admin_token import make_admin_token
 from corral.errors import Code, Rejected
 from corral.store.opening import open_store
 from corral.testing.cluster import LocalCluster, controller_config

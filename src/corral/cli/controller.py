@@ -91,7 +91,7 @@ def admin_token(data: str | None, store: str | None, config: str | None) -> None
 
         settings, _ = load_controller(flags.path, os.environ, {"data": data, "store.url": store})
         _log_warnings_alone()
-        from corral.controller.term.lost_token import make_admin_token
+        from corral.controller.term.admin_token import make_admin_token
 
         made = make_admin_token(settings)
     click.echo(f"a new administrator's token ({made.id}) is in {made.path}")

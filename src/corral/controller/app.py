@@ -18,6 +18,7 @@ from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
+from corral.controller.sessions.link_server import LinkServer
 from corral.controller.sessions.server import ServerCertificates
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Step
@@ -26,9 +27,8 @@ from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE, open_authority
 from corral.controller.term.controller_role import ControllerInfo, Place
 from corral.controller.term.leader_term import LeaderTerm
 from corral.controller.term.leadership_loop import LeadershipLoop
-from corral.controller.term.link_server import LinkServer
 from corral.controller.term.listen_addresses import choose_port, reachable, with_ports
-from corral.controller.term.lost_database import refuse_lost_database
+from corral.controller.term.lost_store import refuse_lost_database
 from corral.controller.term.store_position import StorePosition
 from corral.controller.term.term_deps import Mandate
 from corral.domain.ids import Epoch
@@ -225,7 +225,7 @@ class ControllerApp:
         )
         server = LinkServer(
             config=self._config,
-            place=self.place,
+            lookup=self.place,
             certificates=certificates,
             clock=self._clock,
             entropy=self._entropy,

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.intake_faults import QUICK_CONFLICTS, conflict_pause
-from corral.controller.sessions.live import ModuleTraffic
+from corral.controller.sessions.commit_faults import QUICK_CONFLICTS, conflict_pause
+from corral.controller.sessions.frame_receivers import NodeReports, Reported
+from corral.controller.sessions.live_nodes import ModuleTraffic
 from corral.controller.sessions.node_frames import Listeners, NodeFrames
-from corral.controller.sessions.reporting import NodeReports, Reported
+from corral.controller.sessions.spool_intake import Intake
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import SPOOLS
 from corral.controller.state.ledger import Ledger, Step

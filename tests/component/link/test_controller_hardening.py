@@ -11,7 +11,7 @@ import structlog
 
 from corral.cli.failure import Failure
 from corral.controller.sessions.data_service import MAX_TRANSFERS
-from corral.controller.sessions.intake import MAX_WAITING_BYTES, REPORTS_PER_MINUTE
+from corral.controller.sessions.spool_intake import MAX_WAITING_BYTES, REPORTS_PER_MINUTE
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError

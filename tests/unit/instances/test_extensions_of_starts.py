@@ -12,7 +12,7 @@ from world import NOW, World, spec
 from corral.controller.distribution.node_needs import GroupNeeds
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import start_instance
-from corral.controller.reconcile.keeping import keep_group
+from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.domain.groups import ArtifactSpec, ExtensionSpec
 from corral.domain.ids import Epoch

@@ -15,7 +15,7 @@ from corral.controller.instances.order_answers import fold_start_answer
 from corral.controller.instances.plan_use import plans_in_use
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
-from corral.controller.reconcile.keeping import keep_group
+from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.term.housekeeping import surplus_versions
 from corral.domain.groups import ArtifactSpec, TemplateChoice, TemplateSelection

@@ -17,7 +17,7 @@ from corral.controller.instances.instance_changes import (
 from corral.controller.instances.report_values import RunReport, report_of
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.retention import forgotten
-from corral.controller.reconcile.keeping import keep_group
+from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import NODES
 from corral.domain.groups import PortSpec
 from corral.domain.ids import NodeId

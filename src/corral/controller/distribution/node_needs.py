@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from corral.controller.instances.plans import StateSources
-from corral.controller.placement.placing import unsuited
+from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES

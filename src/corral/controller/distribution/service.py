@@ -17,7 +17,7 @@ from corral.controller.distribution.node_needs import GroupNeeds, Needs, warm_me
 from corral.controller.distribution.ports import FileUploads, Versions
 from corral.controller.distribution.questions import CacheQuestions
 from corral.controller.distribution.template_server import TemplateDesk
-from corral.controller.placement.placing import unsuited
+from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups import GroupSpec

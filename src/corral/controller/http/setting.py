@@ -27,7 +27,7 @@ from corral.controller.instances.instance_commands import Commands
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.modules.module_service import Modules
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary

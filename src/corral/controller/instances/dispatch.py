@@ -25,9 +25,9 @@ from corral.controller.instances.plan_use import decoded
 from corral.controller.instances.reports import Stray
 from corral.controller.instances.start_messages import start_message
 from corral.controller.instances.tickets import StartTickets
-from corral.controller.sessions.live import StrayRun
-from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.live_nodes import StrayRun
 from corral.controller.sessions.session import Session
+from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES
 from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId

@@ -21,7 +21,7 @@ from corral.controller.instances.starts import (
     start_run,
 )
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.placing import Obstacle, Refused, unsuited
+from corral.controller.placement.node_choice import Obstacle, Refused, unsuited
 from corral.controller.state.mutations import RecordedRefusal
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType

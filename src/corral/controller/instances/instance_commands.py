@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.session import Session
+from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.ledger import Actor, Ledger
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId

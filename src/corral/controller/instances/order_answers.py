@@ -13,7 +13,7 @@ from corral.controller.instances.reports import Kinship, Stray, fold_report, kin
 from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.placing import Refused
+from corral.controller.placement.node_choice import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live

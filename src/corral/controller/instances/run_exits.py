@@ -8,7 +8,7 @@ from corral.controller.instances.crash_loops import count_failure
 from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.placing import Refused
+from corral.controller.placement.node_choice import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import RestartOn

@@ -12,7 +12,7 @@ from corral.controller.instances.start_identity import Incarnations, Repair
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.waiting import Waiters
 from corral.controller.instances.workspace import Workspace
-from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.collections import ONLY
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.state.mirrors import Stored

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.nodes import BUSY, refused_ports
-from corral.controller.placement.placing import Placement, Refused, place
+from corral.controller.placement.node_candidates import BUSY, refused_ports
+from corral.controller.placement.node_choice import Placement, Refused, place
 from corral.controller.state.indexed_mirrors import port_keys
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType

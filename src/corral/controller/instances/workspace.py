@@ -17,7 +17,7 @@ import msgspec
 
 from corral.controller.instances.overlay import Overlay
 from corral.controller.instances.plans import StateSources
-from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
+from corral.controller.placement.node_candidates import NodeView, by_space, port_space, views_of_space
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     CRASHES,

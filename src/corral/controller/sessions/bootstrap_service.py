@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from corral.controller.sessions.door import Standing, require_leading, translated
+from corral.controller.sessions.grpc_service import LeaderLookup, require_leading, translated
 from corral.controller.sessions.peers import peer_address
 from corral.errors import Code, Rejected, Retryable
 from corral.system.aio.token_bucket import TokenBuckets
@@ -15,8 +15,8 @@ _MAX_TEXT: Final = 256
 
 
 class BootstrapService(BootstrapServiceServicer):
-    def __init__(self, *, standing: Standing, limit: TokenBuckets[str]) -> None:
-        self._standing = standing
+    def __init__(self, *, lookup: LeaderLookup, limit: TokenBuckets[str]) -> None:
+        self._lookup = lookup
         self._limit = limit
 
     async def ExchangeJoinToken(  # noqa: N802 - the name of the RPC
@@ -28,7 +28,7 @@ class BootstrapService(BootstrapServiceServicer):
                 raise Retryable(
                     Code.RATE_LIMITED, "too many enrolments from this address", hint="wait a minute"
                 )
-            leading = require_leading(self._standing)
+            leading = require_leading(self._lookup)
             if not request.join_token:
                 raise Rejected(Code.MISSING_FIELD, "join_token is empty", field="join_token")
             admitted = await leading.enrolment.exchange(
@@ -45,5 +45,5 @@ class BootstrapService(BootstrapServiceServicer):
                 certificate_pem=admitted.certificate_pem,
                 node_id=admitted.node_id,
                 cluster_id=leading.state.identity.id,
-                controller_grpc_addrs=self._standing.controller_addresses(),
+                controller_grpc_addrs=self._lookup.controller_addresses(),
             )

@@ -9,11 +9,11 @@ from typing import Any
 import structlog
 
 from corral.controller.sessions import handshake as greeting
-from corral.controller.sessions.door import LinkTerm, Standing, authenticated, translated
-from corral.controller.sessions.intake import Intake
+from corral.controller.sessions.grpc_service import LeaderLookup, LinkTerm, authenticated, translated
 from corral.controller.sessions.node_frames import Listeners
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_facts import SessionFacts
+from corral.controller.sessions.spool_intake import Intake
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.ledger import Step
 from corral.domain.ids import RESTARTS_PER_START, NodeId, SessionId
@@ -39,8 +39,10 @@ _log = structlog.get_logger("corral.controller.link")
 class DaemonService(DaemonServiceServicer):
     """One `Connect` call is one session."""
 
-    def __init__(self, *, standing: Standing, settings: LinkSection, clock: Clock, entropy: Entropy) -> None:
-        self._standing = standing
+    def __init__(
+        self, *, lookup: LeaderLookup, settings: LinkSection, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._lookup = lookup
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
@@ -48,13 +50,13 @@ class DaemonService(DaemonServiceServicer):
     async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Connect"):
             peer = authenticated(context)
-            if (leading := self._standing.leading()) is not None:  # who may not come in is not listened to
+            if (leading := self._lookup.leading()) is not None:  # who may not come in is not listened to
                 greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())
             hello = greeting.expect_handshake(await self._first_frame(context))
             if not greeting.compatible(hello):
                 await self._part(context, hello)
                 return
-            leading = self._standing.leading()
+            leading = self._lookup.leading()
             if leading is None:
                 await self._redirect(context)
                 return
@@ -91,8 +93,8 @@ class DaemonService(DaemonServiceServicer):
         ack = HandshakeAck(
             protocol_version=PROTOCOL_VERSION,
             protocol_compatible=True,
-            leader_grpc_addr=self._standing.leader_address(),
-            controller_grpc_addrs=self._standing.controller_addresses(),
+            leader_grpc_addr=self._lookup.leader_address(),
+            controller_grpc_addrs=self._lookup.controller_addresses(),
         )
         await context.write(ControllerMessage(handshake_ack=ack))
 
@@ -209,11 +211,11 @@ class DaemonService(DaemonServiceServicer):
         ack = HandshakeAck(
             session_id=session.facts.id,
             heartbeat_interval_ms=int(self._settings.heartbeat_seconds * 1000),
-            controller_api_port=self._standing.api_port(),
+            controller_api_port=self._lookup.api_port(),
             protocol_version=PROTOCOL_VERSION,
             protocol_compatible=True,
             epoch=leading.epoch,
-            controller_grpc_addrs=self._standing.controller_addresses(),
+            controller_grpc_addrs=self._lookup.controller_addresses(),
             features=features.FEATURES,
             spool_confirmed=position.record.sequence if position and same_spool else 0,
             trusted_ca_pem=leading.trusted_ca_pem,

@@ -7,8 +7,14 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from corral.controller.sessions import handshake as greeting
-from corral.controller.sessions.door import LinkTerm, Standing, authenticated, require_leading, translated
 from corral.controller.sessions.fetches import call_metadata
+from corral.controller.sessions.grpc_service import (
+    LeaderLookup,
+    LinkTerm,
+    authenticated,
+    require_leading,
+    translated,
+)
 from corral.controller.sessions.session import Session
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
@@ -24,8 +30,8 @@ MAX_TRANSFERS: Final = 8
 class DataService(DataServiceServicer):
     """Each call belongs to its node's session, and ends with it."""
 
-    def __init__(self, *, standing: Standing, clock: Clock) -> None:
-        self._standing = standing
+    def __init__(self, *, lookup: LeaderLookup, clock: Clock) -> None:
+        self._lookup = lookup
         self._clock = clock
         self._under_way: collections.Counter[NodeId] = collections.Counter()
 
@@ -60,7 +66,7 @@ class DataService(DataServiceServicer):
 
     def _admitted(self, context: Any) -> tuple[LinkTerm, Session]:
         """The caller's certificate is good and it names the session it belongs to."""
-        leading = require_leading(self._standing)
+        leading = require_leading(self._lookup)
         peer: Peer = authenticated(context)
         greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())
         node_id = NodeId(peer.name)

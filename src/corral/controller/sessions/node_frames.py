@@ -12,12 +12,12 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
+from corral.controller.sessions.frame_receivers import NodeReports
 from corral.controller.sessions.heartbeat import Heartbeat
-from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic
+from corral.controller.sessions.live_nodes import ConsoleSink, FileTraffic, ModuleTraffic
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.sessions.renewal import Renewal
-from corral.controller.sessions.reporting import NodeReports
+from corral.controller.sessions.spool_intake import Intake
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.clock import Clock
 from corral.system.log_quota import LogQuota

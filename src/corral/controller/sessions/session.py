@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.sessions.heartbeat import Heartbeat
-from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.live import LiveNode, loaded
+from corral.controller.sessions.live_nodes import LiveNode, loaded
 from corral.controller.sessions.node_frames import Listeners, NodeFrames
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode
 from corral.controller.sessions.renewal import Renew, Renewal
 from corral.controller.sessions.session_facts import SessionFacts
+from corral.controller.sessions.spool_intake import Intake
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 from corral.system.clock import Clock

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from corral.controller.http.setting import IssuedCertificate, LeaderView, MemberView
-from corral.controller.sessions.door import require_leading
+from corral.controller.sessions.grpc_service import require_leading
 from corral.controller.state.ledger import Actor
 from corral.controller.term.controller_role import Place
 from corral.domain.ids import Epoch, node_id

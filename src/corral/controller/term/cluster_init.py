@@ -12,7 +12,7 @@ from corral.controller.state.api_tokens import first_admin
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
 from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
-from corral.controller.term.lost_database import database_lost, put_aside
+from corral.controller.term.lost_store import database_lost, put_aside
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import ClusterId
 from corral.domain.records import AuthorityRecord, ClusterRecord

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from corral.controller.http.setting import LeaderView, Leading, MemberView
-from corral.controller.sessions.door import LinkTerm
+from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.term.leader_term import LeaderTerm
 from corral.store.port import LeaseRow
 from corral.version import VERSION

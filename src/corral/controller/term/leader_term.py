@@ -23,8 +23,8 @@ from corral.controller.instances.service import InstanceService
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
 from corral.controller.reconcile.loop import Reconciler
-from corral.controller.sessions.door import LinkTerm
-from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.grpc_service import LinkTerm
+from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger, Step
 from corral.controller.templates.library import TemplateLibrary

@@ -11,7 +11,7 @@ from corral.controller.instances.tickets import ticket_keys
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.observation import Observation, awaited_nodes
 from corral.controller.sessions.refused_reports import RefusedReports
-from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.session_registry import Sessions
 from corral.controller.sessions.uploads import Uploads
 from corral.controller.state.ledger import Ledger
 from corral.controller.templates.library import TemplateLibrary

@@ -13,9 +13,9 @@ from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.modules.components import ModuleParts
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
-from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
+from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Ledger
 from corral.controller.term.cluster_init import open_authority, trusted_ca_pem

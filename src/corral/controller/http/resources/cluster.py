@@ -22,7 +22,7 @@ from corral.controller.http.setting import (
     Setting,
 )
 from corral.controller.modules.module_service import Modules
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import ADMIN_CERTIFICATES
 from corral.controller.state.mutations import Mutation

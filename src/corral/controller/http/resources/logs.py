@@ -17,7 +17,7 @@ from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Setting
 from corral.controller.http.time_ranges import Since, TimeRange, Until
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.mutations import Mutation

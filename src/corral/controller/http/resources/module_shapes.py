@@ -17,7 +17,7 @@ from corral.controller.http.resources.node_module_shapes import (
 )
 from corral.controller.modules.answers import InstallAnswer, InstallOutcome
 from corral.controller.modules.module_service import Modules
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_phases import ModuleIntent, ModulePhase

@@ -13,7 +13,7 @@ from corral.controller.http.resources.module_shapes import ONE, ModuleShape, mod
 from corral.controller.http.resources.modules import Settings, the_module
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.module_service import Modules
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.mutations import Mutation
 from corral.domain.module_verbs import VERBS, Verb

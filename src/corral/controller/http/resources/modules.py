@@ -27,7 +27,7 @@ from corral.controller.http.resources.module_shapes import (
 from corral.controller.http.route_table import Act, Intake, Read, Route
 from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.controller.modules.module_service import Modules
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.mutations import Mutation
 from corral.domain.module_manifest import ModuleHost

@@ -11,7 +11,7 @@ from corral.controller.http.call import Call
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.module_states import declines, troubled
 from corral.controller.modules_on_nodes.progress import TOO_LARGE
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost

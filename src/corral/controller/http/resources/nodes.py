@@ -15,7 +15,7 @@ from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
 from corral.controller.modules_on_nodes.module_states import forget_node
-from corral.controller.sessions.live import LiveNode, LiveNodes, StrayRun
+from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.mutations import Mutation

@@ -11,7 +11,7 @@ from corral.controller.http.metrics import CONTENT_TYPE
 from corral.controller.http.route_table import PUBLIC, Probe, Route
 from corral.controller.http.setting import Gate, Setting
 from corral.controller.modules.module_service import Modules
-from corral.controller.sessions.live import LiveNodes
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.permissions import Permission
 from corral.errors import Code, Retryable

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.placement.nodes import NodeView
+from corral.controller.placement.node_candidates import NodeView
 from corral.controller.placement.ports import NoPort, choose_ports, free_share
 from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import LeasedPort

@@ -7,12 +7,12 @@ from typing import Final
 import grpc
 
 from corral.controller.sessions.address_guard import AddressGuard, Bound
-from corral.controller.sessions.admin_service import AdminService
 from corral.controller.sessions.bootstrap_service import BootstrapService
 from corral.controller.sessions.daemon_service import DaemonService
 from corral.controller.sessions.data_service import DataService
+from corral.controller.sessions.grpc_service import LeaderLookup
+from corral.controller.sessions.join_services import AdminService
 from corral.controller.sessions.server import ServerCertificates, bind
-from corral.controller.term.controller_role import Place
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
@@ -39,7 +39,7 @@ class LinkServer:
         self,
         *,
         config: ControllerConfig,
-        place: Place,
+        lookup: LeaderLookup,
         certificates: ServerCertificates,
         clock: Clock,
         entropy: Entropy,
@@ -52,13 +52,11 @@ class LinkServer:
         control, self.port = bind(config.grpc.listen, certificates.mutual(), options)
         bounds = {self.port: Bound(config.grpc.connections_per_address, most)}
         self._servers.append(control)
-        daemon = DaemonService(standing=place, settings=config.link, clock=clock, entropy=entropy)
-        admin = AdminService(
-            standing=place, clock=clock, entropy=entropy, bootstrap_addresses=place.bootstrap_addresses
-        )
+        daemon = DaemonService(lookup=lookup, settings=config.link, clock=clock, entropy=entropy)
+        admin = AdminService(lookup=lookup, clock=clock, entropy=entropy)
         counting = CountingServer(control)
         add_DaemonServiceServicer_to_server(daemon, counting)  # type: ignore[no-untyped-call]  # generated
-        add_DataServiceServicer_to_server(DataService(standing=place, clock=clock), counting)  # type: ignore[no-untyped-call]
+        add_DataServiceServicer_to_server(DataService(lookup=lookup, clock=clock), counting)  # type: ignore[no-untyped-call]
         add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
         if config.bootstrap.enabled:
             rate = config.bootstrap.rate_per_minute
@@ -74,7 +72,7 @@ class LinkServer:
             )
             bounds[self.bootstrap_port] = Bound(config.bootstrap.connections_per_address, most)
             self._servers.append(joining)
-            service = BootstrapService(standing=place, limit=limit)
+            service = BootstrapService(lookup=lookup, limit=limit)
             add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
         self._guard = AddressGuard(bounds, clock=clock)
 

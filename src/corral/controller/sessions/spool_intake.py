@@ -16,8 +16,7 @@ from typing import Final
 
 import structlog
 
-from corral.controller.sessions.handshake import check_running
-from corral.controller.sessions.intake_faults import (
+from corral.controller.sessions.commit_faults import (
     QUICK_CONFLICTS,
     aside_report,
     awaits_repair,
@@ -27,8 +26,9 @@ from corral.controller.sessions.intake_faults import (
     may_pass,
     repair_pause,
 )
-from corral.controller.sessions.live import ModuleTraffic
-from corral.controller.sessions.reporting import NodeReports, Reported
+from corral.controller.sessions.frame_receivers import NodeReports, Reported
+from corral.controller.sessions.handshake import check_running
+from corral.controller.sessions.live_nodes import ModuleTraffic
 from corral.controller.state.collections import SPOOLS, node_log
 from corral.controller.state.ledger import Ledger, Step
 from corral.controller.state.quarantine import NotOverwritten

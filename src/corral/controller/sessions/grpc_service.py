@@ -13,9 +13,9 @@ import structlog
 
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
-from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic
-from corral.controller.sessions.registry import Sessions
-from corral.controller.sessions.reporting import NodeReports
+from corral.controller.sessions.frame_receivers import NodeReports
+from corral.controller.sessions.live_nodes import ConsoleSink, FileTraffic, ModuleTraffic
+from corral.controller.sessions.session_registry import Sessions
 from corral.controller.sessions.uploads import Uploads
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
@@ -49,7 +49,7 @@ class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
         return self.ledger.state
 
 
-class Standing(Protocol):
+class LeaderLookup(Protocol):
     """Does this controller lead, and if not, who does?"""
 
     def leading(self) -> LinkTerm | None: ...
@@ -60,13 +60,16 @@ class Standing(Protocol):
     def controller_addresses(self) -> Sequence[str]:
         """The gRPC addresses of all controllers we know of."""
 
+    def bootstrap_addresses(self) -> Sequence[str]:
+        """Where hosts exchange a join token; empty when this controller does not offer it."""
+
     def api_port(self) -> int: ...
 
 
-def require_leading(standing: Standing) -> LinkTerm:
-    leading = standing.leading()
+def require_leading(lookup: LeaderLookup) -> LinkTerm:
+    leading = lookup.leading()
     if leading is None:
-        address = standing.leader_address()
+        address = lookup.leader_address()
         raise Retryable(
             Code.NOT_LEADER,
             "this controller does not lead",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from corral.controller.sessions import handshake as greeting
-from corral.controller.sessions.door import LinkTerm, Standing, authenticated, require_leading, translated
 from corral.controller.sessions.enrolment import new_join_token
+from corral.controller.sessions.grpc_service import (
+    LeaderLookup,
+    LinkTerm,
+    authenticated,
+    require_leading,
+    translated,
+)
 from corral.controller.sessions.peers import peer_address
 from corral.controller.state.collections import JOIN_TOKENS
 from corral.controller.state.ledger import Actor, audit
@@ -36,15 +41,13 @@ class AdminService(AdminServiceServicer):
     def __init__(
         self,
         *,
-        standing: Standing,
+        lookup: LeaderLookup,
         clock: Clock,
         entropy: Entropy,
-        bootstrap_addresses: Callable[[], Sequence[str]],
     ) -> None:
-        self._standing = standing
+        self._lookup = lookup
         self._clock = clock
         self._entropy = entropy
-        self._bootstrap_addresses = bootstrap_addresses
 
     async def CreateJoinToken(  # noqa: N802 - the name of the RPC
         self, request: CreateJoinTokenRequest, context: Any
@@ -64,7 +67,7 @@ class AdminService(AdminServiceServicer):
                 created_by=actor.name,
                 now=self._clock.now(),
                 entropy=self._entropy,
-                bootstrap_addresses=self._bootstrap_addresses(),
+                bootstrap_addresses=self._lookup.bootstrap_addresses(),
             )
             await leading.ledger.commit(
                 JOIN_TOKENS.put(record.id, record, expect=ABSENT),
@@ -113,7 +116,7 @@ class AdminService(AdminServiceServicer):
             return ListJoinTokensResponse(tokens=tokens)
 
     def _admitted(self, context: Any) -> tuple[LinkTerm, Actor]:
-        leading = require_leading(self._standing)
+        leading = require_leading(self._lookup)
         peer = authenticated(context)
         greeting.authorise(leading.state, peer, kind=PeerKind.ADMIN, now=self._clock.now())
         return leading, Actor(name=self._name(leading, peer), address=peer_address(context.peer()))

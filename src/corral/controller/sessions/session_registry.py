@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from corral.controller.sessions import handshake as greeting
-from corral.controller.sessions.live import LiveNode
+from corral.controller.sessions.live_nodes import LiveNode
 from corral.controller.sessions.session import Session
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.collections import NODES

@@ -12,7 +12,7 @@ from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_changes import drop_group
 from corral.controller.instances.starts import next_requests, passed_over, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.placing import Refused
+from corral.controller.placement.node_choice import Refused
 from corral.controller.reconcile.planner import GroupPlan, Need, plan_group
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
