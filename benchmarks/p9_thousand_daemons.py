@@ -26,7 +26,7 @@ import structlog
 import uvloop
 
 from benchmarks.figures import result
-from corral.controller.sessions.server import ServerCertificates, bind
+from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity
 from corral.domain.ids import NodeId

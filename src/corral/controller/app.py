@@ -18,19 +18,16 @@ from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
-from corral.controller.sessions.link_server import LinkServer
-from corral.controller.sessions.server import ServerCertificates
+from corral.controller.sessions.link_server import LinkServer, ServerCertificates
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Step
-from corral.controller.term.cluster_control import Cluster
 from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE, open_authority, trusted_ca_pem
-from corral.controller.term.controller_role import ControllerInfo, Place
+from corral.controller.term.controller_role import Cluster, ControllerInfo, ControllerRole
 from corral.controller.term.leader_term import LeaderTerm
 from corral.controller.term.leadership_loop import LeadershipLoop
 from corral.controller.term.listen_addresses import choose_port, reachable, with_ports
-from corral.controller.term.lost_store import refuse_lost_database
-from corral.controller.term.store_position import StorePosition
-from corral.controller.term.term_deps import Mandate
+from corral.controller.term.lost_store import StorePosition, refuse_lost_database
+from corral.controller.term.term_services import TermDeps
 from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
 from corral.store.opening import open_store
@@ -87,7 +84,7 @@ class ControllerApp:
         self._setting: Setting
         self._cluster: Cluster
         self._verifier: Verifier
-        self.place = Place(holder=new_id("controller", self._entropy))
+        self.place = ControllerRole(holder=new_id("controller", self._entropy))
         self.ready = asyncio.Event()
 
     async def start(self) -> None:
@@ -194,7 +191,7 @@ class ControllerApp:
         await asyncio.shield(self._leading_task)
 
     def _make_term(self, epoch: Epoch, opening: Sequence[Step]) -> LeaderTerm:
-        mandate = Mandate(
+        mandate = TermDeps(
             epoch=epoch,
             holder=self.place.holder,
             config=self._config,

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import grpc
 
-from corral.controller.sessions.server import ServerCertificates, bind
+from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity, save_identity
 from corral.domain.ids import ClusterId, NodeId

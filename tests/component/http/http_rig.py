@@ -30,8 +30,8 @@ from corral.controller.instances.service import InstanceService
 from corral.controller.instances.tickets import ticket_keys
 from corral.controller.modules.components import ModuleParts
 from corral.controller.modules.module_service import Modules
+from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.live_nodes import LiveNode
-from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES, NODES
 from corral.controller.state.ledger import Actor, Ledger

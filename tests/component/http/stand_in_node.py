@@ -11,7 +11,7 @@ import msgspec
 import re2
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.sessions.session_facts import HostIdentity, SessionFacts
+from corral.controller.sessions.live_nodes import HostIdentity, SessionFacts
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.wire.features import FEATURES
 from corral.wire.peer_support import support_of

@@ -12,9 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from corral.controller.sessions.commit_faults import QUICK_CONFLICTS, conflict_pause
-from corral.controller.sessions.frame_receivers import NodeReports, Reported
-from corral.controller.sessions.live_nodes import ModuleTraffic
-from corral.controller.sessions.node_frames import Listeners, NodeFrames
+from corral.controller.sessions.frame_receivers import FrameReceivers, ModuleTraffic, NodeReports, Reported
+from corral.controller.sessions.node_frames import NodeFrames
 from corral.controller.sessions.spool_intake import Intake
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import SPOOLS
@@ -290,7 +289,7 @@ async def test_a_frame_that_a_listener_cannot_deal_with_is_told_once_and_passed(
     async with intake_bench(scratch) as bench:
         frames = NodeFrames(
             cast("Any", stream),
-            Listeners(reports=broken, consoles=broken, files=broken, modules=broken),
+            FrameReceivers(reports=broken, consoles=broken, files=broken, modules=broken),
             intake=bench.intake,
             heartbeat=broken,
             renewal=broken,

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.controller.placement.node_candidates import BUSY, NodeView, node_views, refused_ports
-from corral.controller.placement.node_choice import Obstacle, Placement, Refused, place
-from corral.controller.placement.ports import NoPort, choose_ports
+from corral.controller.placement.node_choice import NoPort, Obstacle, Placement, Refused, choose_ports, place
 from corral.controller.state.indexed_mirrors import port_keys, usage_of
 from corral.domain.groups import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
 from corral.domain.ids import Incarnation, InstanceId, NodeId

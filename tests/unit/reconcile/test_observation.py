@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.controller.reconcile.observation import Observation
+from corral.controller.reconcile.lost_nodes import Observation
 from corral.domain.ids import NodeId
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from corral.controller.reconcile.planner import Need, plan_group
+from corral.controller.reconcile.apply_plan import Need, plan_group
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import AfterStop, CrashLoop, ExitRecord, GroupRecord, InstanceRecord

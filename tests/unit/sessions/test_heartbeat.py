@@ -8,7 +8,7 @@ import datetime as dt
 import pytest
 
 from corral.controller.sessions.heartbeat import Heartbeat
-from corral.controller.sessions.session_facts import HostIdentity, SessionFacts
+from corral.controller.sessions.live_nodes import HostIdentity, SessionFacts
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, Retryable
 from corral.system.clock import SystemClock

@@ -22,8 +22,8 @@ from corral.controller.consoles.watchers import Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
 from corral.controller.instances.reports import Standing, standing
+from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.node_links import NodeLinks
-from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId, run_nonce

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.report_values import moment
-from corral.controller.state.template_mirror import TemplateMirror
+from corral.controller.state.indexed_mirrors import TemplateMirror
 from corral.domain.ids import NodeId
 from corral.wire.v1.plan_pb2 import CacheStatus, ConfigFormat
 

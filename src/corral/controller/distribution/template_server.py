@@ -15,7 +15,7 @@ from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.offers import Offers
 from corral.controller.distribution.ports import Versions
 from corral.controller.sessions.node_links import NodeLink, NodeLinks
-from corral.controller.state.template_mirror import TemplateMirror
+from corral.controller.state.indexed_mirrors import TemplateMirror
 from corral.domain.ids import NodeId
 from corral.domain.templates import INLINE, TemplateVersion
 from corral.errors import Code, CorralError, Rejected, Retryable

@@ -1,8 +1,8 @@
-"""The event hub: takes commits from the writer, gives events and wake-ups to everybody else.
+"""The event hub: takes each commit from the writer, and serves its events to streams and in-process subscribers.
 
-`publish` is called once per commit, in order, right after memory has changed. It encodes each
-event once, puts it into the ring and wakes those who wait. It never blocks and keeps nothing for
-any reader in particular: readers have cursors, not queues.
+`publish` is called once per commit, in order, right after memory has changed. It encodes each event once, puts it into
+the ring and wakes the readers that wait. It never blocks and keeps no queue for any reader: readers have cursors. Each
+subscriber has its own task and cursor, so that none delays another.
 """
 
 from __future__ import annotations
@@ -10,20 +10,140 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import structlog
 
-from corral.controller.events.reader import EventLog, EventReader
+from corral.controller.events.frames import framed, resync_frame
+from corral.controller.events.reader import RETRY_SECONDS, EventLog, EventReader, ReadEvents
 from corral.controller.events.ring import EventRing, EventSelection
-from corral.controller.events.stream import EventStream
-from corral.controller.events.subscribers import EventHandler, ResyncHandler, Subscription
 from corral.controller.events.wakeup import Wakeup
-from corral.domain.events import Cursor, EventType
-from corral.errors import Code, Retryable
+from corral.domain.events import Cursor, Event, EventType, MissedEvents
+from corral.errors import Code, CorralError, Retryable
 from corral.store.port import Commit
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
+
+_BATCH: Final = 64
+_RECHECK_SECONDS: Final = 60.0
+
+log = structlog.get_logger("corral.events")
+
+EventHandler = Callable[[Event], Awaitable[None]]
+ResyncHandler = Callable[[Cursor], Awaitable[None]]
+
+
+class Subscription:
+    """One subscriber. The ring is its queue: when it falls out of it, it is told to resync.
+
+    A handler that raises is logged and goes on with the next event: delivery is at most once.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: EventReader,
+        wakeup: Wakeup,
+        wanted: EventSelection,
+        on_event: EventHandler,
+        on_resync: ResyncHandler,
+    ) -> None:
+        self._reader = reader
+        self._wakeup = wakeup
+        self._wanted = wanted
+        self._on_event = on_event
+        self._on_resync = on_resync
+        self._tasks = Tasks()
+        self._tasks.spawn(self._deliver(), name=f"events/deliver/{reader.name}")
+
+    def end(self) -> None:
+        """Ask it to end; `close` waits until it has."""
+        self._tasks.cancel()
+
+    async def close(self) -> None:
+        """No handler of this subscriber runs any more when this returns."""
+        await self._tasks.close()
+
+    async def _deliver(self) -> None:
+        while True:
+            if self._reader.at_head:
+                await self._wakeup.wait(timeout=_RECHECK_SECONDS)
+                continue
+            read = await self._reader.read(self._wanted, limit=_BATCH)
+            for item in read.items:
+                if isinstance(item, MissedEvents):
+                    log.warning(
+                        "event.subscriber_overrun", subscriber=self._reader.name, head=str(item.until)
+                    )
+                    await self._guarded(self._on_resync(item.until))
+                else:
+                    await self._guarded(self._on_event(item))
+            self._reader.advance(read.until)
+
+    async def _guarded(self, call: Awaitable[None]) -> None:
+        try:
+            await call
+        except Exception:
+            log.exception("event.subscriber_failed", subscriber=self._reader.name)
+
+
+_PAGE: Final = 256
+
+
+class EventStream:
+    """Has a reader, and nothing else that could grow. What was missed is told by one RESYNC_REQUIRED."""
+
+    def __init__(self, reader: EventReader, *, ring: EventRing, clock: Clock, wanted: EventSelection) -> None:
+        self._reader = reader
+        self._ring = ring
+        self._clock = clock
+        self._wanted = wanted
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._reader.cursor
+
+    def take(self) -> bytes | None:
+        """Frames that the ring has for this stream, empty when there are none; None: call `page`."""
+        if self._reader.at_head:
+            return b""
+        if not self._reader.in_ring:
+            return None
+        chunk = self._ring.chunk(self.cursor.sequence, self._wanted)
+        self._reader.advance(chunk.cursor)
+        return chunk.body
+
+    async def page(self) -> bytes:
+        """The next frames from the store's log; may be empty. Raises `StoreUnavailable`."""
+        try:
+            read = await self._reader.read(self._wanted, limit=_PAGE)
+        except CorralError:
+            raise
+        except Exception:
+            _log.exception("event.stream_failed", after=str(self.cursor))
+            missed = self._reader.passed_over()
+            if missed is None:
+                await asyncio.sleep(RETRY_SECONDS)
+                return b""
+            read = ReadEvents((missed,), missed.until)
+        self._reader.advance(read.until)
+        return b"".join(_frames(read.items, self._wanted, self._clock.now()))
+
+
+def _frames(
+    items: Sequence[Event | MissedEvents], wanted: EventSelection, at: dt.datetime
+) -> Iterator[bytes]:
+    """Of several stretches that were missed the first is told: whoever reads the state anew then has it all."""
+    told = False
+    for item in items:
+        if isinstance(item, Event):
+            yield framed(wanted.shown(item))[1]
+        elif not told:
+            told = True
+            yield resync_frame(head=item.until, lost=item.after, at=at)
+
 
 _log = structlog.get_logger("corral.controller.events")
 

@@ -23,8 +23,7 @@ from corral.controller.http.preconditions import Match
 from corral.controller.http.route_servers.admission import AdmittedRequest
 from corral.controller.http.route_table import Change, Describe, Route
 from corral.controller.state.cluster_state import Stored
-from corral.controller.state.ledger import Step, audit
-from corral.controller.state.mutations import Mutation, RecordedRefusal
+from corral.controller.state.ledger import Mutation, RecordedRefusal, Step, audit
 from corral.domain.records import IdempotencyRecord
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict

@@ -27,7 +27,7 @@ from corral.controller.http.answers import Answer
 from corral.controller.http.call import NoQuery, Query
 from corral.controller.http.setting import Gate, Setting
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 
 

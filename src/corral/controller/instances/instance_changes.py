@@ -22,7 +22,7 @@ from corral.controller.instances.starts import (
 )
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import Obstacle, Refused, unsuited
-from corral.controller.state.mutations import RecordedRefusal
+from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import GroupSpec

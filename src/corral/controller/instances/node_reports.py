@@ -19,8 +19,7 @@ from corral.controller.instances.reports import Standing, Stray, fold_crash, fol
 from corral.controller.instances.start_identity import Incarnations
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.workspace import Workspace
-from corral.controller.sessions.frame_receivers import Reported
-from corral.controller.sessions.refused_reports import RefusedReports
+from corral.controller.sessions.frame_receivers import RefusedReports, Reported
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind

@@ -18,8 +18,7 @@ from corral.controller.instances.crash_loops import pause_left
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.workspace import Workspace
 from corral.controller.reconcile.apply_plan import keep_group
-from corral.controller.reconcile.lost_nodes import forget_node, lose_node
-from corral.controller.reconcile.observation import Observation
+from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
 from corral.controller.sessions.commit_faults import conflict_pause
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.collections import (

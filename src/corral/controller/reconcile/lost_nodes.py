@@ -1,6 +1,12 @@
-"""Nodes out of reach: their instances are OFFLINE, not dead. Nodes that were removed are for good."""
+"""Nodes out of reach: their instances are OFFLINE, not dead; those of a node that was removed have ended.
+
+A new leader observes before it acts: it waits until every node that it expects has reported its inventory.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
 
 import msgspec
 
@@ -8,9 +14,13 @@ from corral.controller.instances.confirmations import GIVEN_UP
 from corral.controller.instances.report_values import exit_record
 from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.workspace import Workspace
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import EventType
+from corral.domain.ids import NodeId
 from corral.domain.instance_records import AfterStop, live, next_state
 from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
+from corral.domain.node_states import NodeState
+from corral.system.aio.waits import set_within
 
 
 def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
@@ -61,3 +71,35 @@ def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
         lost = msgspec.structs.replace(record, after_stop=AfterStop.END)
         end_run(ws, lost, state, exit, reason=f"node '{node}' was removed; {GIVEN_UP}")
     return False
+
+
+def awaited_nodes(state: ClusterState) -> set[str]:
+    """Those that were connected to the leader before, and those that have instances."""
+    nodes = {stored.record.id for stored in state.nodes if stored.record.state is NodeState.ONLINE}
+    holders: set[str] = {
+        node
+        for node in state.instances.nodes()
+        if any(live(stored.record.state) for stored in state.instances.of_node(node))
+    }
+    reachable = {stored.record.id for stored in state.nodes if stored.record.state is not NodeState.REVOKED}
+    return (nodes | holders) & reachable
+
+
+class Observation:
+    """Over when all awaited nodes have reported, or time is up."""
+
+    def __init__(self, awaited: Iterable[str]) -> None:
+        self.awaited = set(awaited)
+        self._complete = asyncio.Event()
+        if not self.awaited:
+            self._complete.set()
+
+    def reported(self, node: NodeId) -> None:
+        self.awaited.discard(node)
+        if not self.awaited:
+            self._complete.set()
+
+    async def finish(self, within: float) -> set[str]:
+        """Wait; the nodes that did not report in time."""
+        await set_within(self._complete, within)
+        return set(self.awaited)

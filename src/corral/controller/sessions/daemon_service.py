@@ -9,10 +9,10 @@ from typing import Any
 import structlog
 
 from corral.controller.sessions import handshake as greeting
+from corral.controller.sessions.frame_receivers import FrameReceivers
 from corral.controller.sessions.grpc_service import LeaderLookup, LinkTerm, authenticated, translated
-from corral.controller.sessions.node_frames import Listeners
+from corral.controller.sessions.live_nodes import SessionFacts
 from corral.controller.sessions.session import Session
-from corral.controller.sessions.session_facts import SessionFacts
 from corral.controller.sessions.spool_intake import Intake
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.ledger import Step
@@ -173,7 +173,7 @@ class DaemonService(DaemonServiceServicer):
             facts=facts,
             clock=self._clock,
             intake_of=intake_of,
-            listeners=Listeners(
+            receivers=FrameReceivers(
                 reports=leading.reports,
                 consoles=leading.consoles,
                 files=leading.files,

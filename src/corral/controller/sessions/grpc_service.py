@@ -1,4 +1,4 @@
-"""What stands behind the gRPC services: the leader's parts, or the way to the leader."""
+"""What the gRPC services share: the services of the leader's term, who leads otherwise, the caller, and errors as statuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol
+from urllib.parse import unquote
 
 import grpc
 import msgspec
@@ -13,8 +14,7 @@ import structlog
 
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
-from corral.controller.sessions.frame_receivers import NodeReports
-from corral.controller.sessions.live_nodes import ConsoleSink, FileTraffic, ModuleTraffic
+from corral.controller.sessions.frame_receivers import ConsoleSink, FileTraffic, ModuleTraffic, NodeReports
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.sessions.uploads import Uploads
 from corral.controller.state.cluster_state import ClusterState
@@ -118,3 +118,11 @@ class translated:  # noqa: N801 - reads as a statement: `async with translated(c
                 await goodbye
         except TimeoutError:
             _log.warning("grpc.goodbye_not_taken", call=self._call, peer=self._context.peer())
+
+
+def peer_address(peer: str) -> str:
+    """`ipv4:1.2.3.4:5678` or `ipv6:%5B::1%5D:5678` as the bare address: one host is one caller."""
+    family, _, rest = peer.partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return peer
+    return unquote(rest).rsplit(":", 1)[0].strip("[]")

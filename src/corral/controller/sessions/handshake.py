@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.sessions.live_nodes import HostIdentity
 from corral.controller.sessions.published_node import complete_handshake
-from corral.controller.sessions.session_facts import HostIdentity
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from corral.controller.sessions.session_facts import SessionFacts
+from corral.controller.sessions.live_nodes import SessionFacts
 from corral.errors import Code, Retryable
 from corral.system.aio.tasks import first_of
 from corral.system.clock import Clock

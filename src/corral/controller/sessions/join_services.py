@@ -1,4 +1,7 @@
-"""`AdminService`: join tokens for those who hold an administrator's certificate."""
+"""`AdminService` makes join tokens for administrators; `BootstrapService` exchanges one for a certificate.
+
+The exchange is the one call that needs no client certificate; it has a port of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,17 @@ from corral.controller.sessions.grpc_service import (
     LeaderLookup,
     LinkTerm,
     authenticated,
+    peer_address,
     require_leading,
     translated,
 )
-from corral.controller.sessions.peers import peer_address
 from corral.controller.state.collections import JOIN_TOKENS
 from corral.controller.state.ledger import Actor, audit
 from corral.domain.events import Draft, EventType
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.pki.names import Peer, PeerKind
 from corral.store.port import ABSENT
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.wire.v1.admin_pb2 import (
@@ -32,6 +36,8 @@ from corral.wire.v1.admin_pb2 import (
     RevokeJoinTokenResponse,
 )
 from corral.wire.v1.admin_pb2_grpc import AdminServiceServicer
+from corral.wire.v1.bootstrap_pb2 import ExchangeJoinTokenRequest, ExchangeJoinTokenResponse
+from corral.wire.v1.bootstrap_pb2_grpc import BootstrapServiceServicer
 
 _DEFAULT_TTL: Final = 3600
 _MAX_TTL: Final = 7 * 24 * 3600
@@ -126,3 +132,41 @@ class AdminService(AdminServiceServicer):
         """The name in a certificate was chosen freely; the token behind it was not."""
         issued = leading.state.admin_certificates.require(peer.serial).record
         return f"certificate:{peer.name} (token:{issued.token_id})"
+
+
+_MAX_TEXT: Final = 256
+
+
+class BootstrapService(BootstrapServiceServicer):
+    def __init__(self, *, lookup: LeaderLookup, limit: TokenBuckets[str]) -> None:
+        self._lookup = lookup
+        self._limit = limit
+
+    async def ExchangeJoinToken(  # noqa: N802 - the name of the RPC
+        self, request: ExchangeJoinTokenRequest, context: Any
+    ) -> ExchangeJoinTokenResponse:
+        async with translated(context, "ExchangeJoinToken"):
+            address = peer_address(context.peer())
+            if not self._limit.take(address):
+                raise Retryable(
+                    Code.RATE_LIMITED, "too many enrolments from this address", hint="wait a minute"
+                )
+            leading = require_leading(self._lookup)
+            if not request.join_token:
+                raise Rejected(Code.MISSING_FIELD, "join_token is empty", field="join_token")
+            admitted = await leading.enrolment.exchange(
+                token_text=request.join_token,
+                node_id=request.node_id,
+                csr_pem=request.csr_pem,
+                machine_id=request.machine_id[:_MAX_TEXT],
+                address=address,
+            )
+            return ExchangeJoinTokenResponse(
+                pkcs12=admitted.pkcs12,
+                pkcs12_password=admitted.pkcs12_password,
+                ca_certificate_pem=leading.trusted_ca_pem,
+                certificate_pem=admitted.certificate_pem,
+                node_id=admitted.node_id,
+                cluster_id=leading.state.identity.id,
+                controller_grpc_addrs=self._lookup.controller_addresses(),
+            )

@@ -1,30 +1,107 @@
-"""The controller's gRPC side: both servers with all their services, from bind to drain."""
+"""The controller's gRPC side: its certificate, and both servers with all their services, from bind to drain.
+
+One server is for peers with a certificate, the other for hosts that come to get one.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import threading
 from typing import Final
 
 import grpc
 
 from corral.controller.sessions.address_guard import AddressGuard, Bound
-from corral.controller.sessions.bootstrap_service import BootstrapService
 from corral.controller.sessions.daemon_service import DaemonService
 from corral.controller.sessions.data_service import DataService
 from corral.controller.sessions.grpc_service import LeaderLookup
-from corral.controller.sessions.join_services import AdminService
-from corral.controller.sessions.server import ServerCertificates, bind
+from corral.controller.sessions.join_services import AdminService, BootstrapService
+from corral.errors import Code, Rejected
+from corral.pki.authority import Authority, ServerIdentity
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
 from corral.system.connection_shares import affordable
 from corral.system.entropy import Entropy
-from corral.wire.channels import server_options
+from corral.wire.channels import Options, server_options
 from corral.wire.frames import CountingServer
 from corral.wire.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from corral.wire.v1.bootstrap_pb2_grpc import add_BootstrapServiceServicer_to_server
 from corral.wire.v1.data_pb2_grpc import add_DataServiceServicer_to_server
 from corral.wire.v1.link_pb2_grpc import add_DaemonServiceServicer_to_server
+
+_LIFE: Final = dt.timedelta(days=30)
+
+
+class ServerCertificates:
+    """The controller's own certificate, made anew before it expires, without a restart.
+
+    gRPC asks at each TLS handshake, from its own threads.
+    """
+
+    def __init__(self, *, authority: Authority, holder: str, trusted_ca_pem: bytes, clock: Clock) -> None:
+        self._authority = authority
+        self._holder = holder
+        self._trusted = trusted_ca_pem
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._identity = authority.issue_controller(holder, life=_LIFE)
+
+    def mutual(self) -> grpc.ServerCredentials:
+        """Peers must show a certificate of ours."""
+        return self._credentials(require_client=True)
+
+    def one_sided(self) -> grpc.ServerCredentials:
+        return self._credentials(require_client=False)
+
+    def _credentials(self, *, require_client: bool) -> grpc.ServerCredentials:
+        delivered = self._current()
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            # None means "unchanged". A new configuration makes gRPC rebuild its TLS context, and
+            # handshakes under way at that moment fail: so only when there really is a new one.
+            nonlocal delivered
+            current = self._current()
+            if current is delivered:
+                return None
+            delivered = current
+            return self._configuration(current)
+
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration(delivered),
+            fetch,  # type: ignore[arg-type]  # the stubs do not know that None is allowed
+            require_client_authentication=require_client,
+        )
+
+    def _current(self) -> ServerIdentity:
+        with self._lock:
+            if self._clock.now() >= self._identity.renew_at:
+                self._identity = self._authority.issue_controller(self._holder, life=_LIFE)
+            return self._identity
+
+    def _configuration(self, identity: ServerIdentity) -> grpc.ServerCertificateConfiguration:
+        pair = (identity.key_pem, identity.certificate_pem)
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=self._trusted)
+
+
+def bind(
+    listen: str, credentials: grpc.ServerCredentials, options: Options | None = None
+) -> tuple[grpc.aio.Server, int]:
+    """A server on an address of ours; the port it really got."""
+    server = grpc.aio.server(options=server_options() if options is None else options)
+    try:
+        port = server.add_secure_port(listen, credentials)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise Rejected(
+            Code.PORT_IN_USE,
+            f"cannot listen on {listen}: it is in use or not an address of this machine",
+            hint="stop what holds it, or choose another with --grpc and --bootstrap",
+        )
+    return server, port
+
 
 _DRAIN_SECONDS: Final = 1.0
 _JOIN_IDLE_SECONDS: Final = 30.0

@@ -1,39 +1,18 @@
-"""What only the present session of a node knows; never stored."""
+"""A connected node as its session knows it: what the handshake settled, and its present load. Never stored."""
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.sessions.node_links import ModuleLink
-from corral.controller.state.ledger import Step
-from corral.domain.ids import NodeId, SessionId
-from corral.wire.frame_table import NodeFrame
-from corral.wire.v1.instance_pb2 import (
-    ConsoleBatch,
-    ConsoleOutput,
-    ConsolePosition,
-    ConsoleQueryFailed,
-    InstanceFileContent,
-    InstanceFileTree,
-    SaveFilesFailed,
-)
-from corral.wire.v1.module_pb2 import (
-    CapabilityCall,
-    EventCursor,
-    EventSubscribe,
-    EventUnsubscribe,
-    ModuleMetrics,
-    ModuleSetEntry,
-    ModuleStateUpdate,
-)
-from corral.wire.v1.node_pb2 import Handshake, NodeStatus
-from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
+from corral.domain.ids import Epoch, NodeId, SessionId
+from corral.wire.peer_support import PeerSupport
+from corral.wire.v1.node_pb2 import NodeStatus
 
 _MAX_PORT: Final = 65_535
 _MOST_PORTS: Final = 4096
@@ -99,73 +78,27 @@ class LiveNodes(Protocol):
         """Tell the node, if it is connected; one that is not learns it in its next handshake."""
 
 
-class ConsoleSink(Protocol):
-    """Takes what consoles bring. Every call returns at once: it runs in the reader of a stream."""
+class HostIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which daemon process, of which boot of which machine, holds a session."""
 
-    def receive(
-        self, node_id: NodeId, confirm: Callable[[ConsolePosition], None], batch: ConsoleBatch
-    ) -> None:
-        """Bytes of some consoles; `confirm` tells the node how far one is kept here."""
+    machine_id: str
+    boot_id: str
+    run_id: str
 
-    def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
-        """One line, of a node that knows no batches."""
-
-    def positions(self, node_id: NodeId) -> list[ConsolePosition]:
-        """How far the consoles of a connecting node are kept here."""
-
-    def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None: ...
+    def is_process(self, other: HostIdentity) -> bool:
+        """Is the other certainly the same process? Published daemons say nothing of themselves: of two of them
+        nobody knows."""
+        return self == other and any((self.machine_id, self.boot_id, self.run_id))
 
 
-class FileTraffic(Protocol):
-    """Takes what nodes say about templates, caches and files. Every call returns at once."""
+class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was settled by the handshake."""
 
-    def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
-        """A node wants a version; the answer goes to its session when it is ready."""
-
-    def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
-        """What a node's cache holds: the answer to a question, or on its own account."""
-
-    def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
-        """A node cannot give the files that it was asked for."""
-
-    def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
-        """What lies in the directory of an instance, or a part of a file there."""
-
-
-class ModuleTraffic(Protocol):
-    """Takes what nodes say about modules, and tells them what they shall have. Every call returns at once."""
-
-    def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
-        """The modules that a connecting node shall have."""
-
-    def event_head(self) -> EventCursor:
-        """The end of the event log: where subscriptions of a node that connects now begin."""
-
-    def joined(self, link: ModuleLink, hello: Handshake) -> None:
-        """The node was welcomed; what it lacks is sent from now on."""
-
-    def left(self, link: ModuleLink) -> None:
-        """This very session has ended."""
-
-    def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
-        """Where a module stands; `on_its_way`: how much of its archive has come, which holds for the moment."""
-
-    def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None: ...
-
-    def unsubscribed(self, link: ModuleLink, unwanted: EventUnsubscribe) -> None: ...
-
-    def called(self, link: ModuleLink, call: CapabilityCall) -> None:
-        """A capability of the controller is called; the answer goes to this session."""
-
-    def metrics_told(self, link: ModuleLink, metrics: ModuleMetrics) -> None: ...
-
-    def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
-        """Those that are passed over because the node tells more than it may. Each is counted by this: it is
-        asked once, however often one tries to store them."""
-
-    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
-        """What the stored frames about modules change, in the order in which they came; pure."""
-
-    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
-        """What the list in the handshake changes, once everything before it is stored, and nothing that was said
-        after it; pure."""
+    id: SessionId
+    node_id: NodeId
+    serial: str
+    certificate_expires_at: dt.datetime
+    host: HostIdentity
+    spool_id: str
+    epoch: Epoch
+    supports: PeerSupport

@@ -1,41 +1,68 @@
-"""What becomes of the messages that a node sends: each goes to whoever understands it.
+"""The messages of one node's stream, each handed to the room that receives its kind.
 
-Which way each goes is in the table of frames: what must not be lost goes through the intake, everything else is
-said on at once. Nothing here blocks: it runs in the reader of the node's stream.
+The table of frames says how each kind goes: what must not be lost goes through the intake, everything else is handed
+on at once. Nothing here blocks: it runs in the reader of the stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-import msgspec
 import structlog
 
-from corral.controller.sessions.frame_receivers import NodeReports
+from corral.controller.sessions.frame_receivers import FrameReceivers
 from corral.controller.sessions.heartbeat import Heartbeat
-from corral.controller.sessions.live_nodes import ConsoleSink, FileTraffic, ModuleTraffic
 from corral.controller.sessions.node_links import ModuleLink
-from corral.controller.sessions.renewal import Renewal
 from corral.controller.sessions.spool_intake import Intake
+from corral.domain.ids import SessionId
 from corral.errors import Bug, Code, CorralError, Rejected
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.log_quota import LogQuota
 from corral.wire.frame_table import FrameDelivery, NodeFrame
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage
-from corral.wire.v1.node_pb2 import NodeStatus
+from corral.wire.v1.node_pb2 import CertificateIssued, NodeStatus
+
+Renew = Callable[[bytes], Awaitable[CertificateIssued]]
+
+
+class Reply(Protocol):
+    """The way back to the node that asked."""
+
+    def send(self, message: ControllerMessage) -> bool: ...
+
+    def report(self, error: CorralError, *, context: str) -> None: ...
+
+
+class CertificateRenewal:
+    """Of one session, one at a time: who asks again meanwhile waits for the same answer."""
+
+    def __init__(self, session_id: SessionId, *, renew: Renew, reply: Reply, tasks: Tasks) -> None:
+        """`tasks` end with the session."""
+        self._session_id = session_id
+        self._renew = renew
+        self._reply = reply
+        self._tasks = tasks
+        self._task: asyncio.Task[None] | None = None
+
+    def requested(self, csr_pem: bytes) -> None:
+        if self._task is None or self._task.done():
+            name = f"session/renew/{self._session_id}"
+            self._task = self._tasks.spawn(self._answer(csr_pem), name=name)
+
+    async def _answer(self, csr_pem: bytes) -> None:
+        try:
+            issued = await self._renew(csr_pem)
+        except CorralError as error:
+            self._reply.report(error, context="certificate renewal")
+            return
+        self._reply.send(ControllerMessage(certificate_issued=issued))
+
 
 _log = structlog.get_logger("corral.controller.session")
-
-
-class Listeners(msgspec.Struct, frozen=True, kw_only=True):
-    """Those of a term who hear what nodes say."""
-
-    reports: NodeReports
-    consoles: ConsoleSink
-    files: FileTraffic
-    modules: ModuleTraffic
 
 
 class Stream(ModuleLink, Protocol):
@@ -51,19 +78,19 @@ class NodeFrames:
     def __init__(
         self,
         stream: Stream,
-        listeners: Listeners,
+        receivers: FrameReceivers,
         *,
         intake: Intake,
         heartbeat: Heartbeat,
-        renewal: Renewal,
+        renewal: CertificateRenewal,
         clock: Clock,
     ) -> None:
         self._stream = stream
         self._node_id = stream.facts.node_id
-        self._reports = listeners.reports
-        self._consoles = listeners.consoles
-        self._files = listeners.files
-        self._modules = listeners.modules
+        self._reports = receivers.reports
+        self._consoles = receivers.consoles
+        self._files = receivers.files
+        self._modules = receivers.modules
         self._intake = intake
         self._heartbeat = heartbeat
         self._renewal = renewal

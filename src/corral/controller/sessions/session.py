@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.controller.sessions.frame_receivers import FrameReceivers
 from corral.controller.sessions.heartbeat import Heartbeat
-from corral.controller.sessions.live_nodes import LiveNode, loaded
-from corral.controller.sessions.node_frames import Listeners, NodeFrames
+from corral.controller.sessions.live_nodes import LiveNode, SessionFacts, loaded
+from corral.controller.sessions.node_frames import CertificateRenewal, NodeFrames, Renew
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode
-from corral.controller.sessions.renewal import Renew, Renewal
-from corral.controller.sessions.session_facts import SessionFacts
 from corral.controller.sessions.spool_intake import Intake
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import Tasks, failure_of, first_of
@@ -41,7 +40,7 @@ class Session:
         facts: SessionFacts,
         clock: Clock,
         intake_of: Callable[[Callable[[int], None], Callable[[ControllerMessage], bool]], Intake],
-        listeners: Listeners,
+        receivers: FrameReceivers,
         renew: Renew,
         heartbeat_seconds: float,
         missed_pongs: int,
@@ -62,10 +61,10 @@ class Session:
         )
         self._intake = intake_of(self._confirm, self.send)
         self._tasks = Tasks()
-        self._renewal = Renewal(facts.id, renew=renew, reply=self, tasks=self._tasks)
+        self._renewal = CertificateRenewal(facts.id, renew=renew, reply=self, tasks=self._tasks)
         self._frames = NodeFrames(
             self,
-            listeners,
+            receivers,
             intake=self._intake,
             heartbeat=self.heartbeat,
             renewal=self._renewal,

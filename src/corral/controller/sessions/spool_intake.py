@@ -26,9 +26,8 @@ from corral.controller.sessions.commit_faults import (
     may_pass,
     repair_pause,
 )
-from corral.controller.sessions.frame_receivers import NodeReports, Reported
+from corral.controller.sessions.frame_receivers import ModuleTraffic, NodeReports, Reported
 from corral.controller.sessions.handshake import check_running
-from corral.controller.sessions.live_nodes import ModuleTraffic
 from corral.controller.state.collections import SPOOLS, node_log
 from corral.controller.state.ledger import Ledger, Step
 from corral.controller.state.quarantine import NotOverwritten

@@ -26,11 +26,15 @@ from corral.controller.state.collections import (
     SPOOLS,
     TOKENS,
 )
-from corral.controller.state.indexed_mirrors import CrashMirror, InstanceMirror, LedgerMirror
+from corral.controller.state.indexed_mirrors import (
+    CrashMirror,
+    InstanceMirror,
+    LedgerMirror,
+    NodeStateMirror,
+    TemplateMirror,
+)
 from corral.controller.state.mirrors import IdempotencyMirror, Mirror, Stored
-from corral.controller.state.node_state_mirror import NodeStateMirror
 from corral.controller.state.quarantine import Quarantine, unreadable
-from corral.controller.state.template_mirror import TemplateMirror
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
 from corral.store.port import Commit, Document, Snapshot

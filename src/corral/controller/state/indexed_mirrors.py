@@ -1,18 +1,29 @@
-"""Instances and what they hold on nodes, indexed so that no event makes anybody look at all of them."""
+"""Mirrors with indexes: instances, crashes, ledgers of nodes, modules on nodes, templates.
+
+No event and no request makes the controller scan a whole collection.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS
+from corral.controller.state.collections import (
+    CRASHES,
+    INSTANCES,
+    MODULE_NODE_STATES,
+    NODE_LEDGERS,
+    TEMPLATES,
+)
 from corral.controller.state.mirrors import Mirror, Stored
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import CrashRecord, InstanceRecord, NodeLedger
+from corral.domain.module_records import NodeModuleState
+from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
 
 PortKey = tuple[int, PortProtocol]
 """A port of one transport: TCP or UDP, never BOTH."""
@@ -180,3 +191,64 @@ def _discard(index: dict[str, set[str]], key: str, id: str) -> None:
     ids.discard(id)
     if not ids:
         del index[key]
+
+
+class NodeStateMirror(Mirror[NodeModuleState]):
+    """Indexed both ways: neither a node that connects nor a module that is shown looks at all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(MODULE_NODE_STATES, "state of a module on a node")
+        self._by_node: dict[str, set[str]] = {}
+        self._by_module: dict[str, set[str]] = {}
+
+    def of_node(self, node: str) -> list[Stored[NodeModuleState]]:
+        """In the order of the modules' ids."""
+        return self._listed(self._by_node.get(node, ()))
+
+    def of_module(self, module: str) -> list[Stored[NodeModuleState]]:
+        """In the order of the nodes' ids."""
+        return self._listed(self._by_module.get(module, ()))
+
+    def rows_of_module(self, module: str) -> Iterator[NodeModuleState]:
+        """In no order, for whoever only counts."""
+        return (self._documents[id].record for id in self._by_module.get(module, ()))
+
+    def _listed(self, ids: Iterable[str]) -> list[Stored[NodeModuleState]]:
+        return [self._documents[id] for id in sorted(ids)]
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        super().fold(id, revision, body)
+        node, _, module = id.partition("/")
+        for index, key in ((self._by_node, node), (self._by_module, module)):
+            if body is not None:
+                index.setdefault(key, set()).add(id)
+            elif key in index:
+                index[key].discard(id)
+                if not index[key]:
+                    del index[key]
+
+
+class TemplateMirror(Mirror[TemplateRecord]):
+    """All templates, indexed so that planning a start never looks at all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(TEMPLATES, "template")
+        self._by_group: dict[str, set[str]] = {}
+
+    def in_group(self, group: str) -> list[TemplateRecord]:
+        """The templates of a template group, sorted by name."""
+        return [self._documents[name].record for name in sorted(self._by_group.get(group, ()))]
+
+    def version_of(self, name: str, hash: str) -> TemplateVersion | None:
+        found = self._documents.get(name)
+        return found.record.by_hash(hash) if found else None
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        super().fold(id, revision, body)
+        names = self._by_group.setdefault(group_of(id), set())
+        if body is None:
+            names.discard(id)
+        else:
+            names.add(id)
+        if not names:
+            del self._by_group[group_of(id)]

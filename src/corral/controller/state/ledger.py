@@ -1,9 +1,14 @@
-"""The one way to change anything: a transaction, its events and its audit entry, all or nothing."""
+"""The one way to change anything: a transaction with its events and its audit entry, all or nothing.
+
+A `Mutation` is such a change as a value. The handler of a request reads the state and describes the change; it does not
+make it. So it can run again after a conflict, and the idempotency record and the audit entry are in the same
+transaction as the change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -11,7 +16,7 @@ from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
 from corral.controller.state.collections import AUDIT
 from corral.domain.events import Draft
 from corral.domain.records import AuditEntry, Record
-from corral.errors import Code, Retryable
+from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Append, Commit, Conflict, Delete, Put, Transaction
 
 R = TypeVar("R", bound=Record)
@@ -113,3 +118,28 @@ def audit(
             after=after,
         )
     )
+
+
+class Mutation(msgspec.Struct, frozen=True, kw_only=True):
+    """`steps` may be empty: then everything is already as wanted and only `body` is answered.
+
+    `body` is a response shape; a field `revision` in it is filled with the number of the commit.
+    """
+
+    action: str
+    subject: str
+    steps: tuple[Step, ...]
+    body: Any = None
+    status: int = 200
+    before: dict[str, object] | None = None
+    after: dict[str, object] | None = None
+
+
+class RecordedRefusal(Rejected):
+    """A refusal that is a decision itself: its `steps` are stored before the caller hears it. While a node of
+    `returning` may be back in a moment, the caller waits for that first."""
+
+    def __init__(self, error: Rejected, *, steps: tuple[Step, ...], returning: Collection[str] = ()) -> None:
+        super().__init__(error.code, error.message, hint=error.hint, field=error.field)
+        self.steps = steps
+        self.returning = frozenset(returning)

@@ -17,8 +17,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CLUSTER
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE
-from corral.controller.term.lost_store import is_missing, put_aside
-from corral.controller.term.store_position import StorePosition
+from corral.controller.term.lost_store import StorePosition, is_missing, put_aside
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected
 from corral.store.leadership import Leadership, LeaseTiming, Term

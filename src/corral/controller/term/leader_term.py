@@ -31,9 +31,7 @@ from corral.controller.templates.library import TemplateLibrary
 from corral.controller.term.cluster_init import found_cluster
 from corral.controller.term.commit_followers import Followers
 from corral.controller.term.housekeeping import Housekeeping
-from corral.controller.term.node_services import Fleet
-from corral.controller.term.term_deps import Mandate
-from corral.controller.term.term_services import Doors
+from corral.controller.term.term_services import NodeServices, TermDeps, TermServices
 from corral.controller.workload.service import Workloads
 from corral.domain.events import Draft, EventType
 from corral.pki.authority import Authority
@@ -59,7 +57,7 @@ class LeaderTerm:
 
     def __init__(
         self,
-        mandate: Mandate,
+        mandate: TermDeps,
         *,
         on_fatal: Callable[[BaseException], None],
         opening: Sequence[Step] = (),
@@ -69,8 +67,8 @@ class LeaderTerm:
         self._store = mandate.store
         self._opening = tuple(opening)
         self._stack = contextlib.AsyncExitStack()
-        self._fleet: Fleet
-        self._doors: Doors | None = None
+        self._fleet: NodeServices
+        self._doors: TermServices | None = None
         self.epoch = mandate.epoch
         self.state = ClusterState()
         self.fenced = asyncio.Event()
@@ -114,7 +112,7 @@ class LeaderTerm:
         snapshot = await self._store.reads.snapshot(self.state.collections)
         self.state.load(snapshot)
         self.hub = EventHub(log=self._store.reads, clock=mandate.clock, head=snapshot.head.cursor)
-        self._fleet = Fleet(mandate, ledger=self.ledger, stack=stack)
+        self._fleet = NodeServices(mandate, ledger=self.ledger, stack=stack)
         self._fleet.join(self._followers)
         self._followers.add("events", _Publishing(self.hub))
         self.writer.start()
@@ -124,7 +122,7 @@ class LeaderTerm:
         await self._announce()
         await self.sessions.forget_predecessors()
         await self.instances.numbers.refill()
-        self._doors = Doors(
+        self._doors = TermServices(
             mandate, self._fleet, ledger=self.ledger, hub=self.hub, writer=self.writer, stack=stack
         )
         self._followers.add("modules on nodes", self._doors.node_modules, before="events")
@@ -211,7 +209,7 @@ class LeaderTerm:
         return self._fleet.reconciler
 
     @property
-    def doors(self) -> Doors:
+    def doors(self) -> TermServices:
         assert self._doors is not None, "the term was not entered"
         return self._doors
 

@@ -14,7 +14,7 @@ from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUTHORITY, CLUSTER
 from corral.controller.state.ledger import Actor, Step, audit
-from corral.controller.term.controller_role import Place
+from corral.controller.term.controller_role import ControllerRole
 from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
@@ -49,7 +49,7 @@ class LeadershipLoop:
         self,
         *,
         store: Store,
-        place: Place,
+        place: ControllerRole,
         lease: LeaseSection,
         clock: Clock,
         make_term: MakeTerm,

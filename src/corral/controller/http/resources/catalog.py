@@ -15,7 +15,7 @@ from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.template_files import file_limit
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.artifacts import CatalogRecord, shown_url
 from corral.domain.groups import Category, ConfigFormat
 from corral.domain.permissions import Permission

@@ -25,7 +25,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import ADMIN_CERTIFICATES
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.controller.state.quarantine import Unreadable
 from corral.domain.permissions import Permission
 from corral.domain.records import AdminCertificateRecord

@@ -15,7 +15,7 @@ from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.route_table import Once, Read, Route
 from corral.controller.modules.module_service import Modules
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.services.command_table import CommandMatch

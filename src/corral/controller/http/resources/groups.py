@@ -20,7 +20,7 @@ from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.groups import ArtifactSpec, GroupSpec
 from corral.domain.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live

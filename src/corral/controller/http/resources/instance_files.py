@@ -15,7 +15,7 @@ from corral.controller.http.route_table import Build, Content, Describe, Downloa
 from corral.controller.http.setting import Distribution, Setting
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import instance_decisions
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.events import Draft, EventType

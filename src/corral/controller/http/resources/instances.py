@@ -27,7 +27,7 @@ from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.ids import InstanceId
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted

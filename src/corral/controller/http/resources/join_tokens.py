@@ -16,7 +16,7 @@ from corral.controller.http.setting import ClusterControl, Setting
 from corral.controller.sessions.enrolment import new_join_token
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.collections import JOIN_TOKENS
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Permission
 from corral.domain.records import JoinTokenRecord

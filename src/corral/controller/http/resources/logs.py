@@ -20,7 +20,7 @@ from corral.controller.http.time_ranges import Since, TimeRange, Until
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission

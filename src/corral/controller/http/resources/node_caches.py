@@ -12,7 +12,7 @@ from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import Distribution
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 
 

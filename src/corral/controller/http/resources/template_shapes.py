@@ -13,8 +13,7 @@ from corral.controller.http.call import Call
 from corral.controller.http.route_table import Pump, Write
 from corral.controller.http.setting import Setting
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.controller.state.ledger import Step
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation, Step
 from corral.controller.templates.template_changes import TemplateChange
 from corral.controller.templates.template_usage import groups_using
 from corral.domain.template_diff import FileState

@@ -26,7 +26,7 @@ from corral.controller.http.resources.template_shapes import (
 from corral.controller.http.route_table import Act, Content, Download, Mutate, Read, Route
 from corral.controller.http.setting import Distribution
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.permissions import Permission

@@ -15,7 +15,7 @@ from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Setting, TokenUses
 from corral.controller.state.api_tokens import creation, mint, revocation
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.domain.records import ApiTokenRecord
 

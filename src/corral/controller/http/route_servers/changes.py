@@ -11,7 +11,7 @@ from corral.controller.http.request import Request
 from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
 from corral.controller.http.route_table import Build, Describe, Mutate, Upload
 from corral.controller.http.uploading import NOTHING_STORED, Incoming
-from corral.controller.state.mutations import Mutation
+from corral.controller.state.ledger import Mutation
 
 
 class MutateServer:
