@@ -41,9 +41,9 @@ from corral.system.entropy import Entropy, SystemEntropy, new_id
 from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_port import LogPort
 from corral.system.logs import start_logging
-from corral.system.loop_watch import LoopWatch
-from corral.system.service import run_service
-from corral.system.shutdown import Stage, run_stages
+from corral.system.service.loop_watch import LoopWatch
+from corral.system.service.process import run_service
+from corral.system.service.shutdown import Stage, run_stages
 from corral.system.threads import to_end
 
 _ROLE: Final = "controller"

@@ -36,9 +36,9 @@ from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.files import DirectoryLock
 from corral.system.log_port import LogPort
 from corral.system.logs import start_logging
-from corral.system.loop_watch import LoopWatch
-from corral.system.service import run_service
-from corral.system.shutdown import Stage, run_stages
+from corral.system.service.loop_watch import LoopWatch
+from corral.system.service.process import run_service
+from corral.system.service.shutdown import Stage, run_stages
 from corral.version import VERSION
 from corral.wire.v1.link_pb2 import DaemonMessage
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import uvloop
 
 from corral.system.aio.tasks import Tasks, first_of
-from corral.system.parent_watch import watch
+from corral.system.service.parent_watch import watch
 
 _INTERRUPTED: Final = 130
 
