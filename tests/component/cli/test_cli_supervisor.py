@@ -16,7 +16,7 @@ from corral.cli.local.child_processes import Child, Supervisor
 from corral.cli.local.restarts import MOST_QUICK_DEATHS, QUICK_SECONDS, Restarts
 from corral.cli.local.up_record import find_running, remove_record, write_record
 from corral.errors import Code, Rejected
-from corral.system.service.parent_watch import watch
+from corral.system.service.process import watch
 
 SLEEPER = "import signal; print('ready: here', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready: here', flush=True)\nwhile True: signal.pause()"
@@ -85,7 +85,7 @@ def test_children_notice_that_their_parent_was_killed(tmp_path: pathlib.Path) ->
     child = textwrap.dedent(
         """
         import asyncio, os, sys
-        from corral.system.service.parent_watch import watch
+        from corral.system.service.process import watch
 
         async def main():
             ended = asyncio.Event()
