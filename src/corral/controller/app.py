@@ -42,8 +42,7 @@ from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_port import LogPort
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
-from corral.system.service.process import run_service
-from corral.system.service.shutdown import Stage, run_stages
+from corral.system.service.process import Stage, run_service, run_stages
 from corral.system.threads import to_end
 
 _ROLE: Final = "controller"

@@ -37,8 +37,7 @@ from corral.system.files import DirectoryLock
 from corral.system.log_port import LogPort
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
-from corral.system.service.process import run_service
-from corral.system.service.shutdown import Stage, run_stages
+from corral.system.service.process import Stage, run_service, run_stages
 from corral.version import VERSION
 from corral.wire.v1.link_pb2 import DaemonMessage
 

@@ -15,7 +15,7 @@ from corral.errors import Code, Rejected
 from corral.system.clock import SystemClock
 from corral.system.files import DirectoryLock, atomic_write, make_directory, read_versioned, write_versioned
 from corral.system.service.loop_watch import LoopWatch
-from corral.system.service.shutdown import Stage, run_stages
+from corral.system.service.process import Stage, run_stages
 from corral.testing.waiting import eventually
 
 

@@ -5,6 +5,8 @@ Ending with the parent, however it ended.
 The parent holds the write end of a pipe and never writes to it. Whatever kills the parent,
 the kernel closes that end, and the child's read end reports the end of the file. (A death
 signal would be sent when the parent's *thread* ends, and is lost across a set-uid exec.)
+
+An orderly end: stages in order, each with its share of the budget, stragglers named.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
+import msgspec
+import structlog
 import uvloop
 
 from corral.errors import Code, Rejected
 from corral.system.aio.tasks import Tasks, first_of
+from corral.system.clock import Clock
 
 _INTERRUPTED: Final = 130
 
@@ -136,3 +141,32 @@ def watch(fd: int, callback: Callable[[], None]) -> Callable[[], None]:
 
     loop.add_reader(fd, readable)
     return stop
+
+
+_log = structlog.get_logger("corral.shutdown")
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of an end. `share` is its part of what is left of the whole budget."""
+
+    name: str
+    share: float
+    action: Callable[[], Awaitable[object]]
+
+
+async def run_stages(stages: Sequence[Stage], *, budget: float, clock: Clock) -> list[str]:
+    """Run every stage, come what may; returns the names of those that failed or ran out of time."""
+    ends = clock.monotonic() + budget
+    stragglers: list[str] = []
+    for stage in stages:
+        left = max(0.1, ends - clock.monotonic()) * stage.share
+        try:
+            async with asyncio.timeout(left):
+                await stage.action()
+        except TimeoutError:
+            stragglers.append(stage.name)
+            _log.error("shutdown.overrun", stage=stage.name, seconds=round(left, 1))
+        except Exception:
+            stragglers.append(stage.name)
+            _log.exception("shutdown.failed", stage=stage.name)
+    return stragglers
