@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from corral.signing.refusals import refused
-from corral.system.digests import sha256_of
+from corral.system.files import sha256_of
 
 
 def digest_of(archive: pathlib.Path) -> bytes:

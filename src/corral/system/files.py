@@ -1,17 +1,23 @@
-"""Our own files: written whole or not at all, marked with a format and version, locked by one owner."""
+"""Our own files: written whole or not at all, marked with a format and version, locked by one owner.
+
+Digests of files of any size: memory does not grow with them, and whoever gives up is not kept waiting.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import io
 import os
 import pathlib
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from corral.errors import Code, Rejected
+from corral.system.threads import check_wanted
 
 V = TypeVar("V", bound=msgspec.Struct)
 
@@ -179,3 +185,18 @@ class DirectoryLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+_STEP: Final = 1024 * 1024
+
+
+def sha256_of(file: io.BufferedReader) -> hashlib._Hash:
+    """SHA-256 of a file from where it stands to its end. Blocking; in `to_end` it stops between two steps when
+    it is wanted no more."""
+    hashed = hashlib.sha256()
+    block = bytearray(_STEP)
+    view = memoryview(block)
+    while size := file.readinto(block):
+        hashed.update(view[:size])
+        check_wanted()
+    return hashed

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from corral.system.digests import sha256_of
+from corral.system.files import sha256_of
 from corral.system.threads import check_wanted, to_end
 from corral.testing.waiting import eventually
 

@@ -19,7 +19,7 @@ from corral.errors import Code, Rejected
 from corral.modules.archive.archive_zip import checked_files, open_zip
 from corral.modules.archive.source_checks import check_sources
 from corral.modules.manifest.manifest_reader import MANIFEST_MAX, manifest_refused, read_manifest
-from corral.system.digests import sha256_of
+from corral.system.files import sha256_of
 
 FRONTEND: Final = "frontend/"
 MANIFEST_NAMES: Final = ("module.yaml", "module.json")

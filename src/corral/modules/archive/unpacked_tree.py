@@ -12,7 +12,7 @@ from typing import IO, Final
 from corral.archives.zip_reader import ZipEntry, ZipReader
 from corral.modules.archive.archive_reader import ArchiveFile
 from corral.modules.archive.archive_zip import checked_files, open_zip
-from corral.system.digests import sha256_of
+from corral.system.files import sha256_of
 from corral.system.trees.removal import remove_tree
 
 FILE_MODE: Final = 0o444
