@@ -32,11 +32,10 @@ from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
 from corral.store.opening import open_store
 from corral.store.port import StorageFailed, Store
-from corral.system.addresses import Address, parse_address
+from corral.system.addresses import Address, parse_address, raise_descriptors
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
-from corral.system.connection_shares import raise_descriptors
 from corral.system.entropy import Entropy, SystemEntropy, new_id
 from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_port import LogPort

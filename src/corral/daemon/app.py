@@ -28,10 +28,10 @@ from corral.daemon.supervise.handshake import HostFacts, advertised_address
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
+from corral.system.addresses import raise_descriptors
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig
-from corral.system.connection_shares import raise_descriptors
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.files import DirectoryLock
 from corral.system.log_port import LogPort

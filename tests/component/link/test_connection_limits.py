@@ -15,8 +15,8 @@ import pytest
 
 from corral.controller.sessions.address_guard import AddressGuard, Bound
 from corral.domain.node_states import NodeState
+from corral.system.addresses import LOOPBACK, counted_as, share_of
 from corral.system.clock import SystemClock
-from corral.system.connection_shares import LOOPBACK, counted_as, share_of
 from corral.testing.leaks import take_census
 
 DEADLINE = 20.0
@@ -223,7 +223,7 @@ def test_the_host_itself_has_half_of_all() -> None:
 
 def test_a_controller_takes_as_many_descriptors_as_it_may_have() -> None:
     program = (
-        "import resource as r; from corral.system.connection_shares import raise_descriptors as up, affordable;"
+        "import resource as r; from corral.system.addresses import raise_descriptors as up, affordable;"
         "r.setrlimit(r.RLIMIT_NOFILE, (256, 512)); few = affordable(4096, part=2); up();"
         "print(few, affordable(4096, part=2), r.getrlimit(r.RLIMIT_NOFILE))"
     )

@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
+from corral.system.addresses import affordable, counted_as, share_of
 from corral.system.config_schema import HttpLimitsSection
-from corral.system.connection_shares import affordable, counted_as, share_of
 
 log = structlog.get_logger(__name__)
 

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from corral.system.addresses import counted_as, share_of
 from corral.system.clock import Clock
-from corral.system.connection_shares import counted_as, share_of
 from corral.system.log_quota import LogQuota
 
 log = structlog.get_logger(__name__)

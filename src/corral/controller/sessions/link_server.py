@@ -18,11 +18,11 @@ from corral.controller.sessions.grpc_service import LeaderLookup
 from corral.controller.sessions.join_services import AdminService, BootstrapService
 from corral.errors import Code, Rejected
 from corral.pki.authority import Authority, ServerIdentity
+from corral.system.addresses import affordable
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
-from corral.system.connection_shares import affordable
 from corral.system.entropy import Entropy
 from corral.wire.channels import Options, server_options
 from corral.wire.frames import CountingServer
