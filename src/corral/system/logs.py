@@ -22,7 +22,6 @@ from typing import Final, Self, TextIO
 import structlog
 
 from corral.domain.records import LogRecord
-from corral.system.log_format import as_human, as_json
 from corral.system.log_mask import mask_fields, mask_text
 from corral.system.log_names import (
     FIELDS_ATTRIBUTE,
@@ -34,7 +33,15 @@ from corral.system.log_names import (
     logger,
 )
 from corral.system.log_ring import LogRing
-from corral.system.log_writer import FILE_BYTES, FILE_COUNT, LogWriter, RotatingFile, stream_write
+from corral.system.log_writer import (
+    FILE_BYTES,
+    FILE_COUNT,
+    LogWriter,
+    RotatingFile,
+    as_human,
+    as_json,
+    stream_write,
+)
 
 __all__ = ["LEVELS", "LogRing", "Logger", "Logs", "Sink", "logger", "start_logging"]
 
