@@ -38,7 +38,7 @@ from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
 from corral.system.entropy import Entropy, SystemEntropy, new_id
 from corral.system.files import DirectoryLock, make_directory
-from corral.system.log_port import LogPort
+from corral.system.log_ring import LogPort
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
 from corral.system.service.process import Stage, run_service, run_stages

@@ -1,4 +1,7 @@
-"""The newest log records in memory, numbered, for readers on an event loop and writers anywhere."""
+"""The newest log records in memory, numbered, for readers on an event loop and writers anywhere.
+
+What a service needs of the process's log.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 import collections
 import itertools
 import threading
+from collections.abc import Callable
+from typing import Protocol
 
 from corral.domain.records import LogRecord
 
@@ -77,3 +82,16 @@ class LogRing:
 def _finish(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+class LogPort(Protocol):
+    """The running log: its newest records, its level, and who else shall see each record."""
+
+    @property
+    def ring(self) -> LogRing: ...
+
+    def set_level(self, level: str) -> None:
+        """Switch at run time; "" goes back to the configured level."""
+
+    def add_sink(self, sink: Callable[[LogRecord], None]) -> Callable[[], None]:
+        """Hand every later record to `sink`, in the thread that logged it; returns how to stop it."""

@@ -15,7 +15,7 @@ from corral.system.addresses import parse_host
 from corral.system.clock import boot_id
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, new_id
-from corral.system.log_port import LogPort
+from corral.system.log_ring import LogPort
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.v1.module_pb2 import ModuleSetEntry
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
