@@ -18,7 +18,7 @@ import structlog
 from corral.domain.ids import Epoch
 from corral.errors import Bug
 from corral.store.port import LEADER, LeaseEngine, LeaseRow, StoreUnavailable
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 from corral.system.clock import Clock
 
 log = structlog.get_logger(__name__)

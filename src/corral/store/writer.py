@@ -42,8 +42,7 @@ from corral.store.port import (
     Transaction,
 )
 from corral.system.aio.backoff import Backoff
-from corral.system.aio.tasks import Tasks
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
 

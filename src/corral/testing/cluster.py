@@ -22,8 +22,7 @@ from corral.domain.groups import ConfigFormat
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.domain.plans import PlanArtifact
-from corral.system.aio.tasks import first_of
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import first_of, set_within
 from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Final, Self
 
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 
 _BLOCK: Final = 16 * 1024
 

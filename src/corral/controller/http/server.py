@@ -18,8 +18,7 @@ from corral.controller.http.open_connections import OpenConnections
 from corral.controller.http.request import AsgiApp
 from corral.errors import Bug, Code, Rejected
 from corral.system.addresses import Address
-from corral.system.aio.tasks import Tasks, first_of
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.config_schema import HttpLimitsSection
 
 log = structlog.get_logger(__name__)

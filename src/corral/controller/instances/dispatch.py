@@ -34,7 +34,7 @@ from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
 from corral.system.aio.backoff import doubled
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 

@@ -33,8 +33,7 @@ from corral.modules.manifest.settings import check_settings
 from corral.modules.process import Leak
 from corral.sdk.messages import HealthAnswer
 from corral.signing import Sidecar
-from corral.system.aio.tasks import Tasks
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, set_within
 from corral.system.threads import to_end
 
 UPKEEP_SECONDS: Final = 60.0

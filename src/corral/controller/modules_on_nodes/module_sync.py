@@ -38,7 +38,7 @@ from corral.domain.module_convergence import (
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import NodeModuleState, PackageRecord
 from corral.errors import CorralError
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 from corral.wire.channels import CONTROL_LIMIT
 from corral.wire.v1.link_pb2 import ControllerMessage
 

@@ -37,8 +37,7 @@ from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit, Conflict, Fenced, StoreUnavailable
-from corral.system.aio.tasks import Tasks
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock, boot_id
 from corral.system.config_schema import ReconcileSection
 

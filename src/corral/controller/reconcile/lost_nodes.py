@@ -20,7 +20,7 @@ from corral.domain.ids import NodeId
 from corral.domain.instance_records import AfterStop, live, next_state
 from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
 from corral.domain.node_states import NodeState
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 
 
 def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:

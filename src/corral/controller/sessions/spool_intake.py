@@ -37,8 +37,8 @@ from corral.domain.node_claims import told_time
 from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
+from corral.system.aio.tasks import set_within
 from corral.system.aio.token_bucket import TokenBucket
-from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.wire.frame_table import FrameOwner, NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds

@@ -20,8 +20,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.port import Fenced, Store, StoreUnavailable
-from corral.system.aio.tasks import Tasks, first_of
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.clock import Clock
 from corral.system.config_schema import LeaseSection
 

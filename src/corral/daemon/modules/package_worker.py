@@ -12,8 +12,7 @@ from corral.daemon.modules.convergence import Converging
 from corral.daemon.modules.module_orders import Wanted
 from corral.errors import Bug, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
-from corral.system.aio.tasks import Tasks, first_of
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.entropy import Entropy
 
 LONGEST_PAUSE: Final = 15.0

@@ -18,8 +18,7 @@ import structlog
 from corral.daemon.prepare.working_directories import WARM, WorkingDirectories
 from corral.daemon.workload.start_stages import StageFailed
 from corral.errors import CorralError
-from corral.system.aio.tasks import Tasks
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, set_within
 from corral.system.entropy import Entropy, new_id
 
 _MOST_KEYS: Final = 16

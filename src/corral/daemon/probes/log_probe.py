@@ -15,7 +15,7 @@ from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.probes.port_probes import Mask, shown
 from corral.domain.patterns import compile_bytes
 from corral.runtimes.console.log import ConsoleLog
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 from corral.system.threads import to_end
 
 

@@ -24,8 +24,7 @@ from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, Progr
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Bug, Code, CorralError, Retryable
 from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
-from corral.system.aio.tasks import first_of
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import first_of, set_within
 
 _LASTS_SECONDS: Final = 0.25
 

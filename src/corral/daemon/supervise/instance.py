@@ -21,8 +21,7 @@ from corral.daemon.supervise.faults import Faults
 from corral.domain.instance_states import PLACE_SECONDS, InstanceState
 from corral.errors import CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
-from corral.system.aio.tasks import Tasks
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import Tasks, set_within
 
 _KILL_SECONDS: Final = 30.0
 _ASK_SECONDS: Final = 10.0

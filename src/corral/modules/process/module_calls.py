@@ -26,7 +26,7 @@ from corral.sdk.protocol import (
     Credit,
     Failure,
 )
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 
 T = TypeVar("T")
 

@@ -3,6 +3,8 @@
 A task belongs to a `Tasks`, which ends it at the latest when its owner closes. Its name is `room/verb/id`: that is what
 a log record and a dump of all tasks say about it. A wait in here that is cancelled first waits for the end of the tasks
 that it had begun: nothing of it goes on.
+
+Waiting for an event with a time limit.
 """
 
 from __future__ import annotations
@@ -159,3 +161,16 @@ def _log_dropped(task: asyncio.Task[Any]) -> None:
     error = failure_of(task)
     if error is not None and not isinstance(error, CorralError):
         _log.error("task.failed", task=task.get_name(), exc_info=error)
+
+
+async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether the event is set before the time is up; None: wait for as long as it takes.
+
+    Not `asyncio.wait_for`, which forgets a cancellation that comes together with the event.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return event.is_set()
+    return True

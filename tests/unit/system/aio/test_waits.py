@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.system.aio.waits import set_within
+from corral.system.aio.tasks import set_within
 
 
 async def test_an_event_that_is_set_in_time_is_seen() -> None:
