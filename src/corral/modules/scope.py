@@ -25,7 +25,7 @@ from corral.modules.process.process_port import RunningModule
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.log_names import LogQuota
+from corral.system.logger import LogQuota
 
 T = TypeVar("T")
 

@@ -23,17 +23,7 @@ import structlog
 
 from corral.domain.records import LogRecord
 from corral.system.log_mask import mask_fields, mask_text
-from corral.system.log_names import (
-    FIELDS_ATTRIBUTE,
-    LEVELS,
-    PROCESSORS,
-    Logger,
-    level_name,
-    level_number,
-    logger,
-)
-from corral.system.log_ring import LogRing
-from corral.system.log_writer import (
+from corral.system.log_output import (
     FILE_BYTES,
     FILE_COUNT,
     LogWriter,
@@ -41,6 +31,16 @@ from corral.system.log_writer import (
     as_human,
     as_json,
     stream_write,
+)
+from corral.system.log_ring import LogRing
+from corral.system.logger import (
+    FIELDS_ATTRIBUTE,
+    LEVELS,
+    PROCESSORS,
+    Logger,
+    level_name,
+    level_number,
+    logger,
 )
 
 __all__ = ["LEVELS", "LogRing", "Logger", "Logs", "Sink", "logger", "start_logging"]

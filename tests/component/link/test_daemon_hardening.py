@@ -20,7 +20,7 @@ from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
-from corral.system.log_names import level_number
+from corral.system.logger import level_number
 from corral.testing.cluster import daemon_config
 from corral.testing.ports import free_addresses
 from corral.testing.scripted_peers import ScriptedController

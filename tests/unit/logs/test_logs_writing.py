@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from corral.domain.records import LogRecord
-from corral.system.log_writer import LogWriter, RotatingFile
+from corral.system.log_output import LogWriter, RotatingFile
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

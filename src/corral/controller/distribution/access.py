@@ -25,7 +25,7 @@ from corral.domain.plans import read_plan
 from corral.domain.templates import TemplateVersion
 from corral.errors import CorralError, Retryable
 from corral.system.clock import Clock
-from corral.system.log_names import LogQuota
+from corral.system.logger import LogQuota
 
 _REMEMBERED_PLANS: Final = 10_000
 _REMEMBERED_DIGESTS: Final = 500_000

@@ -20,7 +20,7 @@ from corral.modules.services.event_names import check_published
 from corral.modules.services.event_publication import DATA_BYTES, SUBJECT_MAX, encoded_data
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
-from corral.system.log_names import LogQuota
+from corral.system.logger import LogQuota
 from corral.wire.v1.module_pb2 import EventPublish
 
 _TEXT: Final = 80

@@ -20,7 +20,7 @@ import structlog
 
 from corral.system.addresses import counted_as, share_of
 from corral.system.clock import Clock
-from corral.system.log_names import LogQuota
+from corral.system.logger import LogQuota
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from corral.domain.ids import SessionId
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.log_names import LogQuota
+from corral.system.logger import LogQuota
 from corral.wire.frame_table import FrameDelivery, NodeFrame
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage

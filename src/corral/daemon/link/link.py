@@ -28,7 +28,7 @@ from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy
-from corral.system.log_names import LogQuota
+from corral.system.logger import LogQuota
 from corral.wire.frame_table import kind_of
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong

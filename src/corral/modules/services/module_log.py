@@ -16,7 +16,7 @@ from corral.sdk.messages import LOG, LogLine
 from corral.sdk.runner.log_bridge import BURST, LINES_A_SECOND, MAX_LINE
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
-from corral.system.log_names import Logger, logger
+from corral.system.logger import Logger, logger
 
 _TRACEBACK_MAX: Final = 16_384
 _FIELD_MAX: Final = 1024

@@ -26,7 +26,7 @@ from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.store.port import ReadEngine
-from corral.system.log_names import LEVELS
+from corral.system.logger import LEVELS
 
 CONTROLLER: Final = "controller"
 
