@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from corral.wire.frames import counted
-from corral.wire.handshake_portions import MOST_RUNNING
+from corral.wire.module_sets import MOST_RUNNING
 from corral.wire.parts import MOST_FIELDS, MOST_MESSAGES, check_parts
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import module_pb2 as modules

@@ -25,7 +25,7 @@ from corral.version import PROTOCOL_VERSION
 from corral.wire.channels import channel_options
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.frames import DecodingChannel, read_frame
-from corral.wire.handshake_portions import portions_of
+from corral.wire.module_sets import portions_of
 from corral.wire.outbox import Outbox
 from corral.wire.peer_support import PeerSupport, support_of
 from corral.wire.status import from_rpc
