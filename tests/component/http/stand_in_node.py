@@ -13,8 +13,7 @@ import re2
 from corral.controller.consoles.service import Consoles
 from corral.controller.sessions.live_nodes import HostIdentity, SessionFacts
 from corral.domain.ids import Epoch, NodeId, SessionId
-from corral.wire.features import FEATURES
-from corral.wire.peer_support import support_of
+from corral.wire.features import FEATURES, support_of
 from corral.wire.v1.instance_pb2 import (
     ConsoleBatch,
     ConsoleBlock,

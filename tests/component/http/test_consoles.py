@@ -15,7 +15,7 @@ from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
 from corral.testing.waiting import eventually
-from corral.wire.peer_support import PeerSupport
+from corral.wire.features import PeerSupport
 from corral.wire.v1.instance_pb2 import ConsoleOutput
 
 KIB = 1024

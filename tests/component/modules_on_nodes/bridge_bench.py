@@ -26,8 +26,8 @@ from corral.store.writer import Writer
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.wire import features
+from corral.wire.features import PeerSupport, support_of
 from corral.wire.outbox import Outbox
-from corral.wire.peer_support import PeerSupport, support_of
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscribe, ModuleEvent
 

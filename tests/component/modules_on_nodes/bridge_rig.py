@@ -63,8 +63,8 @@ from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire import features
+from corral.wire.features import support_of
 from corral.wire.outbox import Outbox
-from corral.wire.peer_support import support_of
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import EventCursor, ModuleEvent
 from corral.wire.v1.node_pb2 import Handshake, HandshakeAck, NodeStatus, SpoolAck

@@ -16,8 +16,7 @@ from corral.controller.modules_on_nodes.order_frames import INLINE, WHOLE
 from corral.domain.ids import NodeId
 from corral.modules.manifest.settings import settings_digest
 from corral.testing.waiting import eventually
-from corral.wire.features import FEATURES
-from corral.wire.peer_support import support_of
+from corral.wire.features import FEATURES, support_of
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import (
     MODULE_INTENT_ACTIVE,

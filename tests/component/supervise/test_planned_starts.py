@@ -26,7 +26,7 @@ from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, 
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.waiting import eventually
-from corral.wire.peer_support import PeerSupport
+from corral.wire.features import PeerSupport
 from corral.wire.v1.instance_pb2 import SaveFiles, StartPreparationStage, WorkloadReport
 from corral.wire.v1.link_pb2 import ControllerMessage
 

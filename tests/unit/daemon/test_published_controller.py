@@ -6,8 +6,8 @@ import pytest
 
 from corral.daemon.link.published_controller import TEMPLATE_SECONDS, ControllerOutbox, PublishedController
 from corral.wire import features
+from corral.wire.features import support_of
 from corral.wire.frame_table import kind_of, messages_of
-from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import CrashReport
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, Ping, Pong

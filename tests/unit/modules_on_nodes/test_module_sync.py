@@ -20,9 +20,8 @@ from corral.domain.ids import NodeId, SessionId
 from corral.domain.module_convergence import ObservedModule, difference
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import NodeModuleState, PackageRecord, SignatureFacts
-from corral.wire.features import FEATURES
+from corral.wire.features import FEATURES, support_of
 from corral.wire.module_sets import read_intent
-from corral.wire.peer_support import support_of
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 SIGNED = "a" * 64

@@ -13,7 +13,7 @@ from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, Retryable
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
-from corral.wire.peer_support import PeerSupport
+from corral.wire.features import PeerSupport
 
 
 def heartbeat(sent: list[int], *, seconds: float) -> Heartbeat:

@@ -6,8 +6,8 @@ import pytest
 
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode, complete_handshake
 from corral.wire import features
+from corral.wire.features import support_of
 from corral.wire.frame_table import kind_of, messages_of, node_frame
-from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import (
     AskRunEnds,
     CrashReport,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from corral.wire import features
-from corral.wire.features import FEATURES
-from corral.wire.peer_support import PeerSupport, support_of
+from corral.wire.features import FEATURES, PeerSupport, support_of
 
 
 def abilities(*named: str) -> set[str]:

@@ -27,9 +27,9 @@ from corral.errors import Code
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.store.port import BlobEngine, Commit
 from corral.system.clock import Clock
+from corral.wire.features import support_of
 from corral.wire.frame_table import NodeFrame
 from corral.wire.module_sets import desired_entry
-from corral.wire.peer_support import support_of
 from corral.wire.v1.module_pb2 import (
     CapabilityCall,
     EventCursor,

@@ -26,8 +26,8 @@ from corral.system.config_schema import LinkSection
 from corral.system.entropy import Entropy, new_id
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
+from corral.wire.features import support_of
 from corral.wire.frames import read_frame
-from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import RunName
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceServicer

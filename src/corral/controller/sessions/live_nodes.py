@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.domain.ids import Epoch, NodeId, SessionId
-from corral.wire.peer_support import PeerSupport
+from corral.wire.features import PeerSupport
 from corral.wire.v1.node_pb2 import NodeStatus
 
 _MAX_PORT: Final = 65_535

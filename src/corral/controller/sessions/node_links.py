@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from corral.domain.ids import NodeId, SessionId
 from corral.errors import Code, CorralError, Retryable
 from corral.system.aio.tasks import first_of
-from corral.wire.peer_support import PeerSupport
+from corral.wire.features import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from typing import Final
 from corral.controller.sessions.published_start import add_published_fields
 from corral.errors import Code
 from corral.wire import features
+from corral.wire.features import PeerSupport
 from corral.wire.frame_table import NodeFrame, kind_of, messages_of
 from corral.wire.outbox import Outbox
-from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.instance_pb2 import ExitStatus, RunEnds, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from corral.errors import Code
+from corral.wire.features import PeerSupport
 from corral.wire.outbox import Outbox
-from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, SpoolAck
 from corral.wire.v1.plan_pb2 import TemplateUnavailable
