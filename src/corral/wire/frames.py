@@ -1,17 +1,149 @@
 """Reading the frames of a stream, on either side: bytes that are no message, or one of far too many parts, are an
-error of the peer's, with a code, and never a traceback of ours."""
+error of the peer's, with a code, and never a traceback of ours.
+
+How many parts the bytes of a message have, counted without building it: an empty part takes two bytes of a frame
+and a hundred times that in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import grpc
 import msgspec
 from google.protobuf.message import DecodeError
 
 from corral.errors import Code, Rejected
-from corral.wire.parts import check_parts
+
+MOST_MESSAGES: Final = 100_000
+"""Messages within one frame. The largest honest one is a handshake of 5,000 runs with their ports and changes."""
+MOST_FIELDS: Final = 250_000
+"""Fields of all of them, flat ones left out; this bounds what the counting costs, too."""
+CONSOLE_BLOCKS: Final = 2000
+"""Blocks in one ConsoleBatch."""
+_ENTRY: Final = 5
+"""An entry of a map costs as much as so many messages."""
+_UNCOUNTED_BYTES: Final = 128 * 1024
+"""A field has two bytes at least, an entry with a key of its own eight: in so few there are not too many."""
+
+_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
+Shape = dict[int, tuple[int, Any]]
+"""Of a kind of message, by tag: what one of those that it holds costs, and their shape, None where there is nothing
+to count in them."""
+_shapes: dict[str, Shape] = {}
+
+
+def check_parts(body: bytes, descriptor: Any) -> None:
+    """Raise DecodeError when `body` has more parts than any peer of ours sends, or is no message."""
+    if len(body) <= _UNCOUNTED_BYTES:
+        return
+    try:
+        _count(body, _shape(descriptor))
+    except _TooMany as error:
+        raise DecodeError(f"{_kind(body, descriptor)} has {error}") from None
+    except IndexError:
+        raise DecodeError(f"{_kind(body, descriptor)} is cut off") from None
+
+
+class _TooMany(Exception):
+    pass
+
+
+def _shape(descriptor: Any) -> Shape:
+    known = _shapes.get(descriptor.full_name)
+    if known is not None:
+        return known
+    shape = _shapes[descriptor.full_name] = {}
+    for field in descriptor.fields:
+        if (inner := field.message_type) is not None:
+            cost = _ENTRY if inner.GetOptions().map_entry else 1
+            shape[field.number << 3 | _BYTES] = (cost, None if _is_flat(inner) else _shape(inner))
+    return shape
+
+
+def _is_flat(descriptor: Any) -> bool:
+    """Whether all of its fields together make nothing but this one message."""
+    return not any(field.message_type is not None or field.is_repeated for field in descriptor.fields)
+
+
+def _kind(body: bytes, descriptor: Any) -> str:
+    try:
+        number = _varint(body, 0)[0] >> 3
+    except IndexError:
+        number = 0
+    field = descriptor.fields_by_number.get(number)
+    return f"a {descriptor.name}" if field is None else f"a {descriptor.name} with '{field.name}'"
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """A number of several bytes, and where the next begins."""
+    value = shift = 0
+    while (byte := body[at]) > 127:
+        value |= (byte & 127) << shift
+        shift += 7
+        at += 1
+        if shift > 63:
+            raise IndexError
+    return value | byte << shift, at + 1
+
+
+def _count(body: bytes, shape: Shape) -> None:
+    """Go through the fields, over everything that is no message, and no further than the limits. One function, and
+    plain: it sees a hundred thousand fields of a large frame while everything else waits."""
+    fields = messages = at = 0
+    end = len(body)
+    outer: list[tuple[int, Shape]] = []
+    while True:
+        while at < end:
+            fields += 1
+            tag = body[at]
+            at += 1
+            if tag > 127:
+                if (high := body[at]) < 128:
+                    tag, at = tag & 127 | high << 7, at + 1
+                else:
+                    tag, at = _varint(body, at - 1)
+            kind = tag & 7
+            if kind == _BYTES:
+                length = body[at]
+                at += 1
+                if length > 127:
+                    if (high := body[at]) < 128:
+                        length, at = length & 127 | high << 7, at + 1
+                    else:
+                        length, at = _varint(body, at - 1)
+                if tag in shape:
+                    cost, inner = shape[tag]
+                    messages += cost
+                    if inner is not None and length:
+                        if fields > MOST_FIELDS or messages > MOST_MESSAGES:
+                            break
+                        if at + length > end:
+                            raise IndexError
+                        outer.append((end, shape))
+                        end, shape = at + length, inner
+                        continue
+                at += length
+            elif kind == _VARINT:
+                while body[at] > 127:
+                    at += 1
+                at += 1
+            elif kind == _FIXED64:
+                at += 8
+            elif kind == _FIXED32:
+                at += 4
+            if fields > MOST_FIELDS or messages > MOST_MESSAGES:
+                break
+        if messages > MOST_MESSAGES:
+            raise _TooMany(f"more than {MOST_MESSAGES} messages or {MOST_MESSAGES // _ENTRY} entries in it")
+        if fields > MOST_FIELDS:
+            raise _TooMany(f"more than {MOST_FIELDS} fields")
+        if at != end:
+            raise IndexError
+        if not outer:
+            return
+        end, shape = outer.pop()
 
 
 class Undecodable(msgspec.Struct, frozen=True):

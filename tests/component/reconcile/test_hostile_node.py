@@ -10,7 +10,7 @@ from pretend_node import S
 
 from corral.controller.state.collections import instance_decisions
 from corral.errors import Code, CorralError
-from corral.wire.parts import CONSOLE_BLOCKS
+from corral.wire.frames import CONSOLE_BLOCKS
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import module_pb2 as modules
 from corral.wire.v1 import node_pb2 as nodes

@@ -32,7 +32,7 @@ from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
-from corral.wire.parts import CONSOLE_BLOCKS
+from corral.wire.frames import CONSOLE_BLOCKS
 from corral.wire.v1.instance_pb2 import (
     ConsoleAck,
     ConsoleBatch,

@@ -20,7 +20,7 @@ from corral.daemon.console.feed import BLOCK_BYTES, Credit, Feed
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.link.connection import Connection
 from corral.system.clock import Clock
-from corral.wire.parts import CONSOLE_BLOCKS
+from corral.wire.frames import CONSOLE_BLOCKS
 from corral.wire.v1.instance_pb2 import ConsoleOutput
 from corral.wire.v1.link_pb2 import DaemonMessage
 
