@@ -17,7 +17,7 @@ from corral.errors import CorralError
 from corral.testing.api_call import call
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.frames import CONSOLE_BLOCKS, MOST_MESSAGES
-from corral.wire.module_sets import portions_of
+from corral.wire.handshake_lists import portions_of
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake

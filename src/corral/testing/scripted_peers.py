@@ -24,7 +24,7 @@ from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.channels import channel_options
 from corral.wire.features import FEATURES, RUN_ENDS
 from corral.wire.frame_table import kind_of, messages_of
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
 

@@ -10,7 +10,7 @@ from corral.pki.keys import key_pem, make_csr, new_key
 from corral.pki.names import controller_host
 from corral.testing.scripted_peers import enrolled_identity
 from corral.wire.channels import channel_options
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.admin_pb2 import (
     CreateJoinTokenRequest,
     ListJoinTokensRequest,

@@ -24,7 +24,7 @@ from corral.testing.waiting import eventually
 from corral.wire.channels import channel_options
 from corral.wire.frame_table import node_frame
 from corral.wire.outbox import FRAME_MESSAGES
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.transfer import EPOCH_KEY, SESSION_KEY
 from corral.wire.v1.admin_pb2 import ListJoinTokensRequest
 from corral.wire.v1.admin_pb2_grpc import AdminServiceStub

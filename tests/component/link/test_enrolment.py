@@ -22,7 +22,7 @@ from corral.testing.fault_proxy import FaultProxy
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.testing.waiting import eventually
 from corral.wire.channels import channel_options
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.bootstrap_pb2 import ExchangeJoinTokenRequest
 from corral.wire.v1.bootstrap_pb2_grpc import BootstrapServiceStub
 

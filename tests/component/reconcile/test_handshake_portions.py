@@ -14,7 +14,7 @@ from corral.controller.sessions.handshake import MOST_LISTED_BYTES, MOST_RUNNING
 from corral.errors import Code, CorralError
 from corral.testing.scripted_peers import ScriptedDaemon
 from corral.testing.waiting import eventually
-from corral.wire.module_sets import MOST_RUNNING, portions_of
+from corral.wire.handshake_lists import MOST_RUNNING, portions_of
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, HandshakePortion

@@ -29,7 +29,7 @@ from corral.system.entropy import SystemEntropy
 from corral.testing.scripted_peers import ScriptedDaemon
 from corral.testing.waiting import eventually
 from corral.wire import features
-from corral.wire.module_sets import MOST_RUNNING
+from corral.wire.handshake_lists import MOST_RUNNING
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import module_pb2 as modules
 

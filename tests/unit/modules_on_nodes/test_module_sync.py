@@ -21,7 +21,7 @@ from corral.domain.module_convergence import ObservedModule, difference
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import NodeModuleState, PackageRecord, SignatureFacts
 from corral.wire.features import FEATURES, support_of
-from corral.wire.module_sets import read_intent
+from corral.wire.handshake_lists import read_intent
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 SIGNED = "a" * 64

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from corral.domain.module_convergence import DesiredModule, ObservedModule
 from corral.domain.module_phases import ModuleIntent
-from corral.wire.module_sets import (
+from corral.wire.handshake_lists import (
     MOST_ENTRIES,
     desired_entry,
     entries_of,

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from corral.wire.frames import MOST_FIELDS, MOST_MESSAGES, check_parts, counted
-from corral.wire.module_sets import MOST_RUNNING
+from corral.wire.handshake_lists import MOST_RUNNING
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import module_pb2 as modules
 from corral.wire.v1 import node_pb2 as nodes

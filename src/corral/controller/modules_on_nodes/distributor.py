@@ -25,7 +25,7 @@ from corral.domain.module_records import NodeModuleState, PackageRecord, node_mo
 from corral.modules.manifest.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
 from corral.system.aio.tasks import Tasks
-from corral.wire.module_sets import entries_of, read_observed
+from corral.wire.handshake_lists import entries_of, read_observed
 from corral.wire.v1.node_pb2 import Handshake
 
 

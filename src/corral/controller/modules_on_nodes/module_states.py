@@ -17,7 +17,7 @@ from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import NodeModuleState, next_wish, node_module_key
 from corral.domain.node_claims import told_time
 from corral.errors import Code, Rejected
-from corral.wire.module_sets import digest_of, entries_of, is_module_id, read_intent
+from corral.wire.handshake_lists import digest_of, entries_of, is_module_id, read_intent
 from corral.wire.v1.module_pb2 import ModuleSetEntry, ModuleStateUpdate
 from corral.wire.v1.node_pb2 import Handshake
 

@@ -29,7 +29,7 @@ from corral.store.port import BlobEngine, Commit
 from corral.system.clock import Clock
 from corral.wire.features import support_of
 from corral.wire.frame_table import NodeFrame
-from corral.wire.module_sets import desired_entry
+from corral.wire.handshake_lists import desired_entry
 from corral.wire.v1.module_pb2 import (
     CapabilityCall,
     EventCursor,

@@ -10,7 +10,7 @@ from corral.domain.module_convergence import ControlOrder, InstallOrder
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.modules.manifest.settings import settings_json
-from corral.wire.module_sets import INTENT_NUMBERS
+from corral.wire.handshake_lists import INTENT_NUMBERS
 from corral.wire.v1 import module_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import DataOffer

@@ -22,7 +22,7 @@ from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import Peer, read_peer
-from corral.wire.status import abort
+from corral.wire.rpc_errors import abort
 
 _GRPC_ENDS: Final = (grpc.RpcError, grpc.aio.AbortError, grpc.aio.UsageError)
 _GOODBYE_SECONDS: Final = 5.0

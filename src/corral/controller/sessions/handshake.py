@@ -20,7 +20,7 @@ from corral.pki.names import Peer, PeerKind
 from corral.system.addresses import parse_host
 from corral.version import PROTOCOL_VERSION
 from corral.wire.frame_table import node_frame
-from corral.wire.module_sets import MOST_RUNNING
+from corral.wire.handshake_lists import MOST_RUNNING
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 

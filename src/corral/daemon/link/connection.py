@@ -26,9 +26,9 @@ from corral.wire.channels import channel_options
 from corral.wire.features import PeerSupport, support_of
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.frames import DecodingChannel, read_frame
-from corral.wire.module_sets import portions_of
+from corral.wire.handshake_lists import portions_of
 from corral.wire.outbox import Outbox
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck

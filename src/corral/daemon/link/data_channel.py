@@ -20,7 +20,7 @@ from corral.system.aio.tasks import Tasks
 from corral.system.files import sync_directory
 from corral.wire.channels import channel_options
 from corral.wire.frames import DecodingChannel, read_frame
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.transfer import CHUNK, CREDIT, EPOCH_KEY, SESSION_KEY, CreditWindow, Regrant
 from corral.wire.v1.data_pb2 import (
     Credit,

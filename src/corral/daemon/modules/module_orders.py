@@ -13,7 +13,7 @@ from corral.errors import Code, Rejected, unknown_choice
 from corral.modules.manifest.manifest_checks import ID, ID_RULE
 from corral.modules.manifest.settings import SETTINGS_MAX
 from corral.signing import SIDECAR_SUFFIXES, Sidecar
-from corral.wire import module_sets
+from corral.wire import handshake_lists as module_sets
 from corral.wire.frame_table import require
 from corral.wire.v1 import module_pb2 as pb
 

@@ -28,7 +28,7 @@ from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy
-from corral.wire.module_sets import read_desired
+from corral.wire.handshake_lists import read_desired
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
 _ON_ITS_WAY: Final = "not as the controller wants it yet"

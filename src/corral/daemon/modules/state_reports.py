@@ -11,7 +11,7 @@ from corral.domain.module_convergence import ObservedModule
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import SIGNATURE_REFUSED, PackageRecord, told, uninstalled
 from corral.errors import CorralError
-from corral.wire.module_sets import INTENT_NUMBERS, observed_entry
+from corral.wire.handshake_lists import INTENT_NUMBERS, observed_entry
 from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport

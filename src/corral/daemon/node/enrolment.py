@@ -29,7 +29,7 @@ from corral.pki.names import controller_host
 from corral.system.config_schema import DaemonConfig
 from corral.system.files import read_versioned
 from corral.wire.channels import channel_options
-from corral.wire.status import from_rpc
+from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.bootstrap_pb2 import ExchangeJoinTokenRequest, ExchangeJoinTokenResponse
 from corral.wire.v1.bootstrap_pb2_grpc import BootstrapServiceStub
 
