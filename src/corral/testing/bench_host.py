@@ -1,16 +1,21 @@
-"""A host in memory: it answers what a module asks, and keeps what it was told."""
+"""A host in memory: it answers what a module asks, and keeps what it was told.
+
+The manifest of a module on the bench.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from corral.domain.cron import parse_cron
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, CorralError, Rejected
+from corral.modules.manifest.manifest_reader import read_manifest
 from corral.sdk import messages as m
 from corral.sdk.capabilities import CapabilityBinding
 from corral.sdk.contracts import read_contract
@@ -178,3 +183,16 @@ class BenchHost:
 async def _invoke(label: str, function: Any, *arguments: object) -> Any:  # noqa: ARG001 - an `Invoke`
     value = function(*arguments)
     return await value if isinstance(value, Awaitable) else value
+
+
+_BARE: Final[dict[str, Any]] = {"manifestVersion": 1, "id": "bench", "version": "1.0.0"}
+
+
+def written_manifest(manifest: Mapping[str, Any] | Path | str | None) -> dict[str, Any]:
+    """The manifest as an author writes it; a file is read as strictly as a host reads it."""
+    if isinstance(manifest, Path | str):
+        written: dict[str, Any] = msgspec.to_builtins(
+            read_manifest(Path(manifest).read_text(), name=str(manifest))
+        )
+        return written
+    return {**_BARE, **(manifest or {})}

@@ -49,8 +49,7 @@ from corral.sdk.runner.log_bridge import LogBridge
 from corral.sdk.runner.serving import ModuleServer
 from corral.sdk.runner.workers import Workers
 from corral.testing.bench_calls import BenchAnswer, ConsumerLink, find_route, is_wanted, shown_values
-from corral.testing.bench_host import BenchClock, BenchHost, BenchTask
-from corral.testing.bench_manifest import written_manifest
+from corral.testing.bench_host import BenchClock, BenchHost, BenchTask, written_manifest
 from corral.testing.bench_node import BenchNode
 from corral.testing.bench_storage import open_storage
 
