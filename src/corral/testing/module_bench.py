@@ -48,8 +48,17 @@ from corral.sdk.runner.lingering import look_around
 from corral.sdk.runner.log_bridge import LogBridge
 from corral.sdk.runner.serving import ModuleServer
 from corral.sdk.runner.workers import Workers
-from corral.testing.bench_calls import BenchAnswer, ConsumerLink, find_route, is_wanted, shown_values
-from corral.testing.bench_host import BenchClock, BenchHost, BenchTask, written_manifest
+from corral.testing.bench_host import (
+    BenchAnswer,
+    BenchClock,
+    BenchHost,
+    BenchTask,
+    ConsumerLink,
+    find_route,
+    is_wanted,
+    shown_values,
+    written_manifest,
+)
 from corral.testing.bench_node import BenchNode
 from corral.testing.bench_storage import open_storage
 
