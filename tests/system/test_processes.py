@@ -14,7 +14,7 @@ from estate import Estate
 
 from corral.cli.failure import Failure
 from corral.pki.join_token import JoinToken
-from corral.testing.api_call import call
+from corral.testing.groups import call
 from corral.testing.process_house import keeper_pid
 from corral.testing.waiting import eventually
 

@@ -26,8 +26,8 @@ from corral.system.aio.tasks import first_of, set_within
 from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
-from corral.testing.api_call import call
 from corral.testing.fault_proxy import FaultProxy
+from corral.testing.groups import call
 from corral.testing.left_groups import drop_groups
 from corral.testing.reaper import reap
 from corral.testing.recorded_log import RecordedLog

@@ -1,13 +1,38 @@
-"""Groups and instances through the API, as tests need them: make one, wait for it, read its console."""
+"""Groups and instances through the API, as tests need them: make one, wait for it, read its console.
+
+Calling the API from a test's loop.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-from corral.testing.api_call import call
+from corral.cli.api.client import Client
 from corral.testing.waiting import eventually
+
+
+async def call(url: str, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """One request, the way the CLI makes it."""
+    client = Client(url=url, token=token)
+    try:
+        match method:
+            case "GET":
+                return await asyncio.to_thread(client.get, path)
+            case "POST":
+                return await asyncio.to_thread(client.post, path, body)
+            case "PUT":
+                return await asyncio.to_thread(client.put, path, body or {})
+            case "PATCH":
+                return await asyncio.to_thread(client.patch, path, body or {})
+            case "DELETE":
+                return await asyncio.to_thread(client.delete, path)
+        raise ValueError(f"the API has no method {method}")
+    finally:
+        client.close()
+
 
 DEADLINE: Final = 60.0
 _PAGE: Final = 1000
