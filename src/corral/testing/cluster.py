@@ -3,14 +3,17 @@
 Faster than processes and easier to look into; what needs a kill or a second interpreter uses
 `corral.testing.processes`. Daemons run workloads as the user of the tests and without control groups
 unless a test says otherwise; when the cluster ends, so does every instance it left running.
+
+A log for services that share a test's process: nothing global, records given by hand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Self
 
 import msgspec
@@ -22,17 +25,44 @@ from corral.domain.groups import ConfigFormat
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.domain.plans import PlanArtifact
+from corral.domain.records import LogRecord
 from corral.system.aio.tasks import first_of, set_within
 from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
+from corral.system.log_ring import LogRing
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.groups import call
 from corral.testing.left_groups import drop_groups
 from corral.testing.reaper import reap
-from corral.testing.recorded_log import RecordedLog
 from corral.testing.survivors import now_in_ticks
 from corral.testing.waiting import eventually
+
+
+class RecordedLog:
+    """The second adapter of `LogPort`. `levels` remembers every switch."""
+
+    def __init__(self) -> None:
+        self.ring = LogRing(capacity=1000)
+        self.levels: list[str] = []
+        self._sinks: list[Callable[[LogRecord], None]] = []
+
+    def set_level(self, level: str) -> None:
+        self.levels.append(level)
+
+    def add_sink(self, sink: Callable[[LogRecord], None]) -> Callable[[], None]:
+        self._sinks.append(sink)
+        return lambda: self._sinks.remove(sink)
+
+    def write(self, message: str, *, level: str = "INFO", **fields: str) -> None:
+        """Log a record as the service itself would."""
+        record = LogRecord(
+            at=dt.datetime.now(dt.UTC), level=level, logger="test", message=message, fields=fields
+        )
+        self.ring.append(record)
+        for sink in list(self._sinks):
+            sink(record)
+
 
 FAST: Final = {
     "http.listen": "127.0.0.1:0",

@@ -55,8 +55,8 @@ from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
 from corral.system.config_schema import HttpLimitsSection, ModulesSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
+from corral.testing.cluster import RecordedLog
 from corral.testing.failing_store import FailingStore
-from corral.testing.recorded_log import RecordedLog
 
 DEADLINE = 15.0
 PATIENCE = 0.5

@@ -27,7 +27,7 @@ from corral.pki.keys import key_pem, new_key
 from corral.system.clock import SystemClock
 from corral.system.config_schema import HttpLimitsSection
 from corral.system.entropy import SystemEntropy
-from corral.testing.recorded_log import RecordedLog
+from corral.testing.cluster import RecordedLog
 
 
 def standby_api() -> Api:
