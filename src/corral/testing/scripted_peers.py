@@ -1,4 +1,7 @@
-"""Peers that speak the real protocol over real TLS, but only what a test tells them to say."""
+"""Peers that speak the real protocol over real TLS, but only what a test tells them to say.
+
+Runs as a node lists them, with the ticket of a start that the store does not know: as after a restore.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from typing import Any, Final, Self
 
 import grpc
 
+from corral.controller.instances.tickets import StartTickets
 from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity, save_identity
-from corral.domain.ids import ClusterId, NodeId
+from corral.domain.ids import ClusterId, GroupName, Incarnation, InstanceId, NodeId
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.instance_states import InstanceState, Wanted
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey, key_pem, new_key
 from corral.pki.names import controller_host
@@ -25,6 +31,7 @@ from corral.wire.channels import channel_options
 from corral.wire.features import FEATURES, RUN_ENDS
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.rpc_errors import from_rpc
+from corral.wire.v1.instance_pb2 import RunningInstance
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -198,3 +205,20 @@ class ScriptedController:
         )
         save_identity(data, identity)
         return identity
+
+
+def ticketed(tickets: StartTickets, run: RunningInstance, *, node: str, serial: int) -> RunningInstance:
+    """The same run, with the ticket that its node would have been given."""
+    record = InstanceRecord(
+        id=InstanceId(run.instance_id),
+        group=GroupName(run.group),
+        node=NodeId(node),
+        incarnation=Incarnation(run.incarnation),
+        state=InstanceState.SCHEDULED,
+        wanted=Wanted.RUN,
+        plan_hash=run.plan_hash,
+        created_at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        serial=serial,
+    )
+    run.ticket = tickets.of(record)
+    return run

@@ -9,7 +9,7 @@ from hostile_site import Site
 from pretend_node import PretendNode
 
 from corral.domain.instance_records import live
-from corral.testing.start_tickets import ticketed
+from corral.testing.scripted_peers import ticketed
 from corral.testing.waiting import eventually
 
 

@@ -33,7 +33,7 @@ from corral.domain.instance_states import InstanceState, reported
 from corral.errors import IllegalTransition
 from corral.store.port import Put
 from corral.system.clock import SystemClock
-from corral.testing.start_tickets import ticketed
+from corral.testing.scripted_peers import ticketed
 from corral.wire.frame_table import node_frame
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -9,7 +9,7 @@ from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import fold_report
-from corral.testing.start_tickets import ticketed
+from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 
 S = wire.InstanceState

@@ -11,7 +11,7 @@ from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
-from corral.testing.start_tickets import ticketed
+from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 
 RUNNING, STOPPED, CRASHED = (
