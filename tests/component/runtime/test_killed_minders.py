@@ -18,11 +18,11 @@ from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
-from corral.testing.numbered_output import read_numbered
 from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.waiting import eventually
+from corral.testing.workloads import read_numbered
 
 FAST_LINES = 250_000
 SLOW_LINES = 9_000

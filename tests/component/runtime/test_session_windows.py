@@ -27,13 +27,12 @@ from corral.runtimes.sessions.tmux import Tmux
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing import workloads
-from corral.testing.numbered_output import read_numbered
 from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.session_house import MULTIPLEXERS, SessionHouse
 from corral.testing.waiting import eventually
-from corral.testing.workloads import shell
+from corral.testing.workloads import read_numbered, shell
 
 
 @pytest.fixture(params=MULTIPLEXERS)

@@ -20,9 +20,9 @@ from corral.testing.groups import (
     wait_for_instances,
     wait_for_line,
 )
-from corral.testing.numbered_output import read_numbered
 from corral.testing.ports import free_range
 from corral.testing.processes import ProcessCluster
+from corral.testing.workloads import read_numbered
 
 
 async def test_a_cluster_in_this_process_runs_instances_and_takes_them_along(tmp_path: pathlib.Path) -> None:

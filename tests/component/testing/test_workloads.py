@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from corral.testing import workloads
-from corral.testing.numbered_output import read_numbered
 from corral.testing.ports import free_addresses
+from corral.testing.workloads import read_numbered
 
 Run = Callable[[workloads.Argv], subprocess.Popen[bytes]]
 

@@ -10,10 +10,9 @@ import pytest
 
 from corral.errors import Code, CorralError, Rejected
 from corral.testing import workloads
-from corral.testing.numbered_output import read_numbered
 from corral.testing.runtime_contract.house import RuntimeHouse, console_bytes, is_running, said
 from corral.testing.waiting import eventually
-from corral.testing.workloads import shell
+from corral.testing.workloads import read_numbered, shell
 
 
 class Talking:
