@@ -14,9 +14,8 @@ from corral.errors import Code, Rejected
 from corral.signing.certificate_check import AcceptedSigner, check_identity
 from corral.signing.library_check import check_with_library
 from corral.testing.stepped_clock import SteppedClock
-from corral.testing.trust_bundles import Wrong
 from corral.testing.trust_certificates import certificate_pem, issue_authority, public_pem
-from corral.testing.trust_house import ISSUER, SIGNER, TrustHouse
+from corral.testing.trust_house import ISSUER, SIGNER, TrustHouse, Wrong
 
 REFUSALS = {
     Wrong.FOREIGN_ROOT: "does not lead to the trust root",
