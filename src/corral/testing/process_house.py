@@ -1,6 +1,8 @@
 """A node with the process runtime on it, for tests; everything of it is gone afterwards.
 
 A node with a runtime of windows on it, for tests; everything of it is gone afterwards.
+
+A run that nobody minds: started as a daemon starts it, and left as a daemon leaves it that ends.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from typing import Any, Final, Self
 import pytest
 
 from corral.errors import CorralError
+from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
-from corral.runtimes.cgroups.selection import open_cgroups
+from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.keeper.keeper_protocol import PROTOCOL, lock_name, socket_name
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.sessions.multiplexer import Multiplexer, base_environment
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.runtimes.sessions.screen import SOCKETS, Screen
 from corral.runtimes.sessions.tmux import SOCKET, Tmux
-from corral.sdk.runtime import RunSpec
+from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing.reaper import reap
+from corral.testing.workloads import Argv
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 CGROUP_KINDS = ("none", "v1", "v2")
@@ -208,3 +212,29 @@ class SessionHouse:
         for provider in self._providers:
             await provider.close()
         await self._node.__aexit__(kind, error, trace)
+
+
+INCARNATION = 65_536
+
+
+async def start_detached(data: pathlib.Path, id: str, command: Argv) -> RunHandle:
+    """Start a workload in a data directory, without control groups, and detach from it."""
+    run = data / "runs" / id / str(INCARNATION)
+    work = data / "running" / id
+    run.mkdir(parents=True, mode=0o700)
+    work.mkdir(parents=True)
+    runtime = ProcessRuntime(data, NoCgroups(owner_of(str(data))))
+    await runtime.start_keeper()
+    try:
+        return await runtime.start(
+            RunSpec(
+                instance_id=id,
+                incarnation=INCARNATION,
+                command=command,
+                environment={"PATH": os.defpath},
+                directory=str(work),
+                run_directory=str(run),
+            )
+        )
+    finally:
+        await runtime.close()

@@ -9,7 +9,7 @@ import signal
 from corral.cli.local.live_runs import keeper_lives, live_instances, unfinished_runs
 from corral.runtimes.keeper.run_files import read_record
 from corral.testing import workloads
-from corral.testing.detached_run import INCARNATION, start_detached
+from corral.testing.process_house import INCARNATION, start_detached
 from corral.testing.reaper import Reaper
 from corral.testing.waiting import eventually
 

@@ -8,7 +8,7 @@ import signal
 
 from corral.runtimes.cgroups.selection import owner_of
 from corral.testing import workloads
-from corral.testing.detached_run import INCARNATION, start_detached
+from corral.testing.process_house import INCARNATION, start_detached
 from corral.testing.reaper import Reaper
 from corral.testing.survivors import node_mark
 from corral.testing.waiting import eventually
