@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from corral.testing.runtime_contract.accompanying import Accompanying
 from corral.testing.runtime_contract.adopting import Adopting
-from corral.testing.runtime_contract.ending import Ending
 from corral.testing.runtime_contract.executing import Executing
 from corral.testing.runtime_contract.house import (
     C_LIBRARY_SIGNALS,
@@ -24,7 +23,7 @@ from corral.testing.runtime_contract.house import (
     refused,
     said,
 )
-from corral.testing.runtime_contract.starting import Starting
+from corral.testing.runtime_contract.starting import Ending, Starting
 from corral.testing.runtime_contract.talking import Talking
 
 __all__ = [
