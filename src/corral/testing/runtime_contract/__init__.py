@@ -12,9 +12,8 @@ as after the daemon was killed: the one before says no goodbye.
 
 from __future__ import annotations
 
-from corral.testing.runtime_contract.accompanying import Accompanying
 from corral.testing.runtime_contract.adopting import Adopting
-from corral.testing.runtime_contract.executing import Executing
+from corral.testing.runtime_contract.executing import Accompanying, Executing
 from corral.testing.runtime_contract.house import (
     C_LIBRARY_SIGNALS,
     RuntimeHouse,
