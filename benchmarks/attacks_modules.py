@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 
 from corral.testing.archives import zipped
-from corral.testing.module_workbench import LINE
+from corral.testing.module_processes import LINE
 
 if TYPE_CHECKING:
     from benchmarks.p20_under_attack import Attack, Target

@@ -14,7 +14,7 @@ import structlog
 
 from corral.daemon.node.identity import Identity
 from corral.errors import CorralError
-from corral.testing.groups import call
+from corral.testing.api_calls import call
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.frames import CONSOLE_BLOCKS, MOST_MESSAGES
 from corral.wire.handshake_lists import portions_of

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
-from corral.testing.left_groups import drop_groups
+from corral.testing.cgroup_cleanup import drop_groups
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster, ServiceProcess
 from corral.testing.reaper import reap

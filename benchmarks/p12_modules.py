@@ -30,7 +30,7 @@ from corral.modules.process import Limits, ModuleProcess, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.testing.archives import zipped
-from corral.testing.module_workbench import Workbench, run_hook
+from corral.testing.module_processes import Workbench, run_hook
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 

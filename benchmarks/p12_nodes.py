@@ -22,8 +22,8 @@ from benchmarks.figures import result
 from benchmarks.module_sources import starting_module
 from benchmarks.site import Site, open_site
 from corral.modules.process import ProcessPool
-from corral.testing.groups import call
-from corral.testing.module_workbench import Workbench, run_hook
+from corral.testing.api_calls import call
+from corral.testing.module_processes import Workbench, run_hook
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 

@@ -17,8 +17,8 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.site import open_site
+from corral.testing.api_calls import call
 from corral.testing.archives import zipped
-from corral.testing.groups import call
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually

@@ -35,7 +35,7 @@ from corral.pki.keys import ClusterKey, key_pem, new_key
 from corral.pki.names import controller_host
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
-from corral.testing.groups import call
+from corral.testing.api_calls import call
 from corral.testing.processes import ProcessCluster, ServiceProcess
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.channels import channel_options

@@ -26,7 +26,7 @@ from campaigns import workload
 from campaigns.checking import Checker, Tally
 from corral.cli.failure import Failure
 from corral.runtimes.keeper.run_files import read_record
-from corral.testing.groups import call
+from corral.testing.api_calls import call
 from corral.testing.ports import free_addresses
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.processes import ProcessCluster, ServiceProcess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
-from corral.testing.groups import call
+from corral.testing.api_calls import call
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster, ServiceProcess
 from corral.testing.waiting import eventually

@@ -21,7 +21,7 @@ import pytest
 from estate import Estate
 
 from corral.testing import workloads
-from corral.testing.groups import (
+from corral.testing.api_calls import (
     create_group,
     instances_of,
     read_console,

@@ -8,7 +8,7 @@ import pytest
 from estate import Estate
 
 from corral.cli.failure import Failure
-from corral.testing.groups import call
+from corral.testing.api_calls import call
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.waiting import eventually
 

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from corral.testing.groups import create_group, wait_for_instances
+from corral.testing.api_calls import create_group, wait_for_instances
 from corral.testing.ports import free_range
 from corral.testing.waiting import eventually
 from tests.system.site_of_servers import DAEMON, Site

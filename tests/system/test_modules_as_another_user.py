@@ -24,8 +24,8 @@ from corral.errors import Rejected
 from corral.modules.process.run_user import check_readable, look_up
 from corral.modules.process.sdk_directory import sources
 from corral.testing import workloads
+from corral.testing.api_calls import create_group, wait_for_instances
 from corral.testing.archives import zipped
-from corral.testing.groups import create_group, wait_for_instances
 from corral.testing.module_house import ModuleHouse
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually

@@ -14,8 +14,8 @@ from estate import Estate
 
 from corral.cli.failure import Failure
 from corral.pki.join_token import JoinToken
-from corral.testing.groups import call
-from corral.testing.process_house import keeper_pid
+from corral.testing.api_calls import call
+from corral.testing.runtime_nodes import keeper_pid
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system

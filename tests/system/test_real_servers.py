@@ -14,7 +14,7 @@ import tarfile
 
 import pytest
 
-from corral.testing.groups import (
+from corral.testing.api_calls import (
     create_group,
     send_command,
     wait_for_instance,

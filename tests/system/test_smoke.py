@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from corral.testing import workloads
-from corral.testing.groups import wait_for_instance, wait_for_line
+from corral.testing.api_calls import wait_for_instance, wait_for_line
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually
 from tests.system.estate import Estate

@@ -31,9 +31,9 @@ from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
 from corral.system.log_ring import LogRing
+from corral.testing.api_calls import call
+from corral.testing.cgroup_cleanup import drop_groups
 from corral.testing.fault_proxy import FaultProxy
-from corral.testing.groups import call
-from corral.testing.left_groups import drop_groups
 from corral.testing.reaper import reap
 from corral.testing.survivors import now_in_ticks
 from corral.testing.waiting import eventually

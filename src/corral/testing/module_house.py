@@ -12,8 +12,8 @@ from urllib.parse import urlencode, urlsplit
 
 from corral.errors import Code, Rejected
 from corral.modules.archive.archive_builder import Built, build_module
+from corral.testing.api_calls import create_group, wait_for_instance, wait_for_instances, wait_for_line
 from corral.testing.cluster import LocalController
-from corral.testing.groups import create_group, wait_for_instance, wait_for_instances, wait_for_line
 from corral.testing.waiting import eventually
 
 

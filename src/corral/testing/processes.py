@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final, Self
 
-from corral.testing.left_groups import drop_groups
+from corral.testing.cgroup_cleanup import drop_groups
 from corral.testing.reaper import reap
 from corral.testing.survivors import now_in_ticks
 

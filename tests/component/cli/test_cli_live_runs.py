@@ -9,8 +9,8 @@ import signal
 from corral.cli.local.live_runs import keeper_lives, live_instances, unfinished_runs
 from corral.runtimes.keeper.run_files import read_record
 from corral.testing import workloads
-from corral.testing.process_house import INCARNATION, start_detached
 from corral.testing.reaper import Reaper
+from corral.testing.runtime_nodes import INCARNATION, start_detached
 from corral.testing.waiting import eventually
 
 

@@ -17,8 +17,8 @@ from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
 from corral.pki.keys import key_pem, make_csr, new_key
 from corral.pki.names import controller_host
+from corral.testing.api_calls import call
 from corral.testing.fault_proxy import FaultProxy
-from corral.testing.groups import call
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.testing.waiting import eventually
 from corral.wire.channels import channel_options

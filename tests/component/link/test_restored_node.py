@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
+from corral.testing.api_calls import create_group, wait_for_instances
 from corral.testing.fault_proxy import FaultProxy
-from corral.testing.groups import create_group, wait_for_instances
-from corral.testing.process_house import keeper_pid
+from corral.testing.runtime_nodes import keeper_pid
 from corral.testing.waiting import eventually
 
 SPEAKING = ["/bin/sh", "-c", "echo process $$; exec sleep 1000"]

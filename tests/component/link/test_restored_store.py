@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
+from corral.testing.api_calls import create_group, instances_of, wait_for_instances
 from corral.testing.fault_proxy import FaultProxy
-from corral.testing.groups import create_group, instances_of, wait_for_instances
 from corral.testing.waiting import eventually
 from corral.testing.workloads import silent
 

@@ -10,8 +10,8 @@ from corral.cli.failure import Failure
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.errors import CorralError
+from corral.testing.api_calls import call
 from corral.testing.fault_proxy import FaultProxy
-from corral.testing.groups import call
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.waiting import eventually
 

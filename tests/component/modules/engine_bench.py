@@ -25,7 +25,7 @@ from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.engine_deps import RestartBackoff
 from corral.system.clock import SystemClock
 from corral.system.config_schema import ModulesSection
-from corral.testing.module_book import MemoryBook
+from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 
 QUICK = RestartBackoff(restarts=(0.01, 0.02, 0.04), retry=0.01)

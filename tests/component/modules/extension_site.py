@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from corral.testing import workloads
+from corral.testing.api_calls import create_group, wait_for_instance, wait_for_instances
 from corral.testing.archives import zipped
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
-from corral.testing.groups import create_group, wait_for_instance, wait_for_instances
 from corral.testing.module_house import ModuleHouse
 
 PAPER = {"platform": "paper", "version": "1.21.4-232"}

@@ -14,7 +14,7 @@ from module_steps import modules_of
 
 from corral.sdk.runner.proc_table import tree
 from corral.testing.cluster import LocalCluster, LocalController
-from corral.testing.module_workbench import measured_lag
+from corral.testing.module_processes import measured_lag
 from corral.testing.waiting import eventually
 
 CALM: Final = 5.0

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from small_modules import archive
 
-from corral.testing.module_workbench import LINE
+from corral.testing.module_processes import LINE
 
 PLACES: Final = (
     "import",

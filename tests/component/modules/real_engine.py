@@ -20,7 +20,7 @@ from corral.modules.services.host_operations import Operation
 from corral.modules.services.module_log import ModuleLogs
 from corral.system.clock import SystemClock
 from corral.system.config_schema import ModulesSection
-from corral.testing.module_book import MemoryBook
+from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 
 

@@ -16,8 +16,8 @@ from corral.cli.failure import Refused
 from corral.controller.modules.answers import InstallOutcome
 from corral.errors import Code, Rejected
 from corral.signing import Sidecar, new_key, sign_keyed
+from corral.testing.api_calls import instances_of, wait_for_instance, wait_for_instances
 from corral.testing.cluster import LocalCluster
-from corral.testing.groups import instances_of, wait_for_instance, wait_for_instances
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.waiting import eventually
 

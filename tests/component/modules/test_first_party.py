@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from corral.testing import workloads
-from corral.testing.groups import create_group, wait_for_instances
+from corral.testing.api_calls import create_group, wait_for_instances
 from corral.testing.module_house import ModuleHouse
 from corral.testing.waiting import eventually
 

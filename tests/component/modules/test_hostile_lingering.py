@@ -11,8 +11,8 @@ import pytest
 from hostile_rig import Pen, code_of, pen
 from hostile_zoo import beast_archive
 
+from corral.testing.api_calls import create_group
 from corral.testing.cluster import LocalCluster
-from corral.testing.groups import create_group
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system

@@ -19,7 +19,7 @@ from small_modules import PLAIN, archive
 from corral.signing import new_key, sign_keyed
 from corral.testing.archives import zipped
 from corral.testing.cluster import LocalCluster
-from corral.testing.trust_house import SIGNER, TrustHouse, Wrong
+from corral.testing.signing_authority import SIGNER, TrustHouse, Wrong
 
 GOOD = {
     "manifestVersion": 1,

@@ -18,7 +18,7 @@ from corral.modules.lifecycle.module_lifecycle import BIRTHS_TRIED
 from corral.modules.process.call_failures import ZygoteGone
 from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.system.config_schema import ActivationSection, ModulesSection
-from corral.testing.module_book import MemoryBook
+from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 
 

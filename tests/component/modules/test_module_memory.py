@@ -12,7 +12,7 @@ from corral.modules.process.call_failures import ProcessGone
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.sdk.runner.memory_watch import memory_of
 from corral.sdk.runner.proc_table import children
-from corral.testing.module_workbench import DEADLINE, Workbench, run_hook
+from corral.testing.module_processes import DEADLINE, Workbench, run_hook
 from corral.testing.waiting import eventually
 
 MIB = 1 << 20

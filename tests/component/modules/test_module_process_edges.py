@@ -29,7 +29,7 @@ from corral.sdk.messages import (
 from corral.sdk.runner.proc_table import children, process
 from corral.sdk.runner.process_watch import ProcessWatch
 from corral.sdk.runner.zygote_messages import MAX_PACKET, Born, End, NotBorn, Spawn
-from corral.testing.module_workbench import DEADLINE, Told, Workbench, run_hook
+from corral.testing.module_processes import DEADLINE, Told, Workbench, run_hook
 from corral.testing.waiting import eventually
 
 import msgspec  # isort: skip

@@ -32,7 +32,7 @@ from corral.sdk.messages import (
 )
 from corral.sdk.protocol import MAX_CALLS_TO_MODULE
 from corral.sdk.runner.proc_table import all_processes, children
-from corral.testing.module_workbench import DEADLINE, Told, Workbench, measured_lag, run_hook
+from corral.testing.module_processes import DEADLINE, Told, Workbench, measured_lag, run_hook
 from corral.testing.waiting import eventually
 
 LAG = 5.0
@@ -453,7 +453,7 @@ async def test_a_service_manager_that_terminates_all_at_once_does_not_end_module
 _HOST = """
 import asyncio, pathlib, sys
 from corral.modules.process import ProcessPool
-from corral.testing.module_workbench import Workbench, run_hook
+from corral.testing.module_processes import Workbench, run_hook
 
 async def main():
     directory = pathlib.Path(sys.argv[1])

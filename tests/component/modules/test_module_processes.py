@@ -30,7 +30,7 @@ from corral.sdk.messages import (
 from corral.sdk.protocol import STREAM_CREDIT
 from corral.sdk.runner.proc_table import children
 from corral.sdk.runner.zygote_messages import Spawn
-from corral.testing.module_workbench import DEADLINE, Told, Workbench, run_hook
+from corral.testing.module_processes import DEADLINE, Told, Workbench, run_hook
 from corral.testing.waiting import eventually
 
 _FACTS = """

@@ -19,7 +19,7 @@ from corral.errors import Code, CorralError
 from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.sdk.messages import Registrations, RouteDeclaration
 from corral.system.config_schema import ModulesSection
-from corral.testing.module_book import MemoryBook
+from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 
 

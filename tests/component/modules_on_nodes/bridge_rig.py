@@ -58,7 +58,7 @@ from corral.system.clock import SystemClock
 from corral.system.config_schema import ModulesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import daemon_config
-from corral.testing.module_book import MemoryBook
+from corral.testing.memory_package_store import MemoryBook
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION, VERSION

@@ -40,8 +40,8 @@ from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig, InstancesSection, NodeModulesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
-from corral.testing.module_book import MemoryBook
-from corral.testing.shelf_cache import ShelfCache
+from corral.testing.memory_package_store import MemoryBook
+from corral.testing.preloaded_cache import ShelfCache
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import StartInstance
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -9,7 +9,7 @@ from node_archives import install, node_archive
 from corral.cli.failure import Refused
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role
-from corral.testing.groups import call
+from corral.testing.api_calls import call
 from corral.testing.waiting import eventually
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import MODULE_INTENT_ACTIVE, ModuleSetEntry, ModuleStateUpdate

@@ -13,8 +13,8 @@ import pytest
 
 from corral.daemon.workload.java import refusal, units
 from corral.testing import workloads
+from corral.testing.api_calls import wait_for_instance, wait_for_instances
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
-from corral.testing.groups import wait_for_instance, wait_for_instances
 from corral.testing.module_house import ModuleHouse
 from corral.testing.waiting import eventually
 

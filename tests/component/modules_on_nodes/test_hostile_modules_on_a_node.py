@@ -11,8 +11,8 @@ from node_archives import at_nodes, install, node_archive
 from structlog.testing import capture_logs
 
 from corral.testing import workloads
-from corral.testing.groups import create_group, wait_for_instances
-from corral.testing.module_workbench import LINE
+from corral.testing.api_calls import create_group, wait_for_instances
+from corral.testing.module_processes import LINE
 from corral.testing.waiting import eventually
 
 INSTANCES = 20

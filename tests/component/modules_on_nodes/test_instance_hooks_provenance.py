@@ -14,7 +14,7 @@ from corral.cli.instance.modules import module_rows
 from corral.cli.instance.waits import stage_text
 from corral.domain.plans import PlanJvm
 from corral.testing import workloads
-from corral.testing.groups import create_group, wait_for_instance, wait_for_instances
+from corral.testing.api_calls import create_group, wait_for_instance, wait_for_instances
 
 TUNES = """
 from corral.sdk import DaemonModule

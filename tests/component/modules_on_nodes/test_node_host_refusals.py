@@ -8,7 +8,7 @@ import shutil
 import pytest
 from node_host_rig import NodeRig, Package, packed
 
-from corral.testing.module_workbench import measured_lag
+from corral.testing.module_processes import measured_lag
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb
 

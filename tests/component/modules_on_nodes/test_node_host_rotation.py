@@ -7,7 +7,7 @@ import hashlib
 from node_archives import at_nodes, install, node_archive, wait_at_nodes
 
 from corral.signing import new_key, sign_keyed
-from corral.testing.trust_house import TrustHouse
+from corral.testing.signing_authority import TrustHouse
 from corral.testing.waiting import eventually
 
 

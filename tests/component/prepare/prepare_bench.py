@@ -17,7 +17,7 @@ from corral.domain.groups import RestartSpec
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.plans import Plan
 from corral.system.entropy import SystemEntropy
-from corral.testing.shelf_cache import ShelfCache
+from corral.testing.preloaded_cache import ShelfCache
 
 FIRST = 1024
 

@@ -8,8 +8,8 @@ import pytest
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Rejected
 from corral.runtimes.keeper import console_layout as layout
-from corral.testing.process_house import ProcessHouse
 from corral.testing.reaper import Reaper
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.waiting import eventually
 
 

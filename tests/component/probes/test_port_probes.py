@@ -9,8 +9,8 @@ from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Retryable
 from corral.sdk.runtime import Execution
 from corral.testing.ports import free_range
-from corral.testing.process_house import ProcessHouse
 from corral.testing.reaper import Reaper
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.waiting import eventually
 
 HOST = "127.0.0.1"

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.testing.process_house import ProcessHouse
 from corral.testing.reaper import Reaper
+from corral.testing.runtime_nodes import ProcessHouse
 
 pytest.register_assert_rewrite("corral.testing.runtime_contract")
 

@@ -15,7 +15,7 @@ from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.sdk.runtime import RunSpec
-from corral.testing.process_house import multiplexer_called
+from corral.testing.runtime_nodes import multiplexer_called
 
 
 async def main() -> None:

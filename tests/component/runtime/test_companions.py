@@ -20,9 +20,9 @@ from corral.runtimes.keeper.proc_facts import start_time
 from corral.runtimes.process.companions import MOST_KNOWN
 from corral.sdk.runtime import RunExit, RunHandle, SideRun
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import is_running
+from corral.testing.runtime_nodes import ProcessHouse, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 

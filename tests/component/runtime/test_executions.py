@@ -16,9 +16,9 @@ from corral.runtimes.keeper.proc_facts import parents
 from corral.runtimes.process.runtime_mark import MARK, runtime_of
 from corral.sdk.runtime import Execution, RunHandle
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import is_running, said
+from corral.testing.runtime_nodes import ProcessHouse, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 

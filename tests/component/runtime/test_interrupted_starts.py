@@ -15,9 +15,9 @@ from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.keeper import run_files
 from corral.sdk.runtime import AdoptionKind, RunLimits, RunSpec
 from corral.testing import workloads
-from corral.testing.process_house import CGROUP_KINDS, PATH, ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
+from corral.testing.runtime_nodes import CGROUP_KINDS, PATH, ProcessHouse, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 

@@ -23,8 +23,8 @@ from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.system.accounts import own_user
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse, open_files
 from corral.testing.runtime_contract import is_running
+from corral.testing.runtime_nodes import ProcessHouse, open_files
 from corral.testing.waiting import eventually
 
 SOCKET = keeper_protocol.socket_name(keeper_protocol.PROTOCOL)

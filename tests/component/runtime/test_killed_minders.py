@@ -18,9 +18,9 @@ from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
+from corral.testing.runtime_nodes import ProcessHouse, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import read_numbered
 

@@ -22,9 +22,9 @@ from corral.runtimes.sessions.multiplexer import session_name
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
-from corral.testing.process_house import MULTIPLEXERS, SessionHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
+from corral.testing.runtime_nodes import MULTIPLEXERS, SessionHouse, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import read_numbered
 

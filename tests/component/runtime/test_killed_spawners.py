@@ -13,8 +13,8 @@ import pytest
 from spawning_client import STEPS
 
 from corral.sdk.runtime import Adoption, AdoptionKind, RunSpec
-from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import console_bytes, is_running, said
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.workloads import shell
 
 CLIENT = pathlib.Path(__file__).with_name("spawning_client.py")

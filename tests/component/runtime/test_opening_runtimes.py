@@ -18,9 +18,9 @@ from corral.runtimes.sessions.provider import SessionRuntime
 from corral.runtimes.sessions.tmux import Tmux
 from corral.sdk.runtime import AdoptionKind, RunSpec
 from corral.testing import workloads
-from corral.testing.process_house import keeper_pid, open_files
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import said
+from corral.testing.runtime_nodes import keeper_pid, open_files
 from corral.testing.waiting import eventually
 
 

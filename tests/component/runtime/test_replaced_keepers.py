@@ -21,8 +21,8 @@ from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.sdk.runtime import RunExit, RunHandle
 from corral.system.accounts import own_user
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse, keeper_pid, open_files
 from corral.testing.runtime_contract import console_bytes, is_running, said
+from corral.testing.runtime_nodes import ProcessHouse, keeper_pid, open_files
 from corral.testing.waiting import eventually
 
 SIDE = """

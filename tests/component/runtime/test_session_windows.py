@@ -27,9 +27,9 @@ from corral.runtimes.sessions.tmux import Tmux
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing import workloads
-from corral.testing.process_house import MULTIPLEXERS, ProcessHouse, SessionHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
+from corral.testing.runtime_nodes import MULTIPLEXERS, ProcessHouse, SessionHouse, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import read_numbered, shell
 

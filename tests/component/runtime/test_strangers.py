@@ -14,8 +14,8 @@ from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
 from corral.runtimes.keeper.run_files import Record
 from corral.sdk.runtime import AdoptionKind, RunSpec
-from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import is_running, said
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.waiting import eventually
 from corral.testing.workloads import python
 

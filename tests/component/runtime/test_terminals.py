@@ -13,8 +13,8 @@ from corral.errors import CorralError
 from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.console_relay import ConsoleRelay
 from corral.sdk.runtime import RunHandle
-from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import console_bytes, said
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 

@@ -10,8 +10,8 @@ import pytest
 from corral.runtimes.keeper import exit_file, run_files
 from corral.sdk.runtime import AdoptionKind
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import console_bytes, said
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.waiting import eventually
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from corral.errors import Code
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import C_LIBRARY_SIGNALS, console_bytes, refused
+from corral.testing.runtime_nodes import ProcessHouse
 from corral.testing.workloads import shell
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")

@@ -9,7 +9,7 @@ import pytest
 
 from corral.signing import Sidecar, Verifier, open_verifier
 from corral.system.config_schema import RekorSection, SigningSection
-from corral.testing.trust_house import SIGNER, TrustHouse
+from corral.testing.signing_authority import SIGNER, TrustHouse
 
 
 @pytest.fixture(scope="session")

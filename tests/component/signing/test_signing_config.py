@@ -12,7 +12,7 @@ import structlog.testing
 
 from corral.errors import Code, Rejected
 from corral.signing import new_key, sign_keyed
-from corral.testing.trust_certificates import public_pem
+from corral.testing.signing_certificates import public_pem
 
 
 def refusal(opening, **section):

@@ -23,7 +23,7 @@ from corral.runtimes.node_runtimes import Runtimes
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy
-from corral.testing.shelf_cache import ShelfCache
+from corral.testing.preloaded_cache import ShelfCache
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import (
     InstanceState,

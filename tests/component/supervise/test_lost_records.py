@@ -12,8 +12,8 @@ from supervised_node import SupervisedNode
 
 from corral.runtimes.keeper import run_files
 from corral.testing import workloads
-from corral.testing.process_house import keeper_pid
 from corral.testing.runtime_contract import is_running
+from corral.testing.runtime_nodes import keeper_pid
 from corral.testing.waiting import eventually
 
 RECORDS = (run_files.RECORD, run_files.RECORD_COPY)

@@ -12,7 +12,7 @@ import pytest
 
 from corral.cli.failure import Failure
 from corral.testing import workloads
-from corral.testing.groups import create_group, wait_for_instances, wait_for_line
+from corral.testing.api_calls import create_group, wait_for_instances, wait_for_line
 
 pytestmark = pytest.mark.timeout(120)
 

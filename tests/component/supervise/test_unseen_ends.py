@@ -11,8 +11,8 @@ from supervised_node import SupervisedNode
 from corral.daemon.console.queries import answer_to
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.keeper import run_files
-from corral.testing.process_house import keeper_pid
 from corral.testing.runtime_contract import is_running
+from corral.testing.runtime_nodes import keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 from corral.wire.v1.instance_pb2 import ConsoleQuery

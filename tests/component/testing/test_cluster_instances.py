@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from corral.testing import workloads
-from corral.testing.cluster import LocalCluster
-from corral.testing.groups import (
+from corral.testing.api_calls import (
     create_group,
     instances_of,
     read_console,
@@ -20,6 +19,7 @@ from corral.testing.groups import (
     wait_for_instances,
     wait_for_line,
 )
+from corral.testing.cluster import LocalCluster
 from corral.testing.ports import free_range
 from corral.testing.processes import ProcessCluster
 from corral.testing.workloads import read_numbered

@@ -14,7 +14,7 @@ CONFTEST = 'pytest_plugins = ["corral.testing.pytest_plugin"]\n'
 TEST = """
 import asyncio
 from corral.testing import workloads
-from corral.testing.process_house import start_detached
+from corral.testing.runtime_nodes import start_detached
 
 async def test_that_never_ends(tmp_path):
     await start_detached(tmp_path / "node", "lobby-1", workloads.ignoring_signals())

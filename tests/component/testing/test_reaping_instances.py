@@ -8,8 +8,8 @@ import signal
 
 from corral.runtimes.cgroups.selection import owner_of
 from corral.testing import workloads
-from corral.testing.process_house import INCARNATION, start_detached
 from corral.testing.reaper import Reaper
+from corral.testing.runtime_nodes import INCARNATION, start_detached
 from corral.testing.survivors import node_mark
 from corral.testing.waiting import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.testing.process_house import CGROUP_KINDS
+from corral.testing.runtime_nodes import CGROUP_KINDS
 
 pytest.register_assert_rewrite("corral.testing.runtime_contract")
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.testing.process_house import SessionHouse
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import RuntimeContract
+from corral.testing.runtime_nodes import SessionHouse
 
 
 class TestTmuxRuntime(RuntimeContract):

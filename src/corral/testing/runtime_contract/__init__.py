@@ -12,8 +12,8 @@ as after the daemon was killed: the one before says no goodbye.
 
 from __future__ import annotations
 
-from corral.testing.runtime_contract.adopting import Adopting
-from corral.testing.runtime_contract.executing import Accompanying, Executing
+from corral.testing.runtime_contract.adoption import Adopting
+from corral.testing.runtime_contract.console import Talking
 from corral.testing.runtime_contract.house import (
     C_LIBRARY_SIGNALS,
     RuntimeHouse,
@@ -22,8 +22,8 @@ from corral.testing.runtime_contract.house import (
     refused,
     said,
 )
-from corral.testing.runtime_contract.starting import Ending, Starting
-from corral.testing.runtime_contract.talking import Talking
+from corral.testing.runtime_contract.programs import Accompanying, Executing
+from corral.testing.runtime_contract.runs import Ending, Starting
 
 __all__ = [
     "C_LIBRARY_SIGNALS",

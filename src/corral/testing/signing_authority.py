@@ -23,7 +23,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from corral.testing.trust_certificates import (
+from corral.testing.signing_certificates import (
     CertifiedKey,
     certificate_pem,
     issue_authority,
