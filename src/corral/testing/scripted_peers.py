@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import pathlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Self
 
 import grpc
@@ -24,6 +24,7 @@ from corral.domain.instance_states import InstanceState, Wanted
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey, key_pem, new_key
 from corral.pki.names import controller_host
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.version import PROTOCOL_VERSION, VERSION
@@ -33,7 +34,7 @@ from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.instance_pb2 import RunningInstance
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake
+from corral.wire.v1.node_pb2 import Handshake, Pong
 
 
 async def enrolled_identity(directory: pathlib.Path, *, token: str, node_id: str) -> Identity:
@@ -122,6 +123,19 @@ class ScriptedDaemon:
             for message in messages_of(frame):
                 if kind_of(message) == kind:
                     return message
+
+    @contextlib.asynccontextmanager
+    async def answering_pings(self) -> AsyncIterator[None]:
+        """For as long as this is open, incoming frames are dropped and pings answered: a session does not end because
+        a test takes its time."""
+        async with Tasks() as tasks:
+            tasks.spawn(self._answer_pings(), name="scripted/pongs")
+            yield
+
+    async def _answer_pings(self) -> None:
+        while True:
+            ping = (await self.read_until("ping")).ping
+            await self.send(DaemonMessage(pong=Pong(sequence=ping.sequence)))
 
     async def ending(self) -> Exception:
         """Why the stream ended, as our own error."""

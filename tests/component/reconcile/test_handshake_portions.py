@@ -71,7 +71,7 @@ async def test_sixty_thousand_claims_change_nothing_and_leave_the_loop_to_others
         await eventually(
             lambda: len(intake_of(fleet)._listed) == 60_000 - len(portions[-1].running_instances)
         )
-        async with turns_of_the_loop() as turns:
+        async with daemon.answering_pings(), turns_of_the_loop() as turns:
             await daemon.send(DaemonMessage(handshake_portion=portions[-1]))
             await eventually(lambda: fleet.term.sessions.live("rogue").stray_count == 60_000)
     assert turns[0] >= 2 * (60_000 // PORTION), "sorted, then folded: the loop is free after each portion"
