@@ -7,13 +7,14 @@ import json
 import pathlib
 import sys
 import time
+from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 
 def main() -> int:
     wanted = sys.argv[1:]
-    results: list[dict] = []
+    results: list[dict[str, Any]] = []
     for path in sorted(HERE.glob("p[0-9]*.py")):
         if wanted and not any(f"{path.stem}_".startswith(f"{word.lower()}_") for word in wanted):
             continue
@@ -26,7 +27,7 @@ def main() -> int:
     return 0
 
 
-def show(results: list[dict]) -> None:
+def show(results: list[dict[str, Any]]) -> None:
     heads = ("name", "value", "unit", "floor", "ratio", "target", "ok")
     rows = [[cell(result[head]) for head in heads] for result in results]
     widths = [max(len(row[i]) for row in [list(heads), *rows]) for i in range(len(heads))]

@@ -70,7 +70,7 @@ class Link:
         self._operations = {operation.method: operation for operation in operations}
         storage = StoragePart(documents=True, limits=StorageLimits(documents_mb=1024))
         manifest = Manifest(manifest_version=1, id="arena", version="1.0.0", storage=storage)
-        self._scope = types.SimpleNamespace(module_id="arena", generation=1, manifest=manifest)
+        self._scope: Any = types.SimpleNamespace(module_id="arena", generation=1, manifest=manifest)
 
     async def call(self, method: str, body: Any, answer: Any, *, deadline: float = 30.0) -> Any:  # noqa: ARG002 - as a link has it
         operation = self._operations[method]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import asyncpg
 import msgspec
-import re2
+import re2  # type: ignore[import-untyped]  # has no stubs
 
 from benchmarks.document_sql import Dialect, PostgresDialect, SqliteDialect, Statement, order_columns
 from corral.controller.modules.data.module_data import ModuleData
@@ -58,7 +58,7 @@ class Rival:
     async def define(self, name: str, columns: str, where: str, *, unique: bool) -> None:
         raise NotImplementedError
 
-    async def create(self, scope: DataScope, body: said.CreateCollection) -> said.CollectionBody:
+    async def create(self, scope: Any, body: said.CreateCollection) -> said.CollectionBody:
         known = await self._ours[said.CREATE](scope, msgspec.structs.replace(body, indexes=()))
         where = _where(scope, body.collection)
         for index in body.indexes:
@@ -66,6 +66,7 @@ class Rival:
             name = f"own_{body.collection}_" + "_".join(field.replace(".", "_") for field in index.fields)
             ending = [] if index.unique else ["id"]
             await self.define(name, ", ".join([*columns, *ending]), where, unique=index.unique)
+        assert isinstance(known, said.CollectionBody)
         return known
 
     async def find(self, scope: DataScope, body: said.FindDocuments) -> said.DocumentPage:
@@ -85,7 +86,8 @@ class Rival:
         return self._page(found, body.limit, sort)
 
     def _page(self, found: Sequence[Sequence[Any]], limit: int, sort: Sort) -> said.DocumentPage:
-        kept, size = [], 0
+        kept: list[Sequence[Any]] = []
+        size = 0
         for row in found[:limit]:
             size += len(row[2])
             if kept and size > _ANSWER_BYTES:
@@ -129,7 +131,7 @@ class Rival:
         )
         return [id for (id,) in found]
 
-    async def _in_parts(self, scope: DataScope, steps: Sequence[said.Step]) -> said.Counted:
+    async def _in_parts(self, scope: Any, steps: Sequence[said.Step]) -> said.Counted:
         for start in range(0, len(steps), said.MAX_STEPS):
             part = tuple(steps[start : start + said.MAX_STEPS])
             await self._ours[said.TRANSACTION](scope, said.RunTransaction(steps=part))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 
 def result(
@@ -13,7 +14,7 @@ def result(
     floor: float | None = None,
     target: str,
     ok: bool | None,
-) -> dict:
+) -> dict[str, Any]:
     """One claim: our figure, the floor measured in the same run, and whether the target is met; None: there is none."""
     ratio = value / floor if floor else None
     return {

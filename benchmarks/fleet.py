@@ -23,6 +23,11 @@ from corral.testing.reaper import reap
 DEADLINE = 90.0
 
 
+def event_of(type: str, subject: str) -> Callable[[dict[str, Any]], bool]:
+    """Whether an event is of this type and about this subject."""
+    return lambda event: (event["type"], event["subject"]) == (type, subject)
+
+
 class Events:
     """The event stream, each event with the moment it was read."""
 
@@ -61,7 +66,9 @@ class Events:
         finally:
             writer.close()
 
-    async def first(self, wanted: Callable[[dict[str, Any]], bool], *, after: int = 0) -> tuple[float, dict]:
+    async def first(
+        self, wanted: Callable[[dict[str, Any]], bool], *, after: int = 0
+    ) -> tuple[float, dict[str, Any]]:
         """The first event from position `after` that is wanted, waited for."""
         position = after
         async with asyncio.timeout(DEADLINE):

@@ -20,6 +20,8 @@ import subprocess
 import tarfile
 import tempfile
 import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import uvloop
 
@@ -56,12 +58,13 @@ async def publish(controller: LocalController, files: dict[str, bytes]) -> PlanT
             entry.size, entry.mode = len(content), 0o644
             tar.addfile(entry, io.BytesIO(content))
 
-    async def blocks():
+    async def blocks() -> AsyncIterator[bytes]:
         held.seek(0)
         while block := held.read(1 << 20):
             yield block
 
     term = controller.app.place.term
+    assert term is not None, "it leads"
     intake = await term.templates.intake_archive(blocks())
     change = new_version(term.state, "big", intake, now=dt.datetime.now(dt.UTC), keep=20)
     await term.ledger.commit(*change.steps)
@@ -95,7 +98,8 @@ async def laid_out(
     daemon: LocalDaemon, template: PlanTemplate, scratch: pathlib.Path
 ) -> tuple[list[float], list[float]]:
     """Ours and `cp`'s, in turns."""
-    ours, floor = [], []
+    ours: list[float] = []
+    floor: list[float] = []
     async with daemon.app.cache.use() as use:
         manifest = await use.template(template)
         layout = lay_out([Layer("big", manifest, True)], Globs(()))
@@ -110,7 +114,10 @@ async def laid_out(
             copy = functools.partial(
                 subprocess.run, ["cp", "-a", "--reflink=auto", str(source), str(copied)], check=True
             )
-            turns = [(ours, functools.partial(lay, target)), (floor, copy)]
+            turns: list[tuple[list[float], Callable[[], Any]]] = [
+                (ours, functools.partial(lay, target)),
+                (floor, copy),
+            ]
             for samples, work in turns if number % 2 else reversed(turns):  # the disk remembers who was first
                 began = time.perf_counter()
                 await asyncio.to_thread(work)
@@ -120,7 +127,7 @@ async def laid_out(
     return ours, floor
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="corral-p11-") as directory:
         scratch = pathlib.Path(directory)
         async with FaultProxy() as proxy, LocalCluster(scratch) as cluster:
@@ -153,5 +160,5 @@ async def bench() -> list[dict]:
     ]
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

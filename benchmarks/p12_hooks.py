@@ -17,7 +17,7 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.figures import percentile, result
-from benchmarks.fleet import DEADLINE, Fleet, fleet
+from benchmarks.fleet import DEADLINE, Fleet, event_of, fleet
 from benchmarks.module_sources import starting_module
 from benchmarks.site import open_site
 
@@ -80,12 +80,7 @@ async def _one_by_one(cluster: Fleet) -> list[float]:
         for _ in range(STARTS):
             position = len(events.seen)
             made = await cluster.api("POST", "/api/v1/instances", {"group": "single"})
-            await events.first(
-                lambda event, made=made["id"]: (
-                    (event["type"], event["subject"]) == ("INSTANCE_RUNNING", made)
-                ),
-                after=position,
-            )
+            await events.first(event_of("INSTANCE_RUNNING", made["id"]), after=position)
     took = [float(found) for found in _ASKED.findall(cluster.daemon.stderr)]
     assert len(took) == STARTS, f"{len(took)} of {STARTS} starts were told"
     return took

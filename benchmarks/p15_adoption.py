@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import uvloop
 
@@ -45,7 +46,7 @@ async def missing_lines(cluster: Fleet, id: str) -> int:
     return sum(1 for index, number in enumerate(numbers) if index != number)
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     async with fleet() as cluster:
         empty = await restart(cluster, 0)
         await cluster.group("many", COMMAND, min=COUNT)
@@ -61,5 +62,5 @@ async def bench() -> list[dict]:
     ]
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

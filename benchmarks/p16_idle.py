@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import time
+from typing import Any
 
 import uvloop
 
@@ -40,7 +41,7 @@ def spawned() -> int:
     return int(next(line for line in lines if line.startswith("processes ")).split()[1])
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     began = spawned()
     await asyncio.sleep(SECONDS)
     background = spawned() - began
@@ -61,5 +62,5 @@ async def bench() -> list[dict]:
     ]  # fmt: skip
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

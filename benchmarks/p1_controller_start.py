@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 from benchmarks.figures import result
 
@@ -24,7 +25,7 @@ IMPORTS = "import grpc, grpc.aio, uvloop, uvicorn, starlette.routing, msgspec, s
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 def start_to_ready(data: pathlib.Path) -> float:
@@ -57,7 +58,7 @@ def bare_imports() -> float:
     return time.perf_counter() - began
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     bare_imports()
     first, again, floor = [], [], []
     with tempfile.TemporaryDirectory() as scratch:

@@ -139,12 +139,12 @@ def compared(name: str, ours: Figures, theirs: Figures) -> list[dict[str, Any]]:
         floor, most = theirs.work[kind], TARGETS.get(kind)
         found.append(_figure(f"P21 {name}: {kind}", work.median, floor.median, "ms", most))
         found.append(_figure(f"P21 {name}: {kind}, processor", work.processor, floor.processor, "ms"))
-    lags = [max(work.lag for work in each.work.values()) for each in (ours, theirs)]
-    waits = [max(work.neighbour for work in each.work.values()) for each in (ours, theirs)]
+    lag, their_lag = (max(work.lag for work in each.work.values()) for each in (ours, theirs))
+    wait, their_wait = (max(work.neighbour for work in each.work.values()) for each in (ours, theirs))
     return [
         *found,
-        _figure(f"P21 {name}: lag of the loop, p99, at the worst kind", *lags, "ms"),
-        _figure(f"P21 {name}: a neighbour's commit, the longest", *waits, "ms"),
+        _figure(f"P21 {name}: lag of the loop, p99, at the worst kind", lag, their_lag, "ms"),
+        _figure(f"P21 {name}: a neighbour's commit, the longest", wait, their_wait, "ms"),
         _figure(f"P21 {name}: memory more", ours.memory, theirs.memory, "MB"),
         _figure(f"P21 {name}: on disk", ours.disk, theirs.disk, "MB"),
     ]

@@ -14,6 +14,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from typing import Any
 
 import uvloop
 
@@ -26,6 +28,11 @@ TARGET_P50 = 60.0
 TARGET_P95 = 150.0
 
 
+def running_as_another(old: int) -> Callable[[dict[str, Any]], bool]:
+    """Whether an event says that an instance runs, with another pid than this."""
+    return lambda event: event["type"] == "INSTANCE_RUNNING" and event["data"].get("pid") not in (None, old)
+
+
 async def measure(cluster: Fleet, name: str, attempts: int) -> tuple[list[float], list[float]]:
     await cluster.group(name, COMMAND, min=1, restart={"attempts": attempts, "interval_seconds": 1})
     (current,) = await cluster.running(1, name)
@@ -35,12 +42,7 @@ async def measure(cluster: Fleet, name: str, attempts: int) -> tuple[list[float]
             position, killed = len(events.seen), time.time()
             old = current["pid"]
             os.kill(old, signal.SIGKILL)
-            moment, event = await events.first(
-                lambda e, old=old: (
-                    e["type"] == "INSTANCE_RUNNING" and e["data"].get("pid") not in (None, old)
-                ),
-                after=position,
-            )
+            moment, event = await events.first(running_as_another(old), after=position)
             known.append((moment - killed) * 1000)
             current = await cluster.api("GET", f"/api/v1/instances/{event['subject']}")
             started = dt.datetime.fromisoformat(current["started_at"]).timestamp()
@@ -69,7 +71,7 @@ def floor() -> list[float]:
     return samples
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     results = []
     raw = floor()
     async with fleet() as cluster:
@@ -90,5 +92,5 @@ async def bench() -> list[dict]:
     return results
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

@@ -15,11 +15,12 @@ import tarfile
 import tempfile
 import time
 import urllib.request
+from typing import Any
 
 import uvloop
 
 from benchmarks.figures import percentile, result
-from benchmarks.fleet import Api, Fleet, fleet
+from benchmarks.fleet import Api, Fleet, event_of, fleet
 
 ROUNDS = 60
 BURST = 100
@@ -53,10 +54,7 @@ async def one_by_one(cluster: Fleet) -> list[float]:
         for _ in range(ROUNDS):
             position, began = len(events.seen), time.time()
             made = await cluster.api("POST", "/api/v1/instances", {"group": "single"})
-            moment, _ = await events.first(
-                lambda e, wanted=made["id"]: e["type"] == "INSTANCE_RUNNING" and e["subject"] == wanted,
-                after=position,
-            )
+            moment, _ = await events.first(event_of("INSTANCE_RUNNING", made["id"]), after=position)
             samples.append((moment - began) * 1000)
     return samples
 
@@ -104,7 +102,7 @@ def floor() -> list[float]:
     return samples
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     raw = percentile(floor(), 0.5)
     async with fleet() as cluster:
         await asyncio.to_thread(upload, cluster)
@@ -120,5 +118,5 @@ async def bench() -> list[dict]:
     ]
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import subprocess
 import time
+from typing import Any
 
 import uvloop
 
 from benchmarks.figures import percentile, result
-from benchmarks.fleet import fleet
+from benchmarks.fleet import event_of, fleet
 
 ROUNDS = 60
 COMMAND = ["/bin/sh", "-c", "read line"]
@@ -29,7 +30,7 @@ def floor() -> list[float]:
     return samples
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     raw = floor()
     samples = []
     async with fleet() as cluster:
@@ -41,12 +42,7 @@ async def bench() -> list[dict]:
             for instance in running:
                 position, began = len(events.seen), time.time()
                 await cluster.api("POST", f"/api/v1/instances/{instance['id']}/stop", {})
-                moment, _ = await events.first(
-                    lambda e, wanted=instance["id"]: (
-                        e["type"] == "INSTANCE_STOPPED" and e["subject"] == wanted
-                    ),
-                    after=position,
-                )
+                moment, _ = await events.first(event_of("INSTANCE_STOPPED", instance["id"]), after=position)
                 samples.append((moment - began) * 1000)
     p50, p95 = percentile(samples, 0.5), percentile(samples, 0.95)
     return [
@@ -62,5 +58,5 @@ async def bench() -> list[dict]:
     ]
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

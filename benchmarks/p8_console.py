@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import uvloop
@@ -189,7 +189,7 @@ def to_files(rate: int) -> float:
     return sum(float(end[2]) for end in ends) / COUNT
 
 
-async def bench() -> list[dict]:
+async def bench() -> list[dict[str, Any]]:
     plain = await asyncio.to_thread(to_files, 1000)
     async with fleet() as cluster:
         full = await load(cluster, "full", 3500)
@@ -218,5 +218,5 @@ async def bench() -> list[dict]:
     return rows
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     return uvloop.run(bench())

@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import msgspec
@@ -29,7 +30,7 @@ from benchmarks.figures import result
 from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity
-from corral.domain.ids import NodeId
+from corral.domain.ids import ClusterId, NodeId
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey, key_pem, new_key
 from corral.pki.names import controller_host
@@ -75,7 +76,7 @@ class Fleet:
                     self._address, identity.channel_credentials(), options=options
                 )
                 self._channels.append(channel)
-                stream = DaemonServiceStub(channel).Connect()
+                stream = DaemonServiceStub(channel).Connect()  # type: ignore[no-untyped-call]  # generated
                 hello = Handshake(
                     node_id=identity.node_id,
                     version=VERSION,
@@ -93,7 +94,7 @@ class Fleet:
         return time.perf_counter() - began
 
     @staticmethod
-    async def _answer(stream) -> None:
+    async def _answer(stream: Any) -> None:
         while isinstance(frame := await stream.read(), ControllerMessage):
             batched = frame.WhichOneof("payload") == "batch"
             for message in frame.batch.messages if batched else [frame]:
@@ -111,7 +112,7 @@ class Fleet:
 class BareServer(DaemonServiceServicer):
     """The floor: greets, pings, and does nothing with the answers."""
 
-    async def Connect(self, _, context) -> None:  # noqa: N802 - the name of the RPC
+    async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         await context.read()
         ack = HandshakeAck(session_id="s", protocol_compatible=True, protocol_version=1)
         await context.write(ControllerMessage(handshake_ack=ack))
@@ -126,15 +127,17 @@ class BareServer(DaemonServiceServicer):
             reader.cancel()
 
     @staticmethod
-    async def _read(context) -> None:
+    async def _read(context: Any) -> None:
         while isinstance(await context.read(), DaemonMessage):
             pass
 
 
 def scratch_authority() -> Authority:
     clock, key = SystemClock(), ClusterKey(os.urandom(32))
-    sealed = Authority.create(cluster="bare", cluster_key=key, clock=clock, entropy=SystemEntropy())
-    return Authority.open(sealed, cluster="bare", cluster_key=key, clock=clock)
+    sealed = Authority.create(
+        cluster=ClusterId("bare"), cluster_key=key, clock=clock, entropy=SystemEntropy()
+    )
+    return Authority.open(sealed, cluster=ClusterId("bare"), cluster_key=key, clock=clock)
 
 
 def bare_identities(authority: Authority) -> list[Identity]:
@@ -162,7 +165,7 @@ async def serve_bare() -> None:
         authority=authority, holder="bare", trusted_ca_pem=authority.certificate_pem, clock=SystemClock()
     )
     server, port = bind("127.0.0.1:0", certificates.mutual())
-    add_DaemonServiceServicer_to_server(BareServer(), server)
+    add_DaemonServiceServicer_to_server(BareServer(), server)  # type: ignore[no-untyped-call]  # generated
     await server.start()
     path = pathlib.Path(sys.argv[2])
     path.write_bytes(msgspec.json.encode(bare_identities(authority)))
@@ -281,7 +284,7 @@ def p99(before: Buckets, after: Buckets) -> float:
     return next(float(bound) for bound, count in seen.items() if count >= 0.99 * total) * 1000
 
 
-def run() -> list[dict]:
+def run() -> list[dict[str, Any]]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         scratch = pathlib.Path(name)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import click
 from google.protobuf import descriptor_pb2
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped]  # has no stubs
 
 import corral.sdk
 from corral.cli.main import cli
@@ -30,6 +30,7 @@ from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
 from corral.domain.events import EventType
 from corral.domain.instance_states import INSTANCE_LIFECYCLE
+from corral.domain.lifecycle import Lifecycle
 from corral.domain.module_phases import MODULE_LIFECYCLE
 from corral.domain.node_states import ADMISSION_LIFECYCLE, NODE_LIFECYCLE
 from corral.domain.permissions import GRANTS, Permission, Role
@@ -171,7 +172,7 @@ granted here is refused.
 
 
 def lifecycles() -> str:
-    tables = {
+    tables: dict[str, Lifecycle[Any, Any]] = {
         "Node: can the controller reach it": NODE_LIFECYCLE,
         "Node: does it take work": ADMISSION_LIFECYCLE,
         "Instance": INSTANCE_LIFECYCLE,
@@ -293,7 +294,7 @@ def schema_text(schema: dict[str, Any]) -> str:
         return f"list of {count}{schema_text(schema.get('items', {}))}"
     if kind == "object":
         return f"map to {schema_text(schema.get('additionalProperties') or {})}"
-    return schema.get("format", kind) + bounds_text(schema)
+    return str(schema.get("format", kind)) + bounds_text(schema)
 
 
 def bounds_text(schema: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 from google.protobuf import descriptor_pb2
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped]  # has no stubs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
