@@ -8,7 +8,7 @@ import ipaddress
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 import structlog
 from prometheus_client import Gauge
@@ -84,6 +84,13 @@ class ControllerApp:
         self._verifier: Verifier
         self.place = ControllerRole(holder=new_id("controller", self._entropy))
         self.ready = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def start(self) -> None:
         """Open the store, answer on HTTP, and begin to lead or to wait for it."""

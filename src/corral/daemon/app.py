@@ -1,16 +1,18 @@
-"""The daemon, put together."""
+"""Composition of the daemon: `open_daemon` opens everything in order and closes it in the stages of the shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import structlog
 
 from corral.daemon.cache.cache import NodeCache, open_cache
 from corral.daemon.console.consoles import Consoles
+from corral.daemon.link.connection import CurrentConnection
 from corral.daemon.link.link import Link, Order
 from corral.daemon.link.spool import LogForwarding, Spool, open_spool
 from corral.daemon.modules.module_host import NodeModules
@@ -39,49 +41,66 @@ from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
 from corral.system.service.process import Stage, run_service, run_stages
 from corral.version import VERSION
-from corral.wire.v1.link_pb2 import DaemonMessage
 
 _log = structlog.get_logger("corral.daemon")
 _MODULES_SHARE: Final = 0.25
-"""Of the time for the daemon's end: within their stage they end themselves, and are killed by name."""
+"""Of the shutdown budget: within their stage modules end by themselves, and are killed by name after that."""
+_STAGE_SHARES: Final = {"link": 0.4, "modules": 0.5, "instances": 0.5, "spool": 0.8, "rest": 1.0}
+"""The stages of the shutdown in their order, each with its share of what is left of the budget."""
+
+Closing = Callable[[], Awaitable[object]]
 
 
-def console_orders(consoles: Consoles) -> dict[str, Order]:
-    """Frames about consoles; what is asked is answered over the data channel."""
-    return {
-        "console_ack": lambda _, message: consoles.on_ack(message.console_ack),
-        "console_query": lambda _, message: consoles.answer(message.console_query),
-    }
+class Shutdown:
+    """What each stage of the shutdown closes. It fills up while the daemon is opened, so a start that fails or is
+    cancelled midway closes exactly what was opened until then."""
+
+    def __init__(self, *, budget: float, clock: Clock) -> None:
+        self.budget: Final = budget
+        self._clock = clock
+        self._closings: dict[str, list[Closing]] = {name: [] for name in _STAGE_SHARES}
+
+    def at(self, stage: str, closing: Closing) -> None:
+        """Add to a stage; the last added of a stage is closed first."""
+        self._closings[stage].append(closing)
+
+    async def run(self) -> None:
+        """Every stage in order, within the budget. A second call finds nothing left to close."""
+        stages = [
+            Stage(name=name, share=share, action=functools.partial(self._close, name))
+            for name, share in _STAGE_SHARES.items()
+        ]
+        await run_stages(stages, budget=self.budget, clock=self._clock)
+
+    async def _close(self, stage: str) -> None:
+        closings = self._closings[stage]
+        while closings:
+            await closings.pop()()
 
 
 class DaemonApp:
-    """One daemon on one data directory. `start`, then `stop`; a stop only ever detaches."""
+    """A daemon that is open: it has its identity, supervises what runs, and connects. Made by `open_daemon`."""
 
     def __init__(
         self,
-        config: DaemonConfig,
         *,
-        logs: LogPort,
-        join: str | None = None,
-        clock: Clock | None = None,
-        entropy: Entropy | None = None,
+        identity: Identity,
+        spool: Spool,
+        cache: NodeCache,
+        parts: ModuleParts,
+        supervision: Supervision,
+        link: Link,
+        linked: asyncio.Task[None],
+        shutdown: Shutdown,
     ) -> None:
-        self._config = config
-        self._logs = logs
-        self._join = join
-        self._clock = clock or SystemClock()
-        self._entropy = entropy or SystemEntropy()
-        self._stack = contextlib.AsyncExitStack()
-        self._doors = contextlib.AsyncExitStack()
-        self._tasks = Tasks()
-        self._running: asyncio.Task[None] | None = None
-        self._spool: Spool | None = None
-        self._orders: InstanceOrders | None = None
-        self._parts: ModuleParts | None = None
-        self.supervision: Supervision | None = None
-        self.cache: NodeCache
-        self.link: Link
-        self.identity: Identity
+        self.identity: Final = identity
+        self.cache: Final = cache
+        self.supervision: Final = supervision
+        self.link: Final = link
+        self._spool = spool
+        self._parts = parts
+        self._linked = linked
+        self._shutdown = shutdown
 
     @property
     def ready(self) -> asyncio.Event:
@@ -95,70 +114,138 @@ class DaemonApp:
     def node_id(self) -> NodeId:
         return self.identity.node_id
 
-    async def start(self) -> None:
-        """Lock the data directory, take over what runs, enrol if asked to, and begin to connect."""
+    @property
+    def modules(self) -> NodeModules:
+        return self._parts.modules
+
+    async def run(self) -> None:
+        """Return or raise only when the link fails in a way that only a restart mends."""
+        await asyncio.shield(self._linked)
+
+    async def stop(self) -> None:
+        """Detach, never kill: close the link, write what must not be lost, release the data directory. Leaving
+        `open_daemon` does it, too."""
+        await self._shutdown.run()
+
+
+@contextlib.asynccontextmanager
+async def open_daemon(
+    config: DaemonConfig,
+    *,
+    logs: LogPort,
+    join: str | None = None,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+) -> AsyncIterator[DaemonApp]:
+    """A daemon on its data directory, until the context is left: it only ever detaches from what runs."""
+    clock = clock or SystemClock()
+    shutdown = Shutdown(budget=config.shutdown.budget_seconds, clock=clock)
+    opening = _Opening(config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown)
+    try:
+        yield await opening.daemon(join)
+    finally:
+        await shutdown.run()
+
+
+class _Opening:
+    """The order in which a daemon is opened. Each step takes what the steps before it returned, and adds its
+    closing to the shutdown at once."""
+
+    def __init__(
+        self, config: DaemonConfig, *, logs: LogPort, clock: Clock, entropy: Entropy, shutdown: Shutdown
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._clock = clock
+        self._entropy = entropy
+        self._shutdown = shutdown
+
+    async def daemon(self, join: str | None) -> DaemonApp:
+        """Lock the data directory, enrol with a join token, adopt what runs, and begin to connect."""
         data = self._config.data
         make_data_directory(data)
-        self._stack.enter_context(DirectoryLock(data, DAEMON_ROLE))
-        try:
-            await self._stack.enter_async_context(LoopWatch())
-            runtime = await NodeRuntime.open(data, self._config.instances)
-            self._stack.push_async_callback(runtime.close)
-            machine_id = host_info.machine_id(self._config.node.machine_id, data, self._entropy)
-            memory = LinkMemory(data, self._config.controllers)
-            self.identity = await identify(self._config, memory, machine_id=machine_id, join=self._join)
-            self._spool = open_spool(self._config, self._entropy)
-            self._stack.callback(self._logs.add_sink(LogForwarding(self._spool)))
-            lister = functools.partial(list_runs, RunDirectories(data))
-            consoles = await self._stack.enter_async_context(Consoles(self._clock, list_runs=lister))
-            self.cache = await self._stack.enter_async_context(
-                open_cache(self._config, self._clock, self._entropy)
-            )
-            node_runs = NodeRuns(
-                self._config,
-                node_id=self.node_id,
-                address=advertised_address(self._config),
-                cache=self.cache,
-                spool=self._spool,
-                entropy=self._entropy,
-                send=self._send,
-            )
-            parts = await self._open_modules(self._spool, node_runs)
-            supervision = await self._supervise(runtime, node_runs, consoles, parts)
-            self._orders = InstanceOrders(supervision, clock=self._clock, entropy=self._entropy)
-            facts = self._host_facts(machine_id, self._spool, supervision, parts)
-            self.link = self._make_link(memory, self._spool, facts, consoles, self._orders, parts)
-            await self._doors.enter_async_context(LocalSocket(data, supervision.supervisor))
-            _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
-            name = f"daemon/link/{self.node_id}"
-            self._running = self._tasks.spawn(self.link.run(), name=name, awaited=True)
-        except BaseException:
-            await self.stop()
-            raise
+        rest = contextlib.AsyncExitStack()
+        self._shutdown.at("rest", rest.aclose)
+        rest.enter_context(DirectoryLock(data, DAEMON_ROLE))
+        await rest.enter_async_context(LoopWatch())
+        runtime = await NodeRuntime.open(data, self._config.instances)
+        rest.push_async_callback(runtime.close)
+        machine_id = host_info.machine_id(self._config.node.machine_id, data, self._entropy)
+        memory = LinkMemory(data, self._config.controllers)
+        identity = await identify(self._config, memory, machine_id=machine_id, join=join)
+        spool = self._open_spool(identity, rest)
+        lister = functools.partial(list_runs, RunDirectories(data))
+        consoles = await rest.enter_async_context(Consoles(self._clock, list_runs=lister))
+        cache = await rest.enter_async_context(open_cache(self._config, self._clock, self._entropy))
+        current = CurrentConnection()
+        node_runs = NodeRuns(
+            self._config,
+            node_id=identity.node_id,
+            address=advertised_address(self._config),
+            cache=cache,
+            spool=spool,
+            entropy=self._entropy,
+            send=current.send,
+        )
+        parts = await self._open_modules(identity, spool, node_runs)
+        supervision = await self._supervise(runtime, node_runs, consoles, parts)
+        orders = InstanceOrders(supervision, clock=self._clock, entropy=self._entropy)
+        self._shutdown.at("instances", orders.close)
+        link = Link(
+            data=data,
+            identity=identity,
+            memory=memory,
+            spool=spool,
+            host=self._host_facts(machine_id, spool, supervision, parts),
+            settings=self._config.link,
+            clock=self._clock,
+            entropy=self._entropy,
+            current=current,
+            orders={**orders.handlers, **console_orders(consoles), **cache.handlers, **parts.handlers},
+            listeners=[consoles, cache, *orders.listeners, *parts.listeners],
+        )
+        return DaemonApp(
+            identity=identity,
+            spool=spool,
+            cache=cache,
+            parts=parts,
+            supervision=supervision,
+            link=link,
+            linked=await self._connect(link, identity.node_id, supervision),
+            shutdown=self._shutdown,
+        )
 
-    async def _open_modules(self, spool: Spool, node_runs: NodeRuns) -> ModuleParts:
-        """What is in the cache is known on return; nothing of it runs yet."""
-        self._parts = ModuleParts(
+    def _open_spool(self, identity: Identity, rest: contextlib.AsyncExitStack) -> Spool:
+        spool = open_spool(self._config, self._entropy)
+
+        async def close() -> None:
+            _log.info("daemon.stopped", node=identity.node_id)
+            await spool.close()
+
+        self._shutdown.at("spool", close)
+        rest.callback(self._logs.add_sink(LogForwarding(spool)))
+        return spool
+
+    async def _open_modules(self, identity: Identity, spool: Spool, node_runs: NodeRuns) -> ModuleParts:
+        """On return the stored modules are known; none of them runs yet."""
+        parts = ModuleParts(
             config=self._config,
-            node_id=self.node_id,
+            node_id=identity.node_id,
             spool=spool,
             node_runs=node_runs,
             clock=self._clock,
             entropy=self._entropy,
         )
-        await self._parts.modules.open()
-        return self._parts
-
-    @property
-    def modules(self) -> NodeModules:
-        assert self._parts is not None, "the daemon was not started"
-        return self._parts.modules
+        budget = self._shutdown.budget * _MODULES_SHARE
+        self._shutdown.at("modules", functools.partial(parts.close, budget=budget))
+        await parts.modules.open()
+        return parts
 
     async def _supervise(
         self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: Consoles, parts: ModuleParts
     ) -> Supervision:
-        """Adoption and the modules' boot go side by side; starts wait for the modules."""
-        self.supervision = Supervision(
+        """Adoption and the boot of modules run side by side; starts wait for the modules."""
+        supervision = Supervision(
             config=self._config,
             node_runs=node_runs,
             runtime=runtime,
@@ -167,10 +254,11 @@ class DaemonApp:
             entropy=self._entropy,
             hooks=parts.modules.hooks,
         )
+        self._shutdown.at("instances", supervision.end)
         parts.modules.begin()
-        await self.supervision.begin()
+        await supervision.begin()
         parts.end_orphans()
-        return self.supervision
+        return supervision
 
     def _host_facts(
         self, machine_id: str, spool: Spool, supervision: Supervision, parts: ModuleParts
@@ -185,81 +273,30 @@ class DaemonApp:
             modules=parts.modules.set_entries,
         )
 
-    def _make_link(
-        self,
-        memory: LinkMemory,
-        spool: Spool,
-        facts: HostFacts,
-        consoles: Consoles,
-        orders: InstanceOrders,
-        parts: ModuleParts,
-    ) -> Link:
-        return Link(
-            data=self._config.data,
-            identity=self.identity,
-            memory=memory,
-            spool=spool,
-            host=facts,
-            settings=self._config.link,
-            clock=self._clock,
-            entropy=self._entropy,
-            orders={
-                **orders.handlers,
-                **console_orders(consoles),
-                **self.cache.handlers,
-                **parts.handlers,
-            },
-            listeners=[consoles, self.cache, *orders.listeners, *parts.listeners],
-        )
+    async def _connect(self, link: Link, node_id: NodeId, supervision: Supervision) -> asyncio.Task[None]:
+        """Accept orders: from the local socket, then over the link. Both end first in a shutdown, the socket before
+        the link."""
+        tasks, sockets = Tasks(), contextlib.AsyncExitStack()
+        self._shutdown.at("link", tasks.close)
+        self._shutdown.at("link", sockets.aclose)
+        await sockets.enter_async_context(LocalSocket(self._config.data, supervision.supervisor))
+        _log.info("daemon.started", node=node_id, version=VERSION, data=str(self._config.data))
+        return tasks.spawn(link.run(), name=f"daemon/link/{node_id}", awaited=True)
 
-    def _send(self, message: DaemonMessage) -> bool:
-        """To the controller there is; before the link is made there is none."""
-        return self._running is not None and self.link.send(message)
 
-    async def run(self) -> None:
-        """Until the link fails in a way that only a restart mends; normally for ever."""
-        assert self._running is not None
-        await asyncio.shield(self._running)
-
-    async def stop(self) -> None:
-        """Detach: hang up, write what must not be lost, let go of the directory."""
-        stages = [
-            Stage(name="link", share=0.4, action=self._hang_up),
-            Stage(name="modules", share=0.5, action=self._end_modules),
-            Stage(name="instances", share=0.5, action=self._let_go),
-            Stage(name="spool", share=0.8, action=self._close_spool),
-            Stage(name="rest", share=1.0, action=self._stack.aclose),
-        ]
-        await run_stages(stages, budget=self._config.shutdown.budget_seconds, clock=self._clock)
-
-    async def _hang_up(self) -> None:
-        """No more orders, from wherever."""
-        await self._doors.aclose()
-        await self._tasks.close()
-
-    async def _end_modules(self) -> None:
-        if self._parts is not None:
-            budget = self._config.shutdown.budget_seconds * _MODULES_SHARE
-            await self._parts.close(budget=budget)
-
-    async def _let_go(self) -> None:
-        if self._orders is not None:
-            await self._orders.close()
-        if self.supervision is not None:
-            await self.supervision.end()
-
-    async def _close_spool(self) -> None:
-        if self._spool is not None:
-            _log.info("daemon.stopped", node=self.node_id)
-            spool, self._spool = self._spool, None
-            await spool.close()
+def console_orders(consoles: Consoles) -> dict[str, Order]:
+    """Frames about consoles; queries are answered over the data channel."""
+    return {
+        "console_ack": lambda _, message: consoles.on_ack(message.console_ack),
+        "console_query": lambda _, message: consoles.answer(message.console_query),
+    }
 
 
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
-    """Run a daemon until it is told to stop; returns the exit code."""
+    """Run a daemon until it is asked to stop; returns the exit code."""
     make_data_directory(config.data)
     raise_descriptors()  # before the keeper is started: it and we hold several for every run
     with start_logging(
         role=DAEMON_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
     ) as logs:
-        return run_service(lambda: DaemonApp(config, logs=logs, join=join), parent_fd=parent_fd)
+        return run_service(lambda: open_daemon(config, logs=logs, join=join), parent_fd=parent_fd)

@@ -20,7 +20,7 @@ import msgspec
 
 from corral.controller.app import ControllerApp
 from corral.controller.distribution.node_needs import Needs
-from corral.daemon.app import DaemonApp
+from corral.daemon.app import DaemonApp, open_daemon
 from corral.domain.groups import ConfigFormat
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
@@ -249,22 +249,19 @@ class LocalCluster:
         enrolled = (config.data / "identity.json").exists()
         if controller and not enrolled and join is None:
             join = await controller.join_token(node_id)
-        daemon = self._daemon(config, join=join, clock=clock)
-        await daemon.app.start()
+        daemon = await self._daemon(config, join=join, clock=clock)
         if connect:
             assert await set_within(daemon.app.ready, 20), "the daemon was not ready within 20 s"
         return daemon
 
-    def _daemon(self, config: DaemonConfig, *, join: str | None, clock: Clock | None) -> LocalDaemon:
+    async def _daemon(self, config: DaemonConfig, *, join: str | None, clock: Clock | None) -> LocalDaemon:
         log = RecordedLog()
-        app = DaemonApp(config, logs=log, join=join, clock=clock)
-        self._stack.push_async_callback(app.stop)
+        opened = open_daemon(config, logs=log, join=join, clock=clock)
+        app = await self._stack.enter_async_context(opened)
         return LocalDaemon(app, config, log)
 
     async def restart(self, daemon: LocalDaemon, *, join: str | None = None, **flags: Any) -> LocalDaemon:
         """Stop a daemon and start another on its data directory."""
         await daemon.app.stop()
         config = msgspec.structs.replace(daemon.config, **flags)
-        again = self._daemon(config, join=join, clock=None)
-        await again.app.start()
-        return again
+        return await self._daemon(config, join=join, clock=None)

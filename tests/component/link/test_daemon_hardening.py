@@ -247,7 +247,7 @@ async def test_a_controller_that_pings_and_never_reads_is_parted_from(cluster, s
     async with ScriptedController(script) as peer:
         peer.enrol(scratch / "n1", "n1")
         daemon = await cluster.daemon("n1", None, controllers=[peer.address], link__status_seconds=600)
-        connection = daemon.app.link._current
+        connection = daemon.app.link._current.connection
         report = DaemonMessage(error_report=ErrorReport(error_message="x" * 1_000_000))
         await eventually(lambda: len(connection.outbox) == 0)
         if writer == "stuck":

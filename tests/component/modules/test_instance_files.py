@@ -286,7 +286,6 @@ async def test_many_questions_at_once_are_answered_or_put_off(looking: Looking) 
 
 async def test_a_daemon_trusts_its_own_record_and_answers_every_frame(looking: Looking) -> None:
     supervision = looking.daemon.app.supervision
-    assert supervision is not None
     orders = FileOrders(supervision.supervisor, supervision.directories, clock=SystemClock())
     answers: asyncio.Queue[DaemonMessage] = asyncio.Queue()
 

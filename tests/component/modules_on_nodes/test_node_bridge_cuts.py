@@ -33,7 +33,6 @@ class CutBridge:
         scope: Scope,
         process: PlayedProcess,
     ) -> None:
-        assert daemon.app._parts is not None
         self.process = process
         self._proxy = proxy
         self._controller = controller
@@ -59,7 +58,6 @@ class CutBridge:
         return [len(forwarder) for forwarder in traffic._forwarding._forwarders.values()]
 
     async def position_known(self) -> None:
-        assert self._daemon.app._parts is not None
         events = self._daemon.app._parts._events
         await eventually(lambda: events._seen is not None)
 

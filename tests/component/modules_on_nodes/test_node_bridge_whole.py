@@ -96,7 +96,7 @@ async def test_events_and_calls_go_round_and_survive_a_lost_connection(
 
     await hears(["one", 2, "n1"])
     session = daemon.app.link.session_id
-    await daemon.app.link._current.close()
+    await daemon.app.link._current.connection.close()
     await ask("two")  # in between, or not
     await eventually(lambda: daemon.app.link.session_id not in ("", session))
     await ask("three")

@@ -217,6 +217,17 @@ class Connection:
             await self._channel.close(None)
 
 
+class CurrentConnection:
+    """The connection of the present session, if there is one: set by the link, made before it for what only sends."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+
+    def send(self, message: DaemonMessage) -> bool:
+        """To the controller of the session; False when there is none."""
+        return self.connection is not None and self.connection.send(message)
+
+
 @contextlib.asynccontextmanager
 async def closing_on_error(*connections: Connection | None) -> AsyncIterator[None]:
     """Connections that are about to be handed over: if that fails, or is cancelled, nobody else has them."""

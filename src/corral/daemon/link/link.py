@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from corral.daemon.link.connection import Connection, closing_on_error
+from corral.daemon.link.connection import Connection, CurrentConnection, closing_on_error
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.dialler import Dialler, Facts
 from corral.daemon.link.renewal import Renewal
@@ -75,6 +75,7 @@ class Link:
         settings: DaemonLinkSection,
         clock: Clock,
         entropy: Entropy,
+        current: CurrentConnection | None = None,
         orders: Mapping[str, Order] | None = None,
         listeners: Sequence[SessionListener] = (),
     ) -> None:
@@ -96,7 +97,7 @@ class Link:
             clock=clock,
             entropy=entropy,
         )
-        self._current: Connection | None = None
+        self._current = current or CurrentConnection()
         self._sender: SpoolSender | None = None
         self._handlers: dict[str, Callable[[Connection, ControllerMessage], None]] = {
             "ping": self._ping,
@@ -117,19 +118,20 @@ class Link:
 
     @property
     def session_id(self) -> str:
-        return self._current.ack.session_id if self._current else ""
+        connection = self._current.connection
+        return connection.ack.session_id if connection else ""
 
     def send(self, message: DaemonMessage) -> bool:
         """To the controller of the present connection; False when there is none. For what is lost with
         the connection without harm; everything else goes through the spool."""
-        return self._current is not None and self._current.send(message)
+        return self._current.send(message)
 
     def _ordered(self, order: Order) -> Callable[[Connection, ControllerMessage], None]:
         return lambda _, message: order(self.send, message)
 
     def data_channel(self) -> DataChannel:
         """A second channel to the same controller, for bulk; the caller closes it."""
-        connection = self._current
+        connection = self._current.connection
         if connection is None or not connection.supports.bulk:
             raise Retryable(Code.UNREACHABLE, "there is no controller to transfer data with", retry_after=1.0)
         return DataChannel(connection)
@@ -188,7 +190,7 @@ class Link:
         """Make this the connection of the link; the renewal of its certificate, and all it consists of."""
         self._trust(connection)
         self._switch_log_level(connection.ack.log_level)
-        self._current = connection
+        self._current.connection = connection
         self._sender = SpoolSender(spool=self._spool, connection=connection)
         self.connected.set()
         self._each_listener(lambda listener: listener.on_connected(connection))
@@ -224,8 +226,8 @@ class Link:
             _log.info("link.trust_changed", address=connection.address)
 
     async def _part(self, connection: Connection, tasks: Tasks, running: Sequence[asyncio.Task[Any]]) -> None:
-        if self._current is connection:
-            self._current = None
+        if self._current.connection is connection:
+            self._current.connection = None
             self.connected.clear()
             self._each_listener(lambda listener: listener.on_disconnected())
         await connection.close()
@@ -286,7 +288,7 @@ class Link:
         connection.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
 
     def _spool_ack(self, connection: Connection, message: ControllerMessage) -> None:
-        if connection is self._current and self._sender is not None:
+        if connection is self._current.connection and self._sender is not None:
             self._sender.confirmed(message.spool_ack.sequence)
 
     def _certificate_issued(self, _: Connection, message: ControllerMessage) -> None:

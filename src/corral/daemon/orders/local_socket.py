@@ -37,8 +37,8 @@ class LocalSocket:
     def __init__(self, data: pathlib.Path, supervisor: Supervisor) -> None:
         self._data = data
         self._supervisor = supervisor
-        self._server: asyncio.Server | None = None
         self._serving = Tasks()
+        self._open = contextlib.AsyncExitStack()
         self._verbs: dict[str, Callable[[Answer], Awaitable[Answer]]] = {
             "list": self._list,
             "stop": self._stop,
@@ -49,16 +49,17 @@ class LocalSocket:
         }
 
     async def __aenter__(self) -> LocalSocket:
-        self._server = await asyncio.start_unix_server(
-            self._accept, sock=_listen(self._data), limit=_MAX_LINE
-        )
+        server = await asyncio.start_unix_server(self._accept, sock=_listen(self._data), limit=_MAX_LINE)
+        self._open.push_async_callback(self._close, server)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
+        await self._open.aclose()
+
+    async def _close(self, server: asyncio.Server) -> None:
+        server.close()
         await self._serving.close()
-        await self._server.wait_closed()
+        await server.wait_closed()
         with contextlib.suppress(OSError):
             (self._data / NAME).unlink()
 

@@ -12,6 +12,7 @@ An orderly end: stages in order, each with its share of the budget, stragglers n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -39,25 +40,24 @@ class Service(Protocol):
     def announcement(self) -> str:
         """What follows `ready: ` on standard output."""
 
-    async def start(self) -> None:
-        """Leaves nothing behind when it fails or is cancelled."""
-
     async def run(self) -> None:
         """Returns or raises only when it cannot go on."""
 
-    async def stop(self) -> None:
-        """The orderly end; bounded, and never raises."""
+
+Open = Callable[[], contextlib.AbstractAsyncContextManager[Service]]
+"""Enters with a service that is open; leaves nothing behind when that fails or is cancelled. Exits with its orderly
+end, which is bounded and never raises."""
 
 
-def run_service(make: Callable[[], Service], *, parent_fd: int | None = None) -> int:
+def run_service(open_service: Open, *, parent_fd: int | None = None) -> int:
     """Run a service until SIGTERM, SIGINT or its parent's death; returns the exit code.
 
     A second signal ends the process at once: an operator who insists must not be kept waiting.
     """
-    return uvloop.run(_main(make, parent_fd))
+    return uvloop.run(_main(open_service, parent_fd))
 
 
-async def _main(make: Callable[[], Service], parent_fd: int | None) -> int:
+async def _main(open_service: Open, parent_fd: int | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -70,23 +70,11 @@ async def _main(make: Callable[[], Service], parent_fd: int | None) -> int:
         loop.add_signal_handler(number, asked)
     if parent_fd is not None:
         watch(parent_fd, stop.set)
-    service = make()
-    if not await _start(service, stop):
-        return 0
-    try:
-        await _serve(service, stop)
-    finally:
-        await service.stop()
+    async with contextlib.AsyncExitStack() as stack:
+        entered, *_ = await first_of(stack.enter_async_context(open_service()), stop, name="service/start")
+        if entered is not None:
+            await _serve(entered.result(), stop)
     return 0
-
-
-async def _start(service: Service, stop: asyncio.Event) -> bool:
-    """Start, unless we are told to stop meanwhile; a start that is given up cleans up after itself."""
-    started, *_ = await first_of(service.start(), stop, name="service/start")
-    if started is None:
-        return False
-    started.result()
-    return True
 
 
 async def _serve(service: Service, stop: asyncio.Event) -> None:
