@@ -28,8 +28,8 @@ import uvloop
 from benchmarks.figures import percentile, result
 from corral.controller.templates.template_changes import new_version
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.file_copy import Copier, clones_work
-from corral.daemon.prepare.layout import Layer, lay_out
+from corral.daemon.prepare.file_copy import FileCopier, clones_work
+from corral.daemon.prepare.layout import FileLayer, lay_out
 from corral.daemon.prepare.staged_tree import materialise
 from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanTemplate
@@ -102,8 +102,8 @@ async def laid_out(
     floor: list[float] = []
     async with daemon.app.cache.use() as use:
         manifest = await use.template(template)
-        layout = lay_out([Layer("big", manifest, True)], Globs(()))
-        copier = Copier(clone=clones_work(daemon.config.data / "cache", scratch), link=False)
+        layout = lay_out([FileLayer("big", manifest, True)], Globs(()))
+        copier = FileCopier(clone=clones_work(daemon.config.data / "cache", scratch), link=False)
         source = scratch / "source"
         source.mkdir()
         lay = functools.partial(materialise, layout, content=use.content, copier=copier, abort=Abort())

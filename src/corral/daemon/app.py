@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 
 from corral.daemon.cache.cache import NodeCache, open_cache
-from corral.daemon.console.consoles import Consoles
+from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.link.connection import CurrentConnection
-from corral.daemon.link.link import Link, Order
+from corral.daemon.link.link import DaemonLink, Order
 from corral.daemon.link.spool import LogForwarding, Spool, open_spool
 from corral.daemon.modules.module_host import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
@@ -21,12 +21,12 @@ from corral.daemon.node import host_info
 from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.node.enrolment import identify
 from corral.daemon.node.identity import Identity
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.daemon.orders.instance_orders import InstanceOrders
 from corral.daemon.orders.local_socket import LocalSocket
 from corral.daemon.orders.run_list import list_runs
 from corral.daemon.runs.run_files import RunDirectories
-from corral.daemon.supervise.handshake import HostFacts, advertised_address
+from corral.daemon.supervise.handshake import NodeHandshake, advertised_address
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
@@ -89,7 +89,7 @@ class DaemonApp:
         cache: NodeCache,
         parts: ModuleParts,
         supervision: Supervision,
-        link: Link,
+        link: DaemonLink,
         linked: asyncio.Task[None],
         shutdown: Shutdown,
     ) -> None:
@@ -171,11 +171,11 @@ class _Opening:
         runtime = await NodeRuntime.open(data, self._config.instances)
         rest.push_async_callback(runtime.close)
         machine_id = host_info.machine_id(self._config.node.machine_id, data, self._entropy)
-        memory = LinkMemory(data, self._config.controllers)
+        memory = KnownControllers(data, self._config.controllers)
         identity = await identify(self._config, memory, machine_id=machine_id, join=join)
         spool = self._open_spool(identity, rest)
         lister = functools.partial(list_runs, RunDirectories(data))
-        consoles = await rest.enter_async_context(Consoles(self._clock, list_runs=lister))
+        consoles = await rest.enter_async_context(NodeConsoles(self._clock, list_runs=lister))
         cache = await rest.enter_async_context(open_cache(self._config, self._clock, self._entropy))
         current = CurrentConnection()
         node_runs = NodeRuns(
@@ -191,7 +191,7 @@ class _Opening:
         supervision = await self._supervise(runtime, node_runs, consoles, parts)
         orders = InstanceOrders(supervision, clock=self._clock, entropy=self._entropy)
         self._shutdown.at("instances", orders.close)
-        link = Link(
+        link = DaemonLink(
             data=data,
             identity=identity,
             memory=memory,
@@ -242,7 +242,7 @@ class _Opening:
         return parts
 
     async def _supervise(
-        self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: Consoles, parts: ModuleParts
+        self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: NodeConsoles, parts: ModuleParts
     ) -> Supervision:
         """Adoption and the boot of modules run side by side; starts wait for the modules."""
         supervision = Supervision(
@@ -262,8 +262,8 @@ class _Opening:
 
     def _host_facts(
         self, machine_id: str, spool: Spool, supervision: Supervision, parts: ModuleParts
-    ) -> HostFacts:
-        return HostFacts(
+    ) -> NodeHandshake:
+        return NodeHandshake(
             config=self._config,
             machine_id=machine_id,
             entropy=self._entropy,
@@ -273,7 +273,9 @@ class _Opening:
             modules=parts.modules.set_entries,
         )
 
-    async def _connect(self, link: Link, node_id: NodeId, supervision: Supervision) -> asyncio.Task[None]:
+    async def _connect(
+        self, link: DaemonLink, node_id: NodeId, supervision: Supervision
+    ) -> asyncio.Task[None]:
         """Accept orders: from the local socket, then over the link. Both end first in a shutdown, the socket before
         the link."""
         tasks, sockets = Tasks(), contextlib.AsyncExitStack()
@@ -284,7 +286,7 @@ class _Opening:
         return tasks.spawn(link.run(), name=f"daemon/link/{node_id}", awaited=True)
 
 
-def console_orders(consoles: Consoles) -> dict[str, Order]:
+def console_orders(consoles: NodeConsoles) -> dict[str, Order]:
     """Frames about consoles; queries are answered over the data channel."""
     return {
         "console_ack": lambda _, message: consoles.on_ack(message.console_ack),

@@ -7,7 +7,7 @@ import pathlib
 import random
 import sys
 
-from corral.daemon.cache.contents import Candidate, Shelves, choose
+from corral.daemon.cache.contents import CacheContents, EvictionCandidate, choose
 from corral.daemon.cache.partial_files import LargeFile, SmallFiles
 from corral.domain.templates import PIECE, Manifest, TemplateFile
 
@@ -23,7 +23,7 @@ def described(path: str, content: bytes) -> TemplateFile:
     )
 
 
-def receive(shelves: Shelves, chance: random.Random) -> None:
+def receive(shelves: CacheContents, chance: random.Random) -> None:
     """A version with some small files and a large one, in blocks of any size."""
     contents = [chance.randbytes(chance.randrange(1, 50_000)) for _ in range(5)]
     files = [described(f"small-{number}", content) for number, content in enumerate(contents)]
@@ -44,13 +44,13 @@ def receive(shelves: Shelves, chance: random.Random) -> None:
     )
 
 
-def evict(shelves: Shelves) -> None:
+def evict(shelves: CacheContents) -> None:
     candidates = []
     for known in shelves.templates.all():
         manifest = shelves.templates.manifest(known.hash)
         contents = {file.digest: file.size for file in manifest.files}
         candidates.append(
-            Candidate(
+            EvictionCandidate(
                 kind="template", key=known.hash, used_ms=known.used_ms, size=known.stored, contents=contents
             )
         )
@@ -62,7 +62,7 @@ def evict(shelves: Shelves) -> None:
 
 
 def main() -> None:
-    shelves, chance = Shelves(pathlib.Path(sys.argv[1])), random.Random(int(sys.argv[2]))
+    shelves, chance = CacheContents(pathlib.Path(sys.argv[1])), random.Random(int(sys.argv[2]))
     shelves.scan()
     print("ready", flush=True)
     while True:

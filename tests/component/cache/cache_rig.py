@@ -13,9 +13,9 @@ from typing import Any
 from corral.controller.templates.template_changes import new_version
 from corral.daemon.cache.cache import NodeCache
 from corral.daemon.cache.downloads import Downloads
-from corral.daemon.link.link import Link
+from corral.daemon.link.link import DaemonLink
 from corral.daemon.link.spool import Spool
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.plans import PlanTemplate
 from corral.domain.templates import Manifest
 from corral.system.clock import SystemClock
@@ -74,14 +74,14 @@ class PlainHost:
 
 
 class CacheNode:
-    """Link and cache of one node. Use as `async with`; `connect` when a controller is wanted."""
+    """DaemonLink and cache of one node. Use as `async with`; `connect` when a controller is wanted."""
 
     def __init__(
         self, data: pathlib.Path, *, quota: int = 2**34, link_wait: float = 1.0, **more: Any
     ) -> None:
         data.mkdir(exist_ok=True)
         self.data = data
-        self.link: Link | None = None
+        self.link: DaemonLink | None = None
         self.said: list[DaemonMessage] = []
         self.cache = NodeCache(
             root=data / "cache",
@@ -108,10 +108,10 @@ class CacheNode:
         entropy = SystemEntropy()
         spool = Spool.open(self.data / "spool", entropy=entropy, log_bytes=10**6, max_bytes=10**6)
         self._stack.push_async_callback(spool.close)
-        self.link = Link(
+        self.link = DaemonLink(
             data=self.data,
             identity=identity,
-            memory=LinkMemory(self.data, [address]),
+            memory=KnownControllers(self.data, [address]),
             spool=spool,
             host=PlainHost(),
             settings=daemon_config(self.data).link,

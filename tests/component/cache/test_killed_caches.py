@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from corral.daemon.cache.contents import Shelves
+from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.sealed_files import digest_of
 
 CHURN = pathlib.Path(__file__).with_name("cache_churn.py")
@@ -34,7 +34,7 @@ def test_nothing_half_made_is_ever_taken_for_whole(scratch):
     whole = 0
     for seed in range(KILLS):
         killed(root, seed // 2)  # every other one goes on with what the one before left behind
-        shelves = Shelves(root)
+        shelves = CacheContents(root)
         shelves.scan()
         for digest, _ in shelves.contents.all():
             assert digest_of(shelves.contents.path(digest)) == digest

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from corral.daemon.console.consoles import Consoles
-from corral.daemon.console.feed import Key
-from corral.daemon.link.connection import Connection
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.console.consoles import NodeConsoles
+from corral.daemon.console.feed import ConsoleKey
+from corral.daemon.link.connection import LinkConnection
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.errors import CorralError
 from corral.system.clock import SystemClock
 from corral.testing.fault_proxy import FaultProxy
@@ -28,8 +28,8 @@ class StoringPeer:
     """What a controller does with consoles: keeps them, says what it has, complains about disorder."""
 
     def __init__(self) -> None:
-        self.data: dict[Key, bytearray] = {}
-        self.first: dict[Key, int] = {}
+        self.data: dict[ConsoleKey, bytearray] = {}
+        self.first: dict[ConsoleKey, int] = {}
         self.gaps: list[tuple[int, int, str]] = []
         self.times: list[tuple[int, int]] = []
         self.lines: list[Any] = []
@@ -42,15 +42,15 @@ class StoringPeer:
         self.watched = False
         self.acknowledging = asyncio.Event()
         self.acknowledging.set()
-        self._to_ack: dict[Key, None] = {}
+        self._to_ack: dict[ConsoleKey, None] = {}
 
-    def end(self, key: Key) -> int:
+    def end(self, key: ConsoleKey) -> int:
         return self.first[key] + len(self.data[key])
 
     def positions(self) -> list[ConsolePosition]:
         return [self._position(key) for key in self.data]
 
-    def _position(self, key: Key) -> ConsolePosition:
+    def _position(self, key: ConsoleKey) -> ConsolePosition:
         return ConsolePosition(
             instance_id=key.instance_id,
             incarnation=key.incarnation,
@@ -93,7 +93,7 @@ class StoringPeer:
             self.others.append(message)
 
     def _store(self, block: ConsoleBlock) -> None:
-        key = Key(block.instance_id, block.incarnation)
+        key = ConsoleKey(block.instance_id, block.incarnation)
         if key not in self.data:
             self.data[key], self.first[key] = bytearray(), block.offset
         expected = self.end(key)
@@ -130,16 +130,16 @@ class Node:
     def __init__(self, identity: Any, address: str, data: pathlib.Path) -> None:
         self._identity = identity
         self._address = address
-        self._memory = LinkMemory(data, (address,))
+        self._memory = KnownControllers(data, (address,))
         self._clock = SystemClock()
-        self.consoles = Consoles(self._clock)
-        self.connection: Connection | None = None
+        self.consoles = NodeConsoles(self._clock)
+        self.connection: LinkConnection | None = None
         self.connections = 0
 
     async def stay_connected(self) -> None:
         while True:
             self.connections += 1
-            connection = Connection(
+            connection = LinkConnection(
                 address=self._address,
                 generation=self.connections,
                 identity=self._identity,
@@ -167,7 +167,7 @@ class Node:
             features=FEATURES,
         )
 
-    def _receive(self, connection: Connection, message: ControllerMessage) -> None:
+    def _receive(self, connection: LinkConnection, message: ControllerMessage) -> None:
         kind = message.WhichOneof("payload")
         if kind == "console_ack":
             self.consoles.on_ack(message.console_ack)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from corral.daemon.console.consoles import Consoles
+from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.console.queries import answer_to
-from corral.daemon.link.connection import Connection
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.link.connection import LinkConnection
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.errors import Code, Rejected
 from corral.runtimes.keeper.console_layout import INDEX_RECORD, index_name, segment_name
 from corral.runtimes.keeper.console_pump import Pump
@@ -163,13 +163,13 @@ class Controller(ScriptedController):
 @pytest.mark.trap("T42")
 async def test_answers_come_over_the_data_channel_and_refusals_at_once(scratch, directory):
     asking = Asking()
-    async with Controller(asking) as controller, Consoles(SystemClock()) as consoles:
+    async with Controller(asking) as controller, NodeConsoles(SystemClock()) as consoles:
         identity = controller.enrol(scratch / "data", "n1")
-        connection = Connection(
+        connection = LinkConnection(
             address=controller.address,
             generation=1,
             identity=identity,
-            memory=LinkMemory(scratch / "data", (controller.address,)),
+            memory=KnownControllers(scratch / "data", (controller.address,)),
             receive=lambda _, message: consoles.answer(message.console_query),
             clock=SystemClock(),
         )

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from corral.daemon.console.feed import BEGIN_BEFORE_END, CEILING_BYTES, FLOOR_BYTES, Key
+from corral.daemon.console.feed import BEGIN_BEFORE_END, CEILING_BYTES, FLOOR_BYTES, ConsoleKey
 from corral.runtimes.keeper.console_pump import Pump
 from corral.testing.waiting import eventually
 from corral.wire.features import BATCH, FEATURES
@@ -57,7 +57,7 @@ def written(scratch, node):
 
 def has(peer, name: str, data: bytes) -> bool:
     assert peer.complaints == []
-    return bytes(peer.data.get(Key(name, 1), b"")) == data
+    return bytes(peer.data.get(ConsoleKey(name, 1), b"")) == data
 
 
 async def connected(node) -> None:
@@ -67,7 +67,7 @@ async def connected(node) -> None:
 async def arrived(peer, name: str, console: Written) -> None:
     await eventually(
         lambda: has(peer, name, console.data),
-        state=lambda: (len(peer.data.get(Key(name, 1), b"")), len(console.data)),
+        state=lambda: (len(peer.data.get(ConsoleKey(name, 1), b"")), len(console.data)),
     )
 
 
@@ -168,7 +168,7 @@ async def test_a_console_unknown_to_the_controller_begins_at_a_line_before_its_e
     console = written("lobby-1", attach=False)
     console.write(b"".join(b"line %d\n" % number for number in range(100_000)))
     node.consoles.attach("lobby-1", 1, str(console.directory))
-    key = Key("lobby-1", 1)
+    key = ConsoleKey("lobby-1", 1)
     await eventually(lambda: key in peer.data and peer.end(key) == len(console.data))
     first = peer.first[key]
     assert len(console.data) - BEGIN_BEFORE_END <= first <= len(console.data) - BEGIN_BEFORE_END + 20
@@ -185,7 +185,7 @@ async def test_what_was_given_up_before_it_was_sent_is_told_as_a_gap(node, peer,
     await eventually(lambda: node.connection is None)
     console.write(b"lost\n" * 10_000 + b"kept\n")
     proxy.heal()
-    key = Key("lobby-1", 1)
+    key = ConsoleKey("lobby-1", 1)
     await eventually(lambda: peer.data[key].endswith(b"kept\n"))
     assert peer.complaints == []
     assert len(peer.data[key]) == len(console.data)
@@ -198,7 +198,7 @@ async def test_an_ended_console_is_sent_to_its_end_and_then_left_alone(node, pee
     console.write(b"last words")
     node.consoles.ended("lobby-1", 1)
     await arrived(peer, "lobby-1", console)
-    feed = node.consoles._feeds[Key("lobby-1", 1)]
+    feed = node.consoles._feeds[ConsoleKey("lobby-1", 1)]
     await eventually(lambda: feed.settled)
     connections = node.connections
     peer.data.clear()
@@ -207,7 +207,7 @@ async def test_an_ended_console_is_sent_to_its_end_and_then_left_alone(node, pee
     other = written("lobby-2")
     other.write(b"alive\n")
     await arrived(peer, "lobby-2", other)
-    assert Key("lobby-1", 1) not in peer.data
+    assert ConsoleKey("lobby-1", 1) not in peer.data
 
 
 async def test_a_detached_console_gives_back_its_credit(node, peer, written, scratch):
@@ -266,7 +266,7 @@ async def test_a_console_that_cannot_be_read_when_a_session_begins_goes_on_where
     console = written("lobby-1")
     console.write(b"first\n" * 100)
     await arrived(peer, "lobby-1", console)
-    del peer.data[Key("lobby-1", 1)][300:]
+    del peer.data[ConsoleKey("lobby-1", 1)][300:]
     aside = console.directory.with_name("aside")
     console.directory.rename(aside)
     console.directory.symlink_to(console.directory.name)

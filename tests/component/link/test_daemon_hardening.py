@@ -10,10 +10,10 @@ import pathlib
 import pytest
 import structlog
 
-from corral.daemon.link.link import Link
+from corral.daemon.link.link import DaemonLink
 from corral.daemon.link.spool import Spool
 from corral.daemon.node.identity import load_identity
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.ids import ClusterId
 from corral.errors import Code, CorralError, Retryable
 from corral.pki.authority import Authority
@@ -75,7 +75,7 @@ async def test_a_daemon_without_room_for_a_new_epoch_waits_with_it_and_goes_on_w
         assert not daemon.app.ready.is_set(), "a controller is not obeyed that cannot be remembered"
         ballast.unlink()
         await asyncio.wait_for(daemon.app.ready.wait(), 20)
-        assert LinkMemory(disk, []).epoch == controller.app.place.term.epoch > 1
+        assert KnownControllers(disk, []).epoch == controller.app.place.term.epoch > 1
         daemon.log.write("there is room again")
         await eventually(lambda: any(line["event"] == "spool.writable_again" for line in logged))
 
@@ -125,10 +125,10 @@ async def running_link(data: pathlib.Path, peer: ScriptedController, host: Stubb
     entropy = SystemEntropy()
     identity = peer.enrol(data, "n1")
     spool = Spool.open(data / "spool", entropy=entropy, log_bytes=10**6, max_bytes=10**6)
-    link = Link(
+    link = DaemonLink(
         data=data,
         identity=identity,
-        memory=LinkMemory(data, [peer.address, *free_addresses(1)]),
+        memory=KnownControllers(data, [peer.address, *free_addresses(1)]),
         spool=spool,
         host=host,
         settings=daemon_config(data).link,

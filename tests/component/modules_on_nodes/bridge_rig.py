@@ -12,14 +12,14 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from corral.daemon.link.connection import Connection
-from corral.daemon.link.link import Link
+from corral.daemon.link.connection import LinkConnection
+from corral.daemon.link.link import DaemonLink
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
 from corral.daemon.modules.metrics_sender import MetricsShipping
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.subscriptions import NodeEventRing
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.events import EventType
 from corral.domain.module_manifest import (
     Backends,
@@ -176,7 +176,7 @@ class EventBench:
     def connect(self, *known: str, head: int | None = None) -> None:
         """To a controller with these features, all of them when none is named, whose log ends at `head`."""
         session = PlayedSession(*(known or features.FEATURES), head=head)
-        self.events.on_connected(cast("Connection", session))
+        self.events.on_connected(cast("LinkConnection", session))
 
     def disconnect(self) -> None:
         self.events.on_disconnected()
@@ -326,7 +326,7 @@ class _DirectorySupply:
 
 
 class LinkedNode:
-    """Link, spool, engine with module processes, and the bridge between them. `async with`."""
+    """DaemonLink, spool, engine with module processes, and the bridge between them. `async with`."""
 
     def __init__(
         self, data: pathlib.Path, controller: BridgeController, *, metrics_every: float = 60
@@ -357,10 +357,10 @@ class LinkedNode:
             remote=self.remote,
         )
         shipping = MetricsShipping(metrics=self.metrics, engine=self.engine, every=metrics_every)
-        self.link = Link(
+        self.link = DaemonLink(
             data=data,
             identity=controller.peer.enrol(data, "n1"),
-            memory=LinkMemory(data, [controller.peer.address]),
+            memory=KnownControllers(data, [controller.peer.address]),
             spool=self.spool,
             host=_Facts(),
             settings=msgspec.structs.replace(daemon_config(data).link, reconnect_max_seconds=0.05),

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from corral.daemon.console.consoles import Consoles
+from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.spool import Spool
@@ -162,7 +162,7 @@ class HookedNode:
         self.spool = Spool.open(
             self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=1 << 26
         )
-        self._consoles = await Consoles(self._clock).__aenter__()
+        self._consoles = await NodeConsoles(self._clock).__aenter__()
         self._open_engine()
         if not settled:
             self.gate.open.clear()

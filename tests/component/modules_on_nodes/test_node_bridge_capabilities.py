@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from bridge_rig import BridgeController, LinkedNode, PlayedSession, bridge, node_manifest, played
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.modules.controller_capabilities import ARGUMENT_BYTES, MOST_CALLS, ControllerCapabilities
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -130,7 +130,7 @@ async def test_a_lost_connection_clears_handles_and_stops_nobody(scratch: pathli
 
         await eventually(away)
         for _ in range(20):
-            node.remote.on_connected(cast("Connection", PlayedSession(features.MODULES)))
+            node.remote.on_connected(cast("LinkConnection", PlayedSession(features.MODULES)))
             node.remote.on_disconnected()
         await node.engine.rest()
         assert node.phase("user") is ModulePhase.ACTIVE
@@ -168,7 +168,7 @@ class Calls:
         return self.takes
 
     def connect(self, *known: str) -> None:
-        self.remote.on_connected(cast("Connection", PlayedSession(*(known or features.FEATURES))))
+        self.remote.on_connected(cast("LinkConnection", PlayedSession(*(known or features.FEATURES))))
 
     def offer(self, *versions: str, **more: Any) -> None:
         message = ControllerMessage(capability_offers=offers(*versions, **more))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from corral.daemon.prepare.static_directory import StaticMaker
-from corral.daemon.prepare.tree_builder import TreeMaker
+from corral.daemon.prepare.static_directory import StaticBuilder
+from corral.daemon.prepare.tree_builder import TreeBuilder
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.workload.start_order import StartOrder
-from corral.daemon.workload.start_stages import Progress
+from corral.daemon.workload.start_stages import StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.groups import RestartSpec
@@ -70,16 +70,18 @@ class Bench:
         self.directories = WorkingDirectories(data, entropy=entropy)
         self.directories.open()
         self.warm = WarmTrees(self.directories, entropy=entropy, each=warm, idle_seconds=idle_seconds)
-        self.maker = TreeMaker(
+        self.maker = TreeBuilder(
             cache=self.cache,
             cache_root=data / "cache",
             directories=self.directories,
             warm=self.warm,
             reserve_mb=reserve_mb,
         )
-        self.statics = StaticMaker(self.maker, cache=self.cache, directories=self.directories, warm=self.warm)
+        self.statics = StaticBuilder(
+            self.maker, cache=self.cache, directories=self.directories, warm=self.warm
+        )
         self.user = WorkloadUser(run_as="", name="me", uid=0, gid=0, home="")
-        self.progress = Progress()
+        self.progress = StartProgress()
 
     def order(self, plan: Plan, *, incarnation: int = FIRST, id: str = "one") -> StartOrder:
         return StartOrder(

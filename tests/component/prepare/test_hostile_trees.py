@@ -30,14 +30,14 @@ from hostile_tree import (
 from prepare_bench import plan_of
 
 from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
-from corral.daemon.cache.contents import Shelves
+from corral.daemon.cache.contents import CacheContents
 from corral.daemon.config_files.patches import apply_patches
 from corral.daemon.orders.instance_file_writes import remove_file, write_file
-from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
+from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.orders.save_orders import pack
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.static_owners import own_static
-from corral.daemon.prepare.static_seeds import Digests, Offer
+from corral.daemon.prepare.static_seeds import Digests, OfferedFile
 from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.static_updates import StaticUpdate
 from corral.daemon.prepare.substitution import substitute_files
@@ -187,12 +187,12 @@ def test_a_daemon_that_is_not_root_removes_what_is_closed_to_itself(tree, hostil
 # first-run results
 
 
-def keep(tree: HostileTree, *globs: str) -> tuple[Shelves, pathlib.Path]:
+def keep(tree: HostileTree, *globs: str) -> tuple[CacheContents, pathlib.Path]:
     """What `warmup.paths` of a group would keep of it, and where that lies."""
     key = BootstrapKey(
         group="g", user=ISOLATED, paths=globs, config_format="paper", version="1", digest="d" * 64
     )
-    shelves = Shelves(tree.place / "cache")
+    shelves = CacheContents(tree.place / "cache")
     shelves.scan()
     guard = SecretGuard(SecretMask(), frozenset(), put_names=False)
     shelves.bootstraps.copy_aside(key, tree.root, Globs(globs), owner=UID, limit=1 << 30, guard=guard)
@@ -381,7 +381,7 @@ def pack_all(tree: HostileTree) -> bytes:
 
 
 def list_all(tree: HostileTree) -> bytes:
-    listed = refused(lambda: Walk(WalkBounds(), abort=Abort(), clock=SystemClock()).run(tree.root))
+    listed = refused(lambda: FileWalk(WalkBounds(), abort=Abort(), clock=SystemClock()).run(tree.root))
     return b"" if listed is None else listed.SerializeToString()
 
 
@@ -413,8 +413,8 @@ def patch_each(tree: HostileTree) -> bytes:
 
         def work(path: str = path) -> None:
             update = StaticUpdate(static, plan_of(static=True), Values(all={}), Digests(tree.place / "key"))
-            choice = update.choose({path: Offer(source="new", content="00")})
-            update.equal(choice, {path: Offer(source="new", content="00")}, staged)
+            choice = update.choose({path: OfferedFile(source="new", content="00")})
+            update.equal(choice, {path: OfferedFile(source="new", content="00")}, staged)
             static.open_to_change([path])
             static.bring(staged, [path], (UID, UID), Abort())
             apply_patches(

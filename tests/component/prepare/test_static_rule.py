@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from prepare_bench import Bench, plan_of, tree_of
 
-from corral.daemon.workload.start_stages import Progress
+from corral.daemon.workload.start_stages import StartProgress
 
 PATHS = st.sampled_from(["a", "b.conf", "sub/c.conf"])
 TEXTS = st.sampled_from([b"1", b"2", b"port=%PORT%", b"pw=%PW%", b"both=%PORT%%PW%"])
@@ -95,7 +95,7 @@ class StaticWorld(RuleBasedStateMachine):
         assert self.bench.progress.kept_files.keys() == kept
 
     async def start_really(self) -> None:
-        self.bench.progress = Progress()
+        self.bench.progress = StartProgress()
         template = self.bench.cache.template("t", self.templates)
         plan = plan_of(templates=(template,), static=True, substitute=(f"**/*{FILLED}", f"*{FILLED}"))
         await self.bench.make(plan, incarnation=self.incarnation, secret=("PW",), **self.values)

@@ -8,7 +8,7 @@ import resource
 
 import pytest
 
-from corral.daemon.prepare.static_directory import StaticMaker
+from corral.daemon.prepare.static_directory import StaticBuilder
 from corral.daemon.workload.start_stages import StageFailed
 from corral.domain.groups import PatchSpec
 
@@ -204,7 +204,7 @@ async def test_a_lost_key_lets_files_with_secrets_stay(bench, plan):
     made = await bench.make(one, secret=("PW",), PW="old")
     assert (bench.data / "static.key").stat().st_mode & 0o777 == 0o600
     (bench.data / "static.key").unlink()
-    bench.statics = StaticMaker(
+    bench.statics = StaticBuilder(
         bench.maker, cache=bench.cache, directories=bench.directories, warm=bench.warm
     )
     await bench.make(one, incarnation=2048, secret=("PW",), PW="new")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from corral.daemon.probes.log_probe import ConsoleGrowth
-from corral.daemon.probes.probe_runner import Readiness
+from corral.daemon.probes.probe_runner import ReadinessProbes
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
 from corral.domain.probes import ProbeSpec
@@ -54,14 +54,14 @@ async def growth() -> AsyncIterator[ConsoleGrowth]:
 
 
 @pytest.fixture
-def readiness(console: Console, growth: ConsoleGrowth) -> Callable[..., Readiness]:
+def readiness(console: Console, growth: ConsoleGrowth) -> Callable[..., ReadinessProbes]:
     async def refuse(command: tuple[str, ...], timeout: float) -> Execution:
         raise AssertionError("no command was expected")
 
-    def make(*probes: ProbeSpec, port: int = 0, **given: Any) -> Readiness:
+    def make(*probes: ProbeSpec, port: int = 0, **given: Any) -> ReadinessProbes:
         leased = LeasedPort(name="primary", port=port, protocol=PortProtocol.BOTH)
         given = {"ports": [leased], "console": console.directory, "execute": refuse} | given
-        return Readiness(probes=probes, growth=growth, **given)
+        return ReadinessProbes(probes=probes, growth=growth, **given)
 
     return make
 

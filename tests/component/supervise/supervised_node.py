@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from corral.daemon.console.consoles import Consoles
+from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.link.spool import Spool
 from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.runs.run import Run
@@ -139,7 +139,7 @@ class SupervisedNode:
         self.spool = Spool.open(
             self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=self.spool_bytes
         )
-        self._consoles = await Consoles(self._clock).__aenter__()
+        self._consoles = await NodeConsoles(self._clock).__aenter__()
         config = msgspec.structs.replace(self._config, data=self.data, instances=self.settings)
         self.supervision = Supervision(
             config=config,

@@ -11,9 +11,9 @@ from supervised_node import FIRST
 
 from corral.daemon.node.port_probe import check_free, lingers_for
 from corral.daemon.runs.run import Run
-from corral.daemon.runs.run_files import Intent
-from corral.daemon.runs.run_start import Beginning, Interrupted
-from corral.daemon.workload.start_order import StartOrder, usual_ladder
+from corral.daemon.runs.run_files import RunIntent
+from corral.daemon.runs.run_start import Interrupted, RunStart
+from corral.daemon.workload.start_order import StartOrder, default_stop_ladder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.errors import Retryable
 from corral.testing import workloads
@@ -135,11 +135,11 @@ async def test_a_stop_that_comes_while_a_restart_looks_at_its_ports_ends_it_ther
         group="test",
         incarnation=Incarnation(FIRST + 1),
         command=tuple(workloads.silent()),
-        ladder=usual_ladder(),
+        ladder=default_stop_ladder(),
     )
-    intent = Intent(order=order, boot_id=services.boot_id, accepted_at_ms=0)
+    intent = RunIntent(order=order, boot_id=services.boot_id, accepted_at_ms=0)
     run = Run(services, services.runs.files("one", FIRST + 1), intent)
-    looking = asyncio.create_task(Beginning(services, run).wait_for_ports())
+    looking = asyncio.create_task(RunStart(services, run).wait_for_ports())
     await asyncio.sleep(0)  # it begins to look, in a thread
     run.stop.wanted.set()
     with pytest.raises(Interrupted):

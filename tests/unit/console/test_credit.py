@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.console.feed import CEILING_BYTES, FLOOR_BYTES, Credit, Departure
+from corral.daemon.console.feed import CEILING_BYTES, FLOOR_BYTES, Departure, SendCredit
 
 
 class Line:
@@ -22,7 +22,7 @@ class Line:
         return self._free_at + self._delay
 
 
-def run(credit: Credit, line: Line, *, seconds: float, block: int = 32 * 1024) -> int:
+def run(credit: SendCredit, line: Line, *, seconds: float, block: int = 32 * 1024) -> int:
     """Send as much as the credit allows; what was delivered."""
     delivered = 0
     ends = line.now + seconds
@@ -41,20 +41,20 @@ def run(credit: Credit, line: Line, *, seconds: float, block: int = 32 * 1024) -
     ("rate", "delay"), [(10e6, 0.1), (2e6, 0.3), (20e6, 0.05)], ids=["100 ms", "300 ms", "50 ms"]
 )
 def test_a_long_line_is_filled(rate, delay):
-    credit = Credit()
+    credit = SendCredit()
     line = Line(bytes_per_second=rate, delay=delay)
     run(credit, line, seconds=5)
     assert run(credit, line, seconds=10) >= 0.9 * rate * 10
 
 
 def test_a_slow_line_is_not_filled_with_more_than_the_floor():
-    credit = Credit()
+    credit = SendCredit()
     run(credit, Line(bytes_per_second=1.25e6, delay=0.005), seconds=20)
     assert credit.limit == FLOOR_BYTES
 
 
 def test_what_the_line_held_long_ago_is_forgotten():
-    credit = Credit()
+    credit = SendCredit()
     line = Line(bytes_per_second=20e6, delay=0.1)
     run(credit, line, seconds=10)
     assert credit.limit > 2 * FLOOR_BYTES
@@ -66,7 +66,7 @@ def test_what_the_line_held_long_ago_is_forgotten():
 
 
 def test_what_is_lost_is_under_way_no_more():
-    credit = Credit()
+    credit = SendCredit()
     credit.lost([credit.departed(1000, 0.0), credit.departed(500, 0.0)])
     assert credit.under_way == 0
     assert credit.left == FLOOR_BYTES

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from corral.daemon.node.disk_space import as_ours
-from corral.daemon.runs.exit_outcome import Life, failed_start, judge
+from corral.daemon.runs.exit_outcome import Life, decide_outcome, failed_start
 from corral.daemon.runs.run_files import StopOrder
 from corral.daemon.runs.run_messages import MAX_MESSAGE, cut, start_refused
 from corral.domain.instance_states import InstanceState
@@ -37,7 +37,7 @@ def life(exit: RunExit, **fields) -> Life:
     ],
 )
 def test_an_end_is_a_crash_unless_it_was_asked_for(exit, fields, state, outcome):
-    judged = judge(life(exit, **fields))
+    judged = decide_outcome(life(exit, **fields))
     assert (judged.state, judged.outcome) == (state, outcome)
     assert bool(judged.crash_class) == (judged.state is InstanceState.CRASHED)
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
+from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.prepare.abort import Abort, Aborted
 from corral.domain.file_paths import DEEPEST, DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES
 from corral.errors import Code, CorralError, Rejected
@@ -25,7 +25,7 @@ def root(scratch: pathlib.Path) -> pathlib.Path:
 
 
 def walk(root, path="", after=b"", *, clock=None, abort=None, **bounds):
-    walker = Walk(WalkBounds(**bounds), abort=abort or Abort(), clock=clock or SystemClock())
+    walker = FileWalk(WalkBounds(**bounds), abort=abort or Abort(), clock=clock or SystemClock())
     return walker.run(root, path, after)
 
 

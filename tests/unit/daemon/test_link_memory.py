@@ -8,16 +8,16 @@ import pathlib
 
 import pytest
 
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.errors import Code, Rejected, Retryable
 from corral.testing.small_disk import small_disk
 
 
 def test_an_epoch_once_obeyed_is_never_undercut_not_even_after_a_restart(tmp_path):
-    memory = LinkMemory(tmp_path, [])
+    memory = KnownControllers(tmp_path, [])
     memory.obey(5)
     memory.obey(5)
-    for remembering in (memory, LinkMemory(tmp_path, [])):
+    for remembering in (memory, KnownControllers(tmp_path, [])):
         with pytest.raises(Rejected) as caught:
             remembering.obey(4)
         assert caught.value.code is Code.STALE_EPOCH
@@ -26,13 +26,13 @@ def test_an_epoch_once_obeyed_is_never_undercut_not_even_after_a_restart(tmp_pat
 
 
 def test_learned_addresses_are_remembered_beside_the_configured_ones(tmp_path):
-    LinkMemory(tmp_path, ["a:1"]).learn(["b:2", "a:1", "", "c:3"])
-    assert LinkMemory(tmp_path, ["a:1"]).addresses == ("a:1", "b:2", "c:3")
-    assert LinkMemory(tmp_path, ["z:9"]).addresses == ("z:9", "b:2", "a:1", "c:3")
+    KnownControllers(tmp_path, ["a:1"]).learn(["b:2", "a:1", "", "c:3"])
+    assert KnownControllers(tmp_path, ["a:1"]).addresses == ("a:1", "b:2", "c:3")
+    assert KnownControllers(tmp_path, ["z:9"]).addresses == ("z:9", "b:2", "a:1", "c:3")
 
 
 def test_a_controller_cannot_fill_the_disk_with_addresses(tmp_path):
-    memory = LinkMemory(tmp_path, [])
+    memory = KnownControllers(tmp_path, [])
     memory.learn(f"host-{index}:1" for index in range(100_000))
     assert len(memory.addresses) == 32
 
@@ -43,7 +43,7 @@ def test_a_controller_cannot_fill_the_disk_with_addresses(tmp_path):
 def test_a_damaged_or_newer_file_is_refused_with_its_name(tmp_path, content):
     (tmp_path / "link.json").write_bytes(content)
     with pytest.raises(Rejected) as caught:
-        LinkMemory(tmp_path, [])
+        KnownControllers(tmp_path, [])
     assert caught.value.code in (Code.FORMAT_INVALID, Code.FORMAT_TOO_NEW)
     assert "link.json" in caught.value.message
     assert (tmp_path / "link.json").read_bytes() == content
@@ -60,7 +60,7 @@ def unwritable(data: pathlib.Path):
 
 
 def test_an_epoch_that_cannot_be_remembered_is_not_obeyed_until_it_can(tmp_path):
-    memory = LinkMemory(tmp_path, [])
+    memory = KnownControllers(tmp_path, [])
     memory.obey(5)
     with unwritable(tmp_path):
         for _ in range(2):
@@ -71,28 +71,28 @@ def test_an_epoch_that_cannot_be_remembered_is_not_obeyed_until_it_can(tmp_path)
         assert memory.epoch == 5
         memory.obey(5)
     memory.obey(6)
-    assert LinkMemory(tmp_path, []).epoch == 6
+    assert KnownControllers(tmp_path, []).epoch == 6
 
 
 def test_new_leaders_are_obeyed_and_remembered_on_a_full_disk(tmp_path):
     with small_disk(tmp_path / "disk", size="256k") as disk:
-        memory = LinkMemory(disk, [])
+        memory = KnownControllers(disk, [])
         memory.obey(5)
         with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
             while True:
                 file.write(b"x" * 512)
         for epoch in (6, 7, 8):
             memory.obey(epoch)
-            assert LinkMemory(disk, []).epoch == epoch
+            assert KnownControllers(disk, []).epoch == epoch
 
 
 def test_addresses_that_cannot_be_written_are_used_and_written_at_the_next_occasion(tmp_path):
-    memory = LinkMemory(tmp_path, [])
+    memory = KnownControllers(tmp_path, [])
     with unwritable(tmp_path):
         memory.learn(["a:1"])
         with pytest.raises(Retryable):
             memory.remember(["a:1"])
         assert memory.addresses == ("a:1",)
-    assert LinkMemory(tmp_path, []).addresses == ()
+    assert KnownControllers(tmp_path, []).addresses == ()
     memory.learn(["a:1"])
-    assert LinkMemory(tmp_path, []).addresses == ("a:1",)
+    assert KnownControllers(tmp_path, []).addresses == ("a:1",)

@@ -1,4 +1,4 @@
-"""Minding a run when the runtime itself fails."""
+"""RunMonitor a run when the runtime itself fails."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import asyncio
 from corral.daemon.probes.listening_sockets import SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.runs.run_files import RunFiles, StopOrder
-from corral.daemon.runs.run_monitor import Minding
+from corral.daemon.runs.run_monitor import RunMonitor
 from corral.daemon.runs.run_readiness import ReadyWatch
 from corral.daemon.runs.stop_ladder import StopRequest
-from corral.daemon.workload.start_order import StartOrder, usual_ladder
+from corral.daemon.workload.start_order import StartOrder, default_stop_ladder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeCapabilities
 from corral.system.clock import SystemClock
@@ -66,7 +66,7 @@ async def test_a_runtime_that_cannot_say_whether_it_lives_is_no_reason_to_end_it
         group="test",
         incarnation=Incarnation(1024),
         command=("x",),
-        ladder=usual_ladder(),
+        ladder=default_stop_ladder(),
     )
     clock = SystemClock()
     ready = asyncio.Event()
@@ -83,7 +83,7 @@ async def test_a_runtime_that_cannot_say_whether_it_lives_is_no_reason_to_end_it
         alive_in=lambda: 0.0,
         ready=False,
     )
-    minding = Minding(
+    minding = RunMonitor(
         runtime=runtime,  # type: ignore[arg-type]  # what minding asks of one
         handle=HANDLE,
         order=order,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.daemon.runs.crash_loops import recent_crashes, restart_delay, with_restart
-from corral.daemon.runs.run_files import Outcome, StopOrder
+from corral.daemon.runs.run_files import RunOutcome, StopOrder
 from corral.daemon.workload.start_order import RestartRule, StartOrder
 from corral.domain.ids import RESTARTS_PER_START, Incarnation, InstanceId
 from corral.domain.instance_states import InstanceState
@@ -34,8 +34,8 @@ def test_delays_are_spread_by_a_quarter(fraction, delay):
     assert restart_delay((1,), rule=RULE, fraction=fraction) == pytest.approx(delay, rel=1e-5)
 
 
-def outcome(kind: str = "crashed") -> Outcome:
-    return Outcome(state=InstanceState.CRASHED, outcome=kind, summary="x", ended_at_ms=1)
+def outcome(kind: str = "crashed") -> RunOutcome:
+    return RunOutcome(state=InstanceState.CRASHED, outcome=kind, summary="x", ended_at_ms=1)
 
 
 def order(incarnation: int = 1024, attempts: int = 1) -> StartOrder:
@@ -48,7 +48,7 @@ def order(incarnation: int = 1024, attempts: int = 1) -> StartOrder:
     )
 
 
-def decide(kind: str = "crashed", *, stop: StopOrder | None = None, **fields) -> Outcome:
+def decide(kind: str = "crashed", *, stop: StopOrder | None = None, **fields) -> RunOutcome:
     return with_restart(
         outcome(kind), order=order(**fields), stop=stop, crashes=(), now=10.0, age=10.0, fraction=MIDDLE
     )

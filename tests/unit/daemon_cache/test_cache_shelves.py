@@ -12,7 +12,7 @@ import pytest
 
 from corral.daemon.cache.artifact_store import ArtifactFacts
 from corral.daemon.cache.bootstrap_store import FORMAT, ISOLATED, BootstrapKey
-from corral.daemon.cache.contents import PART_AGE_SECONDS, Shelves
+from corral.daemon.cache.contents import PART_AGE_SECONDS, CacheContents
 from corral.daemon.cache.sealed_files import SEAL_NS, SealedFiles
 from corral.daemon.cache.template_store import REMEMBERED_FILES
 from corral.daemon.workload.run_secrets import SecretGuard
@@ -32,13 +32,13 @@ KEY = BootstrapKey(
 )
 
 
-def scanned(root) -> Shelves:
-    shelves = Shelves(root)
+def scanned(root) -> CacheContents:
+    shelves = CacheContents(root)
     shelves.scan()
     return shelves
 
 
-def stored(shelves: Shelves, content: bytes) -> str:
+def stored(shelves: CacheContents, content: bytes) -> str:
     digest = hashlib.sha256(content).hexdigest()
     part = shelves.parts / f"{digest}.part"
     part.write_bytes(content)
@@ -47,7 +47,7 @@ def stored(shelves: Shelves, content: bytes) -> str:
     return digest
 
 
-def manifest_of(shelves: Shelves, **files: bytes) -> Manifest:
+def manifest_of(shelves: CacheContents, **files: bytes) -> Manifest:
     return Manifest(
         files=tuple(
             TemplateFile(path=path, mode=0o644, size=len(content), digest=stored(shelves, content))
@@ -56,7 +56,7 @@ def manifest_of(shelves: Shelves, **files: bytes) -> Manifest:
     )
 
 
-def put(shelves: Shelves, name: str, hash: str, *, now_ms: int = 1000, **files: bytes) -> Manifest:
+def put(shelves: CacheContents, name: str, hash: str, *, now_ms: int = 1000, **files: bytes) -> Manifest:
     manifest = manifest_of(shelves, **files)
     shelves.templates.put(name, hash, manifest, now_ms=now_ms)
     return manifest

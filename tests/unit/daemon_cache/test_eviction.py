@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from corral.daemon.cache.contents import Candidate, choose
+from corral.daemon.cache.contents import EvictionCandidate, choose
 
 
-def template(key: str, used_ms: int, **contents: int) -> Candidate:
-    return Candidate(kind="template", key=key, used_ms=used_ms, size=1, contents=contents)
+def template(key: str, used_ms: int, **contents: int) -> EvictionCandidate:
+    return EvictionCandidate(kind="template", key=key, used_ms=used_ms, size=1, contents=contents)
 
 
 def keys(eviction) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_content_that_is_not_on_the_disk_frees_nothing():
 
 
 def test_artifacts_and_templates_are_judged_by_their_last_use_alike():
-    artifact = Candidate(kind="artifact", key="jar", used_ms=1, size=50)
+    artifact = EvictionCandidate(kind="artifact", key="jar", used_ms=1, size=50)
     chosen = choose(
         20, candidates=[template("t", 2, x=10), artifact], kept=[], present={"x": 10}, protected=()
     )

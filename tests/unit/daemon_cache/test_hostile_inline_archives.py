@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from corral.daemon.cache.template_archive import Unpacking, check_manifest, read_manifest
+from corral.daemon.cache.template_archive import ArchiveUnpack, check_manifest, read_manifest
 from corral.domain.templates import PIECE, Manifest, TemplateFile, encode_manifest
 from corral.errors import Code, Rejected
 
@@ -38,7 +38,7 @@ def unpack(scratch):
         kept[digest] = part.read_bytes()
 
     def run(archive: bytes, limit: int = 10**9) -> tuple[Manifest, dict[str, bytes]]:
-        manifest = Unpacking(name="lobby", parts=scratch, keep=keep, limit=limit).run(archive)
+        manifest = ArchiveUnpack(name="lobby", parts=scratch, keep=keep, limit=limit).run(archive)
         return manifest, kept
 
     yield run

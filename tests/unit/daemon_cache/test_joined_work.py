@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.daemon.cache.supply import Joined
+from corral.daemon.cache.supply import SharedWork
 from corral.errors import Code, Retryable
 
 
@@ -40,7 +40,7 @@ async def settle() -> None:
 
 
 async def test_those_who_come_meanwhile_share_the_result():
-    joined, work = Joined(), Work()
+    joined, work = SharedWork(), Work()
     asking = [asyncio.create_task(joined.run("key", work, name="work")) for _ in range(5)]
     await settle()
     work.release.set()
@@ -49,7 +49,7 @@ async def test_those_who_come_meanwhile_share_the_result():
 
 
 async def test_an_error_is_shared_as_well():
-    joined: Joined[int] = Joined()
+    joined: SharedWork[int] = SharedWork()
 
     async def fail() -> int:
         raise Retryable(Code.TIMEOUT, "no")
@@ -60,7 +60,7 @@ async def test_an_error_is_shared_as_well():
 
 
 async def test_it_goes_on_while_anybody_waits_and_ends_with_the_last():
-    joined, work = Joined(), Work()
+    joined, work = SharedWork(), Work()
     first, second = (asyncio.create_task(joined.run("key", work, name="work")) for _ in range(2))
     await settle()
     first.cancel()
@@ -72,7 +72,7 @@ async def test_it_goes_on_while_anybody_waits_and_ends_with_the_last():
 
 
 async def test_what_is_being_ended_is_not_begun_again_before_its_end():
-    joined, work = Joined(), Work()
+    joined, work = SharedWork(), Work()
     work.last_words.clear()
     first = asyncio.create_task(joined.run("key", work, name="work"))
     await settle()
@@ -89,7 +89,7 @@ async def test_what_is_being_ended_is_not_begun_again_before_its_end():
 
 
 async def test_closing_ends_all_of_it():
-    joined, work = Joined(), Work()
+    joined, work = SharedWork(), Work()
     asking = asyncio.create_task(joined.run("key", work, name="work"))
     await settle()
     await joined.close()

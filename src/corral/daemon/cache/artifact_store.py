@@ -35,7 +35,7 @@ class CachedArtifact(msgspec.Struct, frozen=True, kw_only=True):
     used_ms: int
 
 
-class ArtifactShelf:
+class ArtifactStore:
     """The directory `artifacts/`: a sealed file for each, and a note of what it is."""
 
     def __init__(self, root: pathlib.Path) -> None:

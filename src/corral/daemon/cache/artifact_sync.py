@@ -9,11 +9,11 @@ from typing import Final
 import structlog
 
 from corral.daemon.cache.artifact_store import ArtifactFacts
-from corral.daemon.cache.contents import Shelves
+from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.downloads import Downloads
-from corral.daemon.cache.quota import Reservation, Room
+from corral.daemon.cache.quota import CacheQuota, CacheReservation
 from corral.daemon.cache.sealed_files import disk_work, is_digest
-from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions
+from corral.daemon.cache.template_session import LINE_TROUBLE, TemplateSessions
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.artifacts import shown_url
 from corral.domain.plans import PlanArtifact
@@ -34,7 +34,13 @@ def described(artifact: PlanArtifact) -> str:
 
 class ArtifactSync:
     def __init__(
-        self, *, shelves: Shelves, room: Room, sessions: Sessions, downloads: Downloads, clock: Clock
+        self,
+        *,
+        shelves: CacheContents,
+        room: CacheQuota,
+        sessions: TemplateSessions,
+        downloads: Downloads,
+        clock: Clock,
     ) -> None:
         self._shelves = shelves
         self._room = room
@@ -62,13 +68,15 @@ class ArtifactSync:
                 )
                 await self._keep(artifact, part, size, reservation)
 
-    async def _download(self, artifact: PlanArtifact, part: pathlib.Path, reservation: Reservation) -> int:
+    async def _download(
+        self, artifact: PlanArtifact, part: pathlib.Path, reservation: CacheReservation
+    ) -> int:
         return await self._downloads.fetch(
             artifact.url, part, sha256=artifact.sha256, size=artifact.size, expect=reservation.expect
         )
 
     async def _keep(
-        self, artifact: PlanArtifact, part: pathlib.Path, size: int, reservation: Reservation
+        self, artifact: PlanArtifact, part: pathlib.Path, size: int, reservation: CacheReservation
     ) -> None:
         facts = ArtifactFacts(
             platform=artifact.platform,
@@ -85,7 +93,7 @@ class ArtifactSync:
             reservation.arrived(size)
         _log.info("cache.artifact_ready", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
 
-    async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path, reservation: Reservation) -> int:
+    async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path, reservation: CacheReservation) -> int:
         """From the controller; continued when the line breaks, for as long as it moves at all."""
         fruitless, before = 0, -1
         while True:

@@ -63,7 +63,7 @@ class CachedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     used_ms: int = 0
 
 
-class BootstrapShelf:
+class BootstrapStore:
     """The directory `bootstraps/`: a tree of files for each key."""
 
     def __init__(self, root: pathlib.Path) -> None:

@@ -15,14 +15,14 @@ import structlog
 
 from corral.daemon.cache.artifact_sync import ArtifactSync
 from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
-from corral.daemon.cache.contents import Shelves
+from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.downloads import Downloads
-from corral.daemon.cache.prewarm import Prewarming
-from corral.daemon.cache.quota import Pin, Room
-from corral.daemon.cache.supply import CacheUse, Joined, Supply
-from corral.daemon.cache.template_session import Sessions
+from corral.daemon.cache.prewarm import Prewarm
+from corral.daemon.cache.quota import CacheQuota, Pin
+from corral.daemon.cache.supply import CacheUse, SharedWork, Supply
+from corral.daemon.cache.template_session import TemplateSessions
 from corral.daemon.cache.template_sync import TemplateSync
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.link.published_controller import TEMPLATE_SECONDS
 from corral.domain.file_paths import Globs
@@ -47,7 +47,7 @@ MOST_ENTRIES: Final = 2000
 
 
 def cache_status(
-    shelves: Shelves, room: Room, *, request_id: str = "", failures: Iterable[CacheFailure] = ()
+    shelves: CacheContents, room: CacheQuota, *, request_id: str = "", failures: Iterable[CacheFailure] = ()
 ) -> CacheStatus:
     templates = heapq.nlargest(MOST_ENTRIES, shelves.templates.all(), key=lambda one: one.used_ms)
     artifacts = heapq.nlargest(MOST_ENTRIES, shelves.artifacts.all(), key=lambda one: one.used_ms)
@@ -111,9 +111,9 @@ class NodeCache:
         link_wait: float = LINK_WAIT_SECONDS,
         answer_seconds: float = TEMPLATE_SECONDS,
     ) -> None:
-        self._shelves = Shelves(root)
-        self._room = Room(self._shelves, quota=settings.quota_bytes)
-        self._sessions = Sessions(patience=link_wait, answer_seconds=answer_seconds)
+        self._shelves = CacheContents(root)
+        self._room = CacheQuota(self._shelves, quota=settings.quota_bytes)
+        self._sessions = TemplateSessions(patience=link_wait, answer_seconds=answer_seconds)
         templates = TemplateSync(shelves=self._shelves, room=self._room, sessions=self._sessions, clock=clock)
         artifacts = ArtifactSync(
             shelves=self._shelves,
@@ -129,8 +129,8 @@ class NodeCache:
             artifacts=artifacts,
             clock=clock,
         )
-        self._keeping: Joined[int] = Joined()
-        self._prewarming = Prewarming(self)
+        self._keeping: SharedWork[int] = SharedWork()
+        self._prewarming = Prewarm(self)
         self.handlers: dict[str, Order] = {
             "template_data": lambda _, message: self._sessions.answered(message.template_data),
             "template_up_to_date": lambda _, message: self._sessions.answered(message.template_up_to_date),
@@ -150,7 +150,7 @@ class NodeCache:
         await self._supply.close()
         await self._keeping.close()
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         self._sessions.begin(connection)
 
     def on_disconnected(self) -> None:

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from corral.daemon.cache.contents import Shelves
+from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.partial_files import LargeFile, SmallFiles, part_of
 from corral.daemon.cache.sealed_files import disk_work
 from corral.daemon.link.data_channel import DataChannel
@@ -32,7 +32,7 @@ Count = Callable[[int], None]
 class PieceSources:
     """Where pieces of large files lie already: in other versions of the same template."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: CacheContents) -> None:
         self._shelves = shelves
         self._places: dict[str, tuple[pathlib.Path, int]] = {}
 
@@ -59,7 +59,7 @@ class ContentFetch:
         self,
         channel: DataChannel,
         *,
-        shelves: Shelves,
+        shelves: CacheContents,
         sources: PieceSources,
         progress: Count,
         arrived: Count,

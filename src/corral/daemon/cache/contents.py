@@ -17,15 +17,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.cache.artifact_store import ArtifactShelf
-from corral.daemon.cache.bootstrap_store import BootstrapShelf
+from corral.daemon.cache.artifact_store import ArtifactStore
+from corral.daemon.cache.bootstrap_store import BootstrapStore
 from corral.daemon.cache.sealed_files import SealedFiles, disk_work
-from corral.daemon.cache.template_store import TemplateShelf
+from corral.daemon.cache.template_store import TemplateStore
 from corral.domain.templates import Manifest, TemplateFile
 from corral.system.trees.removal import remove_tree
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """Something that may go. Contents are shared: they go with the last one that names them."""
 
     kind: str
@@ -37,7 +37,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    entries: tuple[Candidate, ...]
+    entries: tuple[EvictionCandidate, ...]
     contents: tuple[str, ...]
     freed: int
 
@@ -55,7 +55,7 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 def choose(
     excess: int,
     *,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[EvictionCandidate],
     kept: Sequence[Mapping[str, int]],
     present: Mapping[str, int],
     protected: Collection[str],
@@ -98,16 +98,16 @@ GLANCE_FILES: Final = 64
 _log = structlog.get_logger("corral.daemon.cache")
 
 
-class Shelves:
+class CacheContents:
     """The directories of a cache. `size` is what they hold, parts of transfers excepted."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
         self.parts = root / "parts"
         self.contents = SealedFiles(root / "contents", fan_out=True, dropped=self.removed)
-        self.templates = TemplateShelf(root / "templates")
-        self.artifacts = ArtifactShelf(root / "artifacts")
-        self.bootstraps = BootstrapShelf(root / "bootstraps")
+        self.templates = TemplateStore(root / "templates")
+        self.artifacts = ArtifactStore(root / "artifacts")
+        self.bootstraps = BootstrapStore(root / "bootstraps")
         self._counting = threading.Lock()
         self._parts_seen = 0.0
         self.size = 0

@@ -21,7 +21,7 @@ _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class DownloadTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A URL, taken apart."""
 
     url: str
@@ -47,7 +47,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def parse_target(url: str) -> Target:
+def parse_target(url: str) -> DownloadTarget:
     """Read a URL; ARTIFACT_REFUSED for anything but http and https."""
     try:
         parts = urllib.parse.urlsplit(url)
@@ -62,7 +62,7 @@ def parse_target(url: str) -> Target:
     path = urllib.parse.quote(path, safe="%/:=&?~#+!$,;'@()*[]-._")
     if not _VISIBLE.issuperset(path) or not _VISIBLE.issuperset(host):
         raise _refused(shown_url(url), "it holds characters that no URL has")
-    return Target(
+    return DownloadTarget(
         url=url,
         scheme=parts.scheme,
         host=host.lower().removesuffix("."),
@@ -72,7 +72,7 @@ def parse_target(url: str) -> Target:
     )
 
 
-def redirected(target: Target, location: str) -> Target:
+def redirected(target: DownloadTarget, location: str) -> DownloadTarget:
     """Where the server sends us. Credentials stay with the host they were given for."""
     try:
         url = urllib.parse.urljoin(target.url, location)
@@ -86,7 +86,7 @@ def redirected(target: Target, location: str) -> Target:
     return following
 
 
-def check_host(target: Target, allowed: Sequence[str]) -> None:
+def check_host(target: DownloadTarget, allowed: Sequence[str]) -> None:
     """With a list of hosts, only those; `*.example.org` means every host beneath it."""
     if not allowed:
         return
@@ -103,7 +103,7 @@ def check_host(target: Target, allowed: Sequence[str]) -> None:
     )
 
 
-async def addresses_of(target: Target, *, allow_private: bool, timeout: float) -> list[str]:
+async def addresses_of(target: DownloadTarget, *, allow_private: bool, timeout: float) -> list[str]:
     """The addresses that may be dialled. What is checked here is what is connected to: a name that means
     something else a moment later changes nothing."""
     loop = asyncio.get_running_loop()
@@ -160,5 +160,5 @@ def _refused(shown: str, why: str) -> Rejected:
     )
 
 
-def _unresolved(target: Target, why: str) -> Retryable:
+def _unresolved(target: DownloadTarget, why: str) -> Retryable:
     return Retryable(Code.CACHE_DOWNLOAD_FAILED, f"{target.shown}: the host cannot be resolved: {why}")

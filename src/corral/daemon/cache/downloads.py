@@ -12,8 +12,14 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.cache.download_targets import Target, addresses_of, check_host, parse_target, redirected
-from corral.daemon.cache.http_exchange import Answer, exchange
+from corral.daemon.cache.download_targets import (
+    DownloadTarget,
+    addresses_of,
+    check_host,
+    parse_target,
+    redirected,
+)
+from corral.daemon.cache.http_exchange import HttpAnswer, exchange
 from corral.daemon.cache.partial_files import PartFile
 from corral.domain.artifacts import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -155,7 +161,9 @@ class _Download:
             await self._check(target, answer, resumed=resumed > 0)
 
     @contextlib.asynccontextmanager
-    async def _answer(self, url: str, headers: dict[str, str]) -> AsyncIterator[tuple[Target, Answer]]:
+    async def _answer(
+        self, url: str, headers: dict[str, str]
+    ) -> AsyncIterator[tuple[DownloadTarget, HttpAnswer]]:
         """Follow redirects to an answer with content; every hop is checked as the first one is."""
         target = parse_target(url)
         for _ in range(REDIRECTS + 1):
@@ -175,7 +183,7 @@ class _Download:
             target = redirected(target, location)
         raise _refused(parse_target(url), f"it redirects more than {REDIRECTS} times")
 
-    async def _begin(self, target: Target, answer: Answer) -> None:
+    async def _begin(self, target: DownloadTarget, answer: HttpAnswer) -> None:
         """Where does what comes now belong? And is it worth taking at all?"""
         whole = answer.content_length
         if answer.status == 206:
@@ -196,7 +204,7 @@ class _Download:
         if whole is not None and self._expect is not None:
             await self._expect(whole)
 
-    async def _receive(self, target: Target, answer: Answer) -> None:
+    async def _receive(self, target: DownloadTarget, answer: HttpAnswer) -> None:
         limit = min(self._size or self._settings.max_bytes, self._settings.max_bytes)
         waiting = bytearray()
         window, seen = self._clock.monotonic(), 0
@@ -224,7 +232,7 @@ class _Download:
             waiting.clear()
             await to_end(self.part.write, block)
 
-    async def _check(self, target: Target, answer: Answer, *, resumed: bool) -> None:
+    async def _check(self, target: DownloadTarget, answer: HttpAnswer, *, resumed: bool) -> None:
         if self._size and self.part.size < self._size:
             raise _broken(target, f"it ended after {self.part.size} of {self._size} bytes")
         if self.part.digest == self._sha256:
@@ -241,13 +249,13 @@ class _Download:
             raise Retryable(Code.ARTIFACT_DIGEST_MISMATCH, f"{target.shown} {why}")
         raise _wrong(target, answer, why)
 
-    def _too_large(self, target: Target) -> Rejected:
+    def _too_large(self, target: DownloadTarget) -> Rejected:
         if self._size:
             return _refused(target, f"it sends more than the {self._size} bytes it should have")
         return _refused(target, f"it is larger than downloads.max_bytes ({self._settings.max_bytes} bytes)")
 
 
-def _check_status(target: Target, answer: Answer) -> None:
+def _check_status(target: DownloadTarget, answer: HttpAnswer) -> None:
     if answer.status in (200, 206, 416):
         return
     if answer.status >= 500 or answer.status in _LATER:
@@ -264,15 +272,15 @@ def _check_status(target: Target, answer: Answer) -> None:
     raise _refused(target, f"it answered {answer.phrase}", hint=hints.get(answer.status))
 
 
-def _broken(target: Target, why: str) -> Retryable:
+def _broken(target: DownloadTarget, why: str) -> Retryable:
     return Retryable(Code.CACHE_DOWNLOAD_FAILED, f"{target.shown} cannot be downloaded: {why}")
 
 
-def _refused(target: Target, why: str, *, hint: str | None = None) -> Rejected:
+def _refused(target: DownloadTarget, why: str, *, hint: str | None = None) -> Rejected:
     return Rejected(Code.CACHE_DOWNLOAD_FAILED, f"{target.shown} cannot be downloaded: {why}", hint=hint)
 
 
-def _wrong(target: Target, answer: Answer, why: str) -> Rejected:
+def _wrong(target: DownloadTarget, answer: HttpAnswer, why: str) -> Rejected:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     page = kind in ("text/html", "application/xhtml+xml")
     packed = answer.headers.get("content-encoding", "identity").strip().lower()

@@ -11,7 +11,7 @@ from typing import Final
 
 import httptools
 
-from corral.daemon.cache.download_targets import Target
+from corral.daemon.cache.download_targets import DownloadTarget
 from corral.errors import Code, Rejected, Retryable
 from corral.version import VERSION
 
@@ -19,11 +19,11 @@ BLOCK: Final = 64 * 1024
 MAX_HEAD: Final = 64 * 1024
 
 
-class Answer:
+class HttpAnswer:
     """What the server says. `head` first, then `blocks`; nothing is read ahead of the consumer by more
     than a few blocks."""
 
-    def __init__(self, reader: asyncio.StreamReader, target: Target, *, silence: float) -> None:
+    def __init__(self, reader: asyncio.StreamReader, target: DownloadTarget, *, silence: float) -> None:
         self._reader = reader
         self._target = target
         self._silence = silence
@@ -117,13 +117,13 @@ class Answer:
 
 @contextlib.asynccontextmanager
 async def exchange(
-    target: Target,
+    target: DownloadTarget,
     addresses: Sequence[str],
     headers: Mapping[str, str],
     *,
     timeout: float,
     tls: ssl.SSLContext,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[HttpAnswer]:
     """Ask for it and read the head of the answer, within the timeout; the body is up to the caller."""
     writer: asyncio.StreamWriter | None = None
     try:
@@ -131,7 +131,7 @@ async def exchange(
             async with asyncio.timeout(timeout):
                 reader, writer = await _connect(target, addresses, tls, timeout=timeout)
                 writer.write(_request(target, headers))
-                answer = Answer(reader, target, silence=timeout)
+                answer = HttpAnswer(reader, target, silence=timeout)
                 await answer.head()
         except TimeoutError:
             raise Retryable(
@@ -153,7 +153,7 @@ async def exchange(
 
 
 async def _connect(
-    target: Target, addresses: Sequence[str], tls: ssl.SSLContext, *, timeout: float
+    target: DownloadTarget, addresses: Sequence[str], tls: ssl.SSLContext, *, timeout: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """To the first address that answers; each but the last has its share of the time, for one of a network
     that is not there (IPv6, often) may refuse, or say nothing at all. The certificate has to be the host's,
@@ -175,7 +175,7 @@ async def _connect(
     )
 
 
-def _request(target: Target, headers: Mapping[str, str]) -> bytes:
+def _request(target: DownloadTarget, headers: Mapping[str, str]) -> bytes:
     lines = {
         "Host": target.host_header,
         "User-Agent": f"corral/{VERSION}",

@@ -1,4 +1,4 @@
-"""Room for what comes: the quota, what is held by whom, and what goes instead."""
+"""CacheQuota for what comes: the quota, what is held by whom, and what goes instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 
 import structlog
 
-from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, Candidate, Eviction, Shelves, choose
+from corral.daemon.cache.contents import (
+    ARTIFACT,
+    BOOTSTRAP,
+    TEMPLATE,
+    CacheContents,
+    Eviction,
+    EvictionCandidate,
+    choose,
+)
 from corral.domain.templates import Manifest
 from corral.errors import Code, Rejected, Retryable
 from corral.system.threads import to_end
@@ -19,10 +27,10 @@ Pin = tuple[str, str]
 """Kind and key."""
 
 
-class Reservation:
-    """Room for what is on its way; what has arrived is counted as held instead."""
+class CacheReservation:
+    """CacheQuota for what is on its way; what has arrived is counted as held instead."""
 
-    def __init__(self, room: Room, shelves: Shelves, *, subject: str) -> None:
+    def __init__(self, room: CacheQuota, shelves: CacheContents, *, subject: str) -> None:
         self._room = room
         self._shelves = shelves
         self._subject = subject
@@ -40,18 +48,18 @@ class Reservation:
         self.left = max(0, self.left - size)
 
 
-class Room:
+class CacheQuota:
     """Counts what the cache holds and makes room under its quota. Belongs to the loop's thread.
 
     Whoever looks at what is there and then relies on it does both under `lock`: nothing is evicted
     meanwhile, and what is pinned or protected then stays afterwards.
     """
 
-    def __init__(self, shelves: Shelves, *, quota: int) -> None:
+    def __init__(self, shelves: CacheContents, *, quota: int) -> None:
         self._shelves = shelves
         self._pins: collections.Counter[Pin] = collections.Counter()
         self._protected: collections.Counter[str] = collections.Counter()
-        self._reservations: list[Reservation] = []
+        self._reservations: list[CacheReservation] = []
         self.quota = quota
         self.lock = asyncio.Lock()
 
@@ -75,10 +83,10 @@ class Room:
             self._protected = +self._protected
 
     @contextlib.asynccontextmanager
-    async def reserving(self, size: int, *, subject: str) -> AsyncIterator[Reservation]:
-        """Room for so many bytes that are about to come. CACHE_FULL: Rejected when they are more than
+    async def reserving(self, size: int, *, subject: str) -> AsyncIterator[CacheReservation]:
+        """CacheQuota for so many bytes that are about to come. CACHE_FULL: Rejected when they are more than
         the quota, Retryable when what is in use leaves too little."""
-        reservation = Reservation(self, self._shelves, subject=subject)
+        reservation = CacheReservation(self, self._shelves, subject=subject)
         self._reservations.append(reservation)
         try:
             if self._shelves.parts_due():
@@ -88,8 +96,8 @@ class Room:
         finally:
             self._reservations.remove(reservation)
 
-    async def make(self, size: int, *, subject: str, whole: int, of: Reservation) -> None:
-        """Room for so many more bytes of something that has `whole` of them in all."""
+    async def make(self, size: int, *, subject: str, whole: int, of: CacheReservation) -> None:
+        """CacheQuota for so many more bytes of something that has `whole` of them in all."""
         if whole > self.quota:
             raise Rejected(
                 Code.CACHE_FULL,
@@ -129,7 +137,7 @@ class Room:
 
     def _choose(self, excess: int, pins: Collection[Pin], protected: Collection[str]) -> Eviction:
         shelves = self._shelves
-        candidates: list[Candidate] = []
+        candidates: list[EvictionCandidate] = []
         kept: list[Mapping[str, int]] = []
         for template in shelves.templates.all():
             manifest = shelves.templates.manifest(template.hash)
@@ -138,7 +146,7 @@ class Room:
                 kept.append(contents)
                 continue
             candidates.append(
-                Candidate(
+                EvictionCandidate(
                     kind=TEMPLATE,
                     key=template.hash,
                     used_ms=template.used_ms,
@@ -149,7 +157,7 @@ class Room:
         for artifact in shelves.artifacts.all():
             if (ARTIFACT, artifact.facts.sha256) not in pins:
                 candidates.append(
-                    Candidate(
+                    EvictionCandidate(
                         kind=ARTIFACT,
                         key=artifact.facts.sha256,
                         used_ms=artifact.used_ms,
@@ -159,7 +167,7 @@ class Room:
         for bootstrap in shelves.bootstraps.all():
             if (BOOTSTRAP, bootstrap.key.name) not in pins:
                 candidates.append(
-                    Candidate(
+                    EvictionCandidate(
                         kind=BOOTSTRAP,
                         key=bootstrap.key.name,
                         used_ms=bootstrap.used_ms,

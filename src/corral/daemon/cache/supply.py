@@ -16,8 +16,8 @@ import structlog
 
 from corral.daemon.cache.artifact_sync import ArtifactSync, described
 from corral.daemon.cache.bootstrap_store import BootstrapKey
-from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
-from corral.daemon.cache.quota import Pin, Room
+from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, CacheContents
+from corral.daemon.cache.quota import CacheQuota, Pin
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.template_sync import TemplateSync
 from corral.domain.plans import PlanArtifact
@@ -38,7 +38,7 @@ class _Work(Generic[V]):
         """Nobody waits for it any more: it was cancelled, and may need a moment."""
 
 
-class Joined(Generic[V]):
+class SharedWork(Generic[V]):
     """Whoever comes while something is under way waits for its end and shares its result. When nobody
     waits any more, it is cancelled; and not begun again before it has come to its end."""
 
@@ -80,8 +80,8 @@ class Supply:
     def __init__(
         self,
         *,
-        shelves: Shelves,
-        room: Room,
+        shelves: CacheContents,
+        room: CacheQuota,
         templates: TemplateSync,
         artifacts: ArtifactSync,
         clock: Clock,
@@ -92,8 +92,8 @@ class Supply:
         self._artifacts = artifacts
         self._clock = clock
         self._last_ms = 0
-        self._joined: Joined[str] = Joined()
-        self._looking: Joined[Manifest | None] = Joined()
+        self._joined: SharedWork[str] = SharedWork()
+        self._looking: SharedWork[Manifest | None] = SharedWork()
 
     async def close(self) -> None:
         await self._joined.close()

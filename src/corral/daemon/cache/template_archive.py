@@ -94,7 +94,7 @@ Keep = Callable[[pathlib.Path, str], None]
 """Takes a finished file with its digest."""
 
 
-class Unpacking:
+class ArchiveUnpack:
     """One archive on its way into the cache. Blocks; belongs into a worker thread."""
 
     def __init__(self, *, name: str, parts: pathlib.Path, keep: Keep, limit: int) -> None:

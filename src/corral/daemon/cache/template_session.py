@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.published_controller import TEMPLATE_SECONDS
 from corral.errors import Code, Retryable
@@ -36,7 +36,7 @@ TRANSFERS: Final = 3
 class TemplateSession:
     """Questions about templates and the transfers that follow, until the connection ends."""
 
-    def __init__(self, connection: Connection, *, answer_seconds: float = TEMPLATE_SECONDS) -> None:
+    def __init__(self, connection: LinkConnection, *, answer_seconds: float = TEMPLATE_SECONDS) -> None:
         self._connection = connection
         self._answer_seconds = answer_seconds
         self._turns = KeyedLocks[str]()
@@ -131,7 +131,7 @@ async def _run(work: Callable[[DataChannel], Awaitable[T]], channel: DataChannel
     return await work(channel)
 
 
-class Sessions:
+class TemplateSessions:
     """The present session, or the next one, for those who can wait a moment."""
 
     def __init__(self, *, patience: float, answer_seconds: float = TEMPLATE_SECONDS) -> None:
@@ -140,7 +140,7 @@ class Sessions:
         self._current: TemplateSession | None = None
         self._there = asyncio.Event()
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: LinkConnection) -> None:
         self.end()
         self._current = TemplateSession(connection, answer_seconds=self._answer_seconds)
         self._there.set()

@@ -86,7 +86,7 @@ class _Remembered:
                 self._files -= len(manifest.files)
 
 
-class TemplateShelf:
+class TemplateStore:
     """The directory `templates/`. What is known is in memory, of the lists of files only those used last;
     only `scan`, `put`, `manifest` and `discard` touch the disk for longer than a moment."""
 

@@ -14,11 +14,11 @@ from typing import Final, TypeVar
 import structlog
 
 from corral.daemon.cache.content_fetch import ContentFetch, PieceSources
-from corral.daemon.cache.contents import Shelves
-from corral.daemon.cache.quota import Room
+from corral.daemon.cache.contents import CacheContents
+from corral.daemon.cache.quota import CacheQuota
 from corral.daemon.cache.sealed_files import disk_work, is_digest
-from corral.daemon.cache.template_archive import MAX_MANIFEST, Unpacking, check_manifest, read_manifest
-from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions, TemplateSession
+from corral.daemon.cache.template_archive import MAX_MANIFEST, ArchiveUnpack, check_manifest, read_manifest
+from corral.daemon.cache.template_session import LINE_TROUBLE, TemplateSession, TemplateSessions
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.template_diff import apply_delta
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
@@ -40,7 +40,9 @@ _log = structlog.get_logger("corral.daemon.cache")
 class TemplateSync:
     """Brings one version at a time into the cache; several may be under way."""
 
-    def __init__(self, *, shelves: Shelves, room: Room, sessions: Sessions, clock: Clock) -> None:
+    def __init__(
+        self, *, shelves: CacheContents, room: CacheQuota, sessions: TemplateSessions, clock: Clock
+    ) -> None:
         self._shelves = shelves
         self._room = room
         self._sessions = sessions
@@ -193,7 +195,7 @@ class TemplateSync:
         self._count(name, len(archive))
         sizes: dict[str, int] = {}
         keep = functools.partial(self._keep, sizes)
-        unpacking = Unpacking(name=name, parts=self._shelves.parts, keep=keep, limit=self._room.quota)
+        unpacking = ArchiveUnpack(name=name, parts=self._shelves.parts, keep=keep, limit=self._room.quota)
         async with self._room.lock:  # nothing goes between the contents' coming and their being named
             try:
                 manifest = await to_end(unpacking.run, archive)

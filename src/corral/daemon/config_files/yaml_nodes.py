@@ -22,7 +22,7 @@ _RESOLVER: Final[Any] = yaml.resolver.Resolver()
 _KINDS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "list"}
 
 
-class Node(msgspec.Struct, kw_only=True, gc=False):
+class YamlNode(msgspec.Struct, kw_only=True, gc=False):
     """One value."""
 
     kind: str
@@ -40,9 +40,9 @@ class Node(msgspec.Struct, kw_only=True, gc=False):
     flow: bool = False
     """Written in brackets."""
     anchor: str = ""
-    entries: list[tuple[Node, Node]] = []
+    entries: list[tuple[YamlNode, YamlNode]] = []
     """Of a map: keys and values; of a list each item is its own key."""
-    index: dict[str, tuple[Node, Node]] | None = None
+    index: dict[str, tuple[YamlNode, YamlNode]] | None = None
     """Made when it is first asked for."""
 
     @property
@@ -54,17 +54,17 @@ class Node(msgspec.Struct, kw_only=True, gc=False):
     def block(self) -> bool:
         return self.kind == "scalar" and self.style in ("|", ">")
 
-    def at(self, key: str) -> tuple[Node, Node] | None:
+    def at(self, key: str) -> tuple[YamlNode, YamlNode] | None:
         """Of a key that is there twice the last one counts."""
         if self.index is None:
             self.index = {entry[0].value: entry for entry in self.entries if entry[0].kind == "scalar"}
         return self.index.get(key)
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    root: Node | None
+class YamlDocument(msgspec.Struct, frozen=True, kw_only=True):
+    root: YamlNode | None
     """None: there is nothing but comments."""
-    anchors: dict[str, Node]
+    anchors: dict[str, YamlNode]
 
     @property
     def plain(self) -> bool:
@@ -72,12 +72,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return not self.anchors and not _tagged(self.root)
 
 
-def read(text: str) -> Document:
+def read(text: str) -> YamlDocument:
     """The one document of this text."""
     return _Reader(text).document()
 
 
-def _tagged(node: Node | None) -> bool:
+def _tagged(node: YamlNode | None) -> bool:
     if node is None or not node.entries:
         return node is not None and node.kind != "scalar" and bool(node.tag)
     return bool(node.tag) or any(_tagged(part) for pair in node.entries for part in pair)
@@ -102,11 +102,11 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._events: Iterator[Any] = _events(text)
-        self._anchors: dict[str, Node] = {}
+        self._anchors: dict[str, YamlNode] = {}
         self._count = 0
 
-    def document(self) -> Document:
-        root: Node | None = None
+    def document(self) -> YamlDocument:
+        root: YamlNode | None = None
         documents = 0
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -116,21 +116,21 @@ class _Reader:
                 root = self._node(next(self._events), 0)
         if root is not None and root.empty and root.start == root.end:
             root = None
-        return Document(root=root, anchors=self._anchors)
+        return YamlDocument(root=root, anchors=self._anchors)
 
-    def _node(self, event: Any, depth: int) -> Node:
+    def _node(self, event: Any, depth: int) -> YamlNode:
         start, end = event.start_mark.index, event.end_mark.index
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 raise _malformed(f"nothing has the anchor '{event.anchor}'", event)
-            return Node(kind="alias", start=start, end=end, value=event.anchor)
+            return YamlNode(kind="alias", start=start, end=end, value=event.anchor)
         self._count += 1
         if depth > MAX_DEPTH:
             raise _malformed(f"it is nested more than {MAX_DEPTH} deep", event)
         if self._count > MAX_VALUES:
             raise _malformed(f"it holds more than {MAX_VALUES} keys and values", event)
         if isinstance(event, yaml.ScalarEvent):
-            node = Node(kind="scalar", start=start, end=end, tag=_tag(event), value=event.value)
+            node = YamlNode(kind="scalar", start=start, end=end, tag=_tag(event), value=event.value)
             node.style = event.style or ""
         else:
             node = self._collection(event, depth)
@@ -139,9 +139,9 @@ class _Reader:
             self._anchors[event.anchor] = node  # only now: nothing can hold itself
         return node
 
-    def _collection(self, event: Any, depth: int) -> Node:
+    def _collection(self, event: Any, depth: int) -> YamlNode:
         kind = _KINDS[type(event)]
-        node = Node(kind=kind, start=event.start_mark.index, end=event.end_mark.index, entries=[])
+        node = YamlNode(kind=kind, start=event.start_mark.index, end=event.end_mark.index, entries=[])
         node.tag, node.flow = event.tag or "", bool(event.flow_style)
         inner = next(self._events)
         while not isinstance(inner, yaml.CollectionEndEvent):
@@ -167,7 +167,7 @@ def _malformed(why: str, event: Any) -> Malformed:
     return Malformed(why, line=event.start_mark.line + 1)
 
 
-def _column(text: str, node: Node, *, marked: bool) -> int:
+def _column(text: str, node: YamlNode, *, marked: bool) -> int:
     """Where its entries begin within their lines; of a list its dashes. `marked`: an anchor or tag precedes."""
     first = node.start
     if marked and node.entries and not node.flow:

@@ -25,12 +25,12 @@ from corral.daemon.config_files.text_edits import (
     with_newlines,
 )
 from corral.daemon.config_files.values import settled
-from corral.daemon.config_files.yaml_nodes import STR, Document, Node, read
+from corral.daemon.config_files.yaml_nodes import STR, YamlDocument, YamlNode, read
 from corral.daemon.config_files.yaml_values import (
     STEP,
-    Copier,
     Scalar,
     Shape,
+    YamlCopier,
     as_text,
     block,
     entry,
@@ -53,7 +53,9 @@ class Awkward(Exception):
     """Laid out in a way that is not edited in place, such as a comment between a key and its colon."""
 
 
-def replace_value(splices: Splices, holder: Node | None, key: Node | None, old: Node, new: Any) -> None:
+def replace_value(
+    splices: Splices, holder: YamlNode | None, key: YamlNode | None, old: YamlNode, new: Any
+) -> None:
     """Give an entry of `holder` (None: the document) another value. `key` is None in lists."""
     anchor = f"&{old.anchor} " if old.anchor else ""
     if holder is None or holder.flow or key is None:
@@ -72,7 +74,9 @@ def replace_value(splices: Splices, holder: Node | None, key: Node | None, old: 
         _replace_by_block(splices, holder, colon, old, anchor, new)
 
 
-def insert_entries(splices: Splices, holder: Node, pairs: Sequence[tuple[str | Scalar | None, Any]]) -> None:
+def insert_entries(
+    splices: Splices, holder: YamlNode, pairs: Sequence[tuple[str | Scalar | None, Any]]
+) -> None:
     """Add entries behind the last one; in lists keys are None."""
     if holder.flow:
         _insert_flow(splices, holder, pairs)
@@ -97,7 +101,7 @@ def add_lines(splices: Splices, at: int, lines: Sequence[str]) -> None:
         splices.insert(line_end(text, at), newline + joined)
 
 
-def _end_last_line(splices: Splices, node: Node) -> None:
+def _end_last_line(splices: Splices, node: YamlNode) -> None:
     """A text in lines of its own that ends with the file and not with a line break would get one from what
     follows: its header says that it has none."""
     while node.entries and not node.flow:
@@ -110,7 +114,7 @@ def _end_last_line(splices: Splices, node: Node) -> None:
         splices.replace(header.start() + 1, header.end(3), f"{header[1]}{header[3]}-")
 
 
-def trimmed_end(text: str, node: Node) -> int:
+def trimmed_end(text: str, node: YamlNode) -> int:
     """Its end without the line breaks that a text over several lines ends with."""
     end = node.end
     while end > node.start and text[end - 1] in " \t\r\n":
@@ -118,20 +122,22 @@ def trimmed_end(text: str, node: Node) -> int:
     return end
 
 
-def _inline(new: Any, old: Node) -> str:
+def _inline(new: Any, old: YamlNode) -> str:
     if old.kind == "scalar" and not isinstance(new, dict | list):
         return scalar(new, style=old.style if old.style in ("'", '"') and isinstance(new, str) else "").text
     return flow(new)
 
 
-def _replace_inline(splices: Splices, old: Node, new: str) -> None:
+def _replace_inline(splices: Splices, old: YamlNode, new: str) -> None:
     text = splices.text
     before = text[old.start - 1 : old.start]
     lead = " " if old.start == old.end and before and before not in " \t\r\n[{(" else ""
     splices.replace(old.start, max(old.start, trimmed_end(text, old)), lead + new)
 
 
-def _replace_below(splices: Splices, holder: Node, colon: int, old: Node, anchor: str, new: Any) -> None:
+def _replace_below(
+    splices: Splices, holder: YamlNode, colon: int, old: YamlNode, anchor: str, new: Any
+) -> None:
     """It begins in a line below its key; comments between them stay."""
     text = splices.text
     end = trimmed_end(text, old)
@@ -147,7 +153,9 @@ def _replace_below(splices: Splices, holder: Node, colon: int, old: Node, anchor
     splices.replace(line_start(text, old.start), end, newline_of(text).join(lines))
 
 
-def _replace_by_block(splices: Splices, holder: Node, colon: int, old: Node, anchor: str, new: Any) -> None:
+def _replace_by_block(
+    splices: Splices, holder: YamlNode, colon: int, old: YamlNode, anchor: str, new: Any
+) -> None:
     """It begins in the line of its key, and the new one takes lines of its own."""
     text = splices.text
     newline = newline_of(text)
@@ -161,7 +169,9 @@ def _replace_by_block(splices: Splices, holder: Node, colon: int, old: Node, anc
         splices.insert(line_end(text, max(colon, end)), lines)
 
 
-def _insert_flow(splices: Splices, holder: Node, pairs: Sequence[tuple[str | Scalar | None, Any]]) -> None:
+def _insert_flow(
+    splices: Splices, holder: YamlNode, pairs: Sequence[tuple[str | Scalar | None, Any]]
+) -> None:
     parts = [flow(value) if key is None else f"{scalar(key).text}: {flow(value)}" for key, value in pairs]
     joined = ", ".join(parts)
     if holder.entries:
@@ -198,15 +208,15 @@ def merge(lower: bytes, upper: bytes) -> bytes:
         return upper
     splices = Splices(text)
     root, top = document.root, other.root
-    wanted = merged_shape(root, top, Copier(document.anchors), Copier(other.anchors))
+    wanted = merged_shape(root, top, YamlCopier(document.anchors), YamlCopier(other.anchors))
 
     def edit() -> None:
-        _merge(splices, root, top, Copier(document.anchors), Copier(other.anchors))
+        _merge(splices, root, top, YamlCopier(document.anchors), YamlCopier(other.anchors))
 
     return (mark + _outcome(splices, edit, wanted, document)).encode()
 
 
-def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document: Document) -> str:
+def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document: YamlDocument) -> str:
     try:
         edit()
         result = splices.result()
@@ -221,7 +231,7 @@ def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document
     raise Impossible("the file is laid out in a way that cannot be edited")
 
 
-def _leaf(node: Node | None, steps: tuple[str, ...], *, create: bool) -> Node | None:
+def _leaf(node: YamlNode | None, steps: tuple[str, ...], *, create: bool) -> YamlNode | None:
     """The node at this place; None: it is missing and may be made."""
     for place, step in enumerate(steps):
         where = ".".join(steps[:place]) or "the file"
@@ -251,7 +261,7 @@ def _missing(steps: tuple[str, ...], create: bool) -> None:
         raise Impossible(f"it has no '{'.'.join(steps)}'")
 
 
-def _put(splices: Splices, root: Node, steps: tuple[str, ...], value: Any) -> None:
+def _put(splices: Splices, root: YamlNode, steps: tuple[str, ...], value: Any) -> None:
     """The place was looked at before: what is missing may be made."""
     if root.empty:
         splices.replace(
@@ -278,7 +288,7 @@ def _put(splices: Splices, root: Node, steps: tuple[str, ...], value: Any) -> No
     replace_value(splices, holder, key, node, value)
 
 
-def _merge(splices: Splices, lower: Node, upper: Node, below: Copier, above: Copier) -> None:
+def _merge(splices: Splices, lower: YamlNode, upper: YamlNode, below: YamlCopier, above: YamlCopier) -> None:
     added: list[tuple[Scalar | None, Any]] = []
     for key, new in {key.value: (key, new) for key, new in upper.entries}.values():
         found = lower.at(key.value)

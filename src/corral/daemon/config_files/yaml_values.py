@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from corral.daemon.config_files.text_edits import MAX_DEPTH, Impossible, Malformed
-from corral.daemon.config_files.yaml_nodes import NULL, STR, Node
+from corral.daemon.config_files.yaml_nodes import NULL, STR, YamlNode
 
 STEP: Final = 2
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*", re.ASCII)
@@ -118,7 +118,7 @@ _MAX_COPIED: Final = 100_000
 _STR_KEY: Final = "scalar", STR
 
 
-def shape(node: Node | None) -> Shape:
+def shape(node: YamlNode | None) -> Shape:
     if node is None:
         return {}
     if node.kind == "map":
@@ -154,7 +154,7 @@ def put_shape(old: Shape, steps: tuple[str, ...], new: Shape) -> Shape:
     return old
 
 
-def merged_shape(lower: Node, upper: Node, below: Copier, above: Copier) -> Shape:
+def merged_shape(lower: YamlNode, upper: YamlNode, below: YamlCopier, above: YamlCopier) -> Shape:
     found = shape(lower)
     for key, new in upper.entries:
         entry = lower.at(key.value)
@@ -176,17 +176,17 @@ def as_text(found: Shape) -> str:
     return text
 
 
-class Copier:
+class YamlCopier:
     """Takes values out of a document, with what its aliases stand for, up to a bound."""
 
-    def __init__(self, anchors: Mapping[str, Node]) -> None:
+    def __init__(self, anchors: Mapping[str, YamlNode]) -> None:
         self._anchors = anchors
         self._left = _MAX_COPIED
 
-    def resolved(self, node: Node) -> Node:
+    def resolved(self, node: YamlNode) -> YamlNode:
         return self._anchors[node.value] if node.kind == "alias" else node
 
-    def copy(self, node: Node, depth: int = 0) -> Any:
+    def copy(self, node: YamlNode, depth: int = 0) -> Any:
         node = self.resolved(node)
         self._left -= 1
         if self._left < 0 or depth > MAX_DEPTH:
@@ -203,13 +203,13 @@ class Copier:
             return Scalar(f"!<{node.tag}> {scalar(node.value, style=chr(34)).text}", node.tag, node.value)
         return Scalar(node.value or "null", node.tag, node.value or "null")
 
-    def copy_key(self, key: Node) -> Scalar:
+    def copy_key(self, key: YamlNode) -> Scalar:
         if key.kind != "scalar":
             raise Impossible("it has keys that are no simple texts")
         found: Scalar = self.copy(key)
         return found
 
-    def over(self, lower: Node, upper: Node, below: Copier) -> dict[Scalar, Any]:
+    def over(self, lower: YamlNode, upper: YamlNode, below: YamlCopier) -> dict[Scalar, Any]:
         """The values of the lower map with those of the upper one over them."""
         found: dict[Scalar, Any] = below.copy(lower)
         for key, value in upper.entries:
@@ -222,12 +222,12 @@ class Copier:
         return found
 
 
-def _refuse_tag(node: Node) -> None:
+def _refuse_tag(node: YamlNode) -> None:
     if node.tag:
         raise Impossible(f"it has a map or list with the tag '{node.tag}'")
 
 
-def _key(node: Node) -> Shape:
+def _key(node: YamlNode) -> Shape:
     if node.kind == "scalar":
         return "scalar", node.tag, node.value  # found by its text
     found = shape(node)

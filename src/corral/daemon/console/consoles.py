@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.console.feed import Feed, Key
+from corral.daemon.console.feed import ConsoleFeed, ConsoleKey
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.console.queries import Queries
 from corral.daemon.console.sender import BatchSender, LineSender, Sender
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition, ConsoleQuery, ConsoleQueryResult
@@ -24,7 +24,7 @@ RunLister = Callable[[ConsoleQuery], ConsoleQueryResult]
 _log = structlog.get_logger("corral.daemon.console")
 
 
-class Consoles:
+class NodeConsoles:
     """Sends every attached console to the controller of the present connection and answers questions
     about them. Use as `async with`; all methods belong to the loop's thread and never block.
 
@@ -35,9 +35,9 @@ class Consoles:
     def __init__(self, clock: Clock, *, list_runs: RunLister | None = None) -> None:
         self._clock = clock
         self._list_runs = list_runs
-        self._feeds: dict[Key, Feed] = {}
-        self._watch: GrowthWatch[Feed] = GrowthWatch(self._grown)
-        self._known: dict[Key, ConsolePosition] = {}
+        self._feeds: dict[ConsoleKey, ConsoleFeed] = {}
+        self._watch: GrowthWatch[ConsoleFeed] = GrowthWatch(self._grown)
+        self._known: dict[ConsoleKey, ConsolePosition] = {}
         """What the controller of the present connection had when it began."""
         self._sender: Sender | None = None
         self._queries: Queries | None = None
@@ -46,7 +46,7 @@ class Consoles:
         self._floor: asyncio.TimerHandle | None = None
         self._stack = contextlib.ExitStack()
 
-    async def __aenter__(self) -> Consoles:
+    async def __aenter__(self) -> NodeConsoles:
         self._stack.enter_context(self._watch)
         return self
 
@@ -66,24 +66,24 @@ class Consoles:
     ) -> None:
         """Make this console known. One that is attached as `ended` is not sent by itself, only if the
         controller names it at the beginning of a session, but can be asked for. Idempotent."""
-        key = Key(instance_id, incarnation)
+        key = ConsoleKey(instance_id, incarnation)
         if key in self._feeds:
             return
-        feed = self._feeds[key] = Feed(key, directory, ended=ended, nonce=nonce)
+        feed = self._feeds[key] = ConsoleFeed(key, directory, ended=ended, nonce=nonce)
         _log.debug("console.attached", instance=instance_id, incarnation=incarnation, ended=ended)
         if self._sender is not None and (not ended or key in self._known):
             self._begin(feed)
 
     def ended(self, instance_id: str, incarnation: int) -> None:
         """Its last byte is on disk: the rest of it is sent, then it is only kept for questions."""
-        feed = self._feeds.get(Key(instance_id, incarnation))
+        feed = self._feeds.get(ConsoleKey(instance_id, incarnation))
         if feed is not None and not feed.ended:
             feed.ended = True
             self._grown(feed)
 
     def detach(self, instance_id: str, incarnation: int) -> None:
         """Its files are about to go; what was not sent yet is not sent any more."""
-        feed = self._feeds.pop(Key(instance_id, incarnation), None)
+        feed = self._feeds.pop(ConsoleKey(instance_id, incarnation), None)
         if feed is None:
             return
         _log.debug("console.detached", instance=instance_id, incarnation=incarnation, sent=feed.sent)
@@ -92,7 +92,7 @@ class Consoles:
             self._sender.removed(feed)
         feed.release()
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         """A session began; what the controller has is in its HandshakeAck."""
         self.on_disconnected()
         self._acknowledging = connection.supports.consoles
@@ -102,7 +102,7 @@ class Consoles:
             self._sender = LineSender(connection, self._watch)
         if connection.supports.console_queries:
             self._queries = Queries(connection)
-        self._known = {Key(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
+        self._known = {ConsoleKey(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
         for feed in self._feeds.values():
             if not feed.ended or feed.key in self._known or (feed.sent >= 0 and not feed.settled):
                 self._begin(feed)
@@ -126,9 +126,9 @@ class Consoles:
         """The controller has so much of these consoles. Of consoles that are gone nothing is taken."""
         if self._sender is None:
             return
-        positions: list[tuple[Feed, int]] = []
+        positions: list[tuple[ConsoleFeed, int]] = []
         for position in ack.positions:
-            feed = self._feeds.get(Key(position.instance_id, position.incarnation))
+            feed = self._feeds.get(ConsoleKey(position.instance_id, position.incarnation))
             if feed is not None and feed.sent >= 0:
                 feed.watched = position.watched
                 positions.append((feed, position.offset))
@@ -142,10 +142,10 @@ class Consoles:
         if query.runs and (list_runs := self._list_runs) is not None:
             self._queries.answer_with(query, lambda: list_runs(query))
             return
-        feed = self._feeds.get(Key(query.instance_id, query.incarnation))
+        feed = self._feeds.get(ConsoleKey(query.instance_id, query.incarnation))
         self._queries.answer(query, feed.directory if feed is not None else None)
 
-    def _begin(self, feed: Feed) -> None:
+    def _begin(self, feed: ConsoleFeed) -> None:
         assert self._sender is not None
         position = self._known.get(feed.key)
         try:
@@ -156,7 +156,7 @@ class Consoles:
             return
         self._sender.grown(feed)
 
-    def _grown(self, feed: Feed) -> None:
+    def _grown(self, feed: ConsoleFeed) -> None:
         if self._sender is not None and feed.sent >= 0:
             self._sender.grown(feed)
 

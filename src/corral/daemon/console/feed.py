@@ -33,7 +33,7 @@ class Departure(msgspec.Struct, frozen=True):
     delivered: int
 
 
-class Credit:
+class SendCredit:
     """Counts what is under way and learns from each acknowledgement. Pure: the time comes in."""
 
     def __init__(self) -> None:
@@ -88,15 +88,15 @@ BEGIN_BEFORE_END: Final = 256 * 1024
 _OVERHEAD: Final = 80
 
 
-class Key(NamedTuple):
+class ConsoleKey(NamedTuple):
     instance_id: str
     incarnation: int
 
 
-class Feed:
+class ConsoleFeed:
     """The state of one console. Offsets never step back within a connection."""
 
-    def __init__(self, key: Key, directory: str, *, ended: bool = False, nonce: str = "") -> None:
+    def __init__(self, key: ConsoleKey, directory: str, *, ended: bool = False, nonce: str = "") -> None:
         self.key = key
         self.nonce = nonce
         """Of its run; empty: not known."""

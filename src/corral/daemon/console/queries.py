@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.runtimes.console.lines import DISPLAY_BYTES
@@ -37,7 +37,7 @@ _log = structlog.get_logger("corral.daemon.console")
 class Queries:
     """Answers the questions of one connection, a few at a time. `close` ends what is under way."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: LinkConnection) -> None:
         self._connection = connection
         self._channel: DataChannel | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)

@@ -16,7 +16,7 @@ import structlog
 
 from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
 from corral.daemon.node.identity import Identity
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.aio.tasks import Tasks, failure_of, first_of
@@ -37,10 +37,10 @@ _SILENT_INTERVALS: Final = 3
 _GOODBYE_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.link")
 
-Receive = Callable[["Connection", ControllerMessage], None]
+Receive = Callable[["LinkConnection", ControllerMessage], None]
 
 
-class Connection:
+class LinkConnection:
     """A control stream. `open` dials and greets, `serve` lives until the stream ends."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Connection:
         address: str,
         generation: int,
         identity: Identity,
-        memory: LinkMemory,
+        memory: KnownControllers,
         receive: Receive,
         clock: Clock,
     ) -> None:
@@ -221,7 +221,7 @@ class CurrentConnection:
     """The connection of the present session, if there is one: set by the link, made before it for what only sends."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: LinkConnection | None = None
 
     def send(self, message: DaemonMessage) -> bool:
         """To the controller of the session; False when there is none."""
@@ -229,7 +229,7 @@ class CurrentConnection:
 
 
 @contextlib.asynccontextmanager
-async def closing_on_error(*connections: Connection | None) -> AsyncIterator[None]:
+async def closing_on_error(*connections: LinkConnection | None) -> AsyncIterator[None]:
     """Connections that are about to be handed over: if that fails, or is cancelled, nobody else has them."""
     try:
         yield

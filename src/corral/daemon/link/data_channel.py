@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import grpc
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.aio.tasks import Tasks
@@ -48,7 +48,7 @@ Expect = Callable[[int], Awaitable[None]]
 class DataChannel:
     """Fetches and pushes for one session. Use as `async with`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: LinkConnection) -> None:
         self._address = connection.address
         self._metadata = (
             (SESSION_KEY, connection.ack.session_id),

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from corral.daemon.link.connection import Connection, Receive, closing_on_error
+from corral.daemon.link.connection import LinkConnection, Receive, closing_on_error
 from corral.daemon.link.spool import Spool
-from corral.daemon.node.identity import KeptIdentity
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.identity import StoredIdentity
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.errors import CorralError
 from corral.system.aio.tasks import Tasks, cancel_and_wait, failure_of, first_of
 from corral.system.clock import Clock
@@ -37,8 +37,8 @@ class Dialler:
     def __init__(
         self,
         *,
-        identity: KeptIdentity,
-        memory: LinkMemory,
+        identity: StoredIdentity,
+        memory: KnownControllers,
         spool: Spool,
         host: Facts,
         receive: Receive,
@@ -56,15 +56,15 @@ class Dialler:
         self._entropy = entropy
         self._generation = 0
 
-    async def any(self) -> Connection | None:
+    async def any(self) -> LinkConnection | None:
         """Try every known controller once, in random order; the caller closes what it gets."""
         return await self._first_of(sorted(self._memory.addresses, key=lambda _: self._entropy.fraction()))
 
-    async def _first_of(self, addresses: Sequence[str]) -> Connection | None:
+    async def _first_of(self, addresses: Sequence[str]) -> LinkConnection | None:
         """Dial one after the other, but let none that hangs keep us from the next for long."""
         tasks = Tasks()
-        dialling: set[asyncio.Task[Connection | None]] = set()
-        found: Connection | None = None
+        dialling: set[asyncio.Task[LinkConnection | None]] = set()
+        found: LinkConnection | None = None
         try:
             for address in addresses:
                 dialling.add(tasks.spawn(self.reach(address), name=f"link/dial/{address}", awaited=True))
@@ -77,14 +77,14 @@ class Dialler:
                 await _dismiss(dialling)
         return found
 
-    async def reach(self, address: str) -> Connection | None:
+    async def reach(self, address: str) -> LinkConnection | None:
         """A connection to the leader, found from this address; None, and a line in the log, when there
         is none."""
         try:
             for _ in range(_MAX_HOPS):
                 _log.debug("link.dialled", address=address)
                 found = await self._greet(address)
-                if isinstance(found, Connection):
+                if isinstance(found, LinkConnection):
                     return found
                 if not found:
                     return None
@@ -97,7 +97,7 @@ class Dialler:
             _log.error("link.dial_failed", address=address, exc_info=error)
         return None
 
-    async def _greet(self, address: str) -> Connection | str:
+    async def _greet(self, address: str) -> LinkConnection | str:
         """A connection with a session, or where to go instead; empty: nowhere."""
         connection = self._dial(address)
         try:
@@ -126,9 +126,9 @@ class Dialler:
         await self._spool.start_over(confirmed=confirmed)
         return False
 
-    def _dial(self, address: str) -> Connection:
+    def _dial(self, address: str) -> LinkConnection:
         self._generation += 1
-        return Connection(
+        return LinkConnection(
             address=address,
             generation=self._generation,
             identity=self._identity.current,
@@ -150,8 +150,8 @@ class Dialler:
 
 
 async def _first_success(
-    dialling: set[asyncio.Task[Connection | None]], *, timeout: float | None
-) -> Connection | None:
+    dialling: set[asyncio.Task[LinkConnection | None]], *, timeout: float | None
+) -> LinkConnection | None:
     """A connection that one of the tasks reached. Tasks that reached none are taken out of the set, and
     so is the winner; others that reached one stay in, for the caller to close."""
     await first_of(*dialling, timeout=timeout)
@@ -163,7 +163,7 @@ async def _first_success(
     return None
 
 
-async def _dismiss(dialling: set[asyncio.Task[Connection | None]]) -> None:
+async def _dismiss(dialling: set[asyncio.Task[LinkConnection | None]]) -> None:
     """End attempts that are of no use any more, and hang up on those that got through."""
     await cancel_and_wait(*dialling)
     for task in dialling:

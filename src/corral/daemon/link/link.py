@@ -14,14 +14,14 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from corral.daemon.link.connection import Connection, CurrentConnection, closing_on_error
+from corral.daemon.link.connection import CurrentConnection, LinkConnection, closing_on_error
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.dialler import Dialler, Facts
-from corral.daemon.link.renewal import Renewal
+from corral.daemon.link.renewal import CertificateRenewal
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import SpoolSender
-from corral.daemon.node.identity import Identity, KeptIdentity, with_trust
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.identity import Identity, StoredIdentity, with_trust
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.errors import Code, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of
@@ -40,7 +40,7 @@ _OFTEN: Final = frozenset(("ping", "spool_ack", "console_ack"))
 """Frames that are not logged one by one: to log that a log record was confirmed would never end."""
 
 
-class Host(Facts, Protocol):
+class LinkHost(Facts, Protocol):
     """What the link needs to know of the rest of the daemon."""
 
     def status(self) -> NodeStatus: ...
@@ -56,12 +56,12 @@ Order = Callable[[Reply, ControllerMessage], None]
 class SessionListener(Protocol):
     """Somebody who sends over the connection by himself."""
 
-    def on_connected(self, connection: Connection) -> None: ...
+    def on_connected(self, connection: LinkConnection) -> None: ...
 
     def on_disconnected(self) -> None: ...
 
 
-class Link:
+class DaemonLink:
     """Owns the connection. `send` goes to the present one, or nowhere."""
 
     def __init__(
@@ -69,9 +69,9 @@ class Link:
         *,
         data: pathlib.Path,
         identity: Identity,
-        memory: LinkMemory,
+        memory: KnownControllers,
         spool: Spool,
-        host: Host,
+        host: LinkHost,
         settings: DaemonLinkSection,
         clock: Clock,
         entropy: Entropy,
@@ -79,14 +79,14 @@ class Link:
         orders: Mapping[str, Order] | None = None,
         listeners: Sequence[SessionListener] = (),
     ) -> None:
-        self._identity = KeptIdentity(data, identity)
+        self._identity = StoredIdentity(data, identity)
         self._memory = memory
         self._spool = spool
         self._host = host
         self._settings = settings
         self._clock = clock
         self._backoff = Backoff(longest=settings.reconnect_max_seconds, entropy=entropy)
-        self._renewal = Renewal(data=data, identity=self._identity, clock=clock)
+        self._renewal = CertificateRenewal(data=data, identity=self._identity, clock=clock)
         self._dialler = Dialler(
             identity=self._identity,
             memory=memory,
@@ -99,7 +99,7 @@ class Link:
         )
         self._current = current or CurrentConnection()
         self._sender: SpoolSender | None = None
-        self._handlers: dict[str, Callable[[Connection, ControllerMessage], None]] = {
+        self._handlers: dict[str, Callable[[LinkConnection, ControllerMessage], None]] = {
             "ping": self._ping,
             "spool_ack": self._spool_ack,
             "certificate_issued": self._certificate_issued,
@@ -126,7 +126,7 @@ class Link:
         the connection without harm; everything else goes through the spool."""
         return self._current.send(message)
 
-    def _ordered(self, order: Order) -> Callable[[Connection, ControllerMessage], None]:
+    def _ordered(self, order: Order) -> Callable[[LinkConnection, ControllerMessage], None]:
         return lambda _, message: order(self.send, message)
 
     def data_channel(self) -> DataChannel:
@@ -161,7 +161,7 @@ class Link:
             return False
         return True
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: LinkConnection) -> None:
         """Serve this connection and those that renewals put in its place, until one of them is lost."""
         while True:
             successor = await self._serve_one(connection)
@@ -169,10 +169,10 @@ class Link:
                 return
             connection = successor
 
-    async def _serve_one(self, connection: Connection) -> Connection | None:
+    async def _serve_one(self, connection: LinkConnection) -> LinkConnection | None:
         tasks = Tasks()
         running: list[asyncio.Task[Any]] = []
-        successor: Connection | None = None
+        successor: LinkConnection | None = None
         try:
             renewal, running = self._begin(connection, tasks)
             await first_of(*running)
@@ -185,7 +185,7 @@ class Link:
         return successor
 
     def _begin(
-        self, connection: Connection, tasks: Tasks
+        self, connection: LinkConnection, tasks: Tasks
     ) -> tuple[asyncio.Task[None], list[asyncio.Task[Any]]]:
         """Make this the connection of the link; the renewal of its certificate, and all it consists of."""
         self._trust(connection)
@@ -209,7 +209,7 @@ class Link:
             tasks.spawn(self._report_status(connection), name=f"link/status/{name}", awaited=True),
         ]
 
-    def _trust(self, connection: Connection) -> None:
+    def _trust(self, connection: LinkConnection) -> None:
         """Take over whom the controller says we shall trust, so that a change of the authority finds us
         prepared; what we cannot take over changes nothing."""
         bundle = connection.ack.trusted_ca_pem
@@ -225,7 +225,9 @@ class Link:
         else:
             _log.info("link.trust_changed", address=connection.address)
 
-    async def _part(self, connection: Connection, tasks: Tasks, running: Sequence[asyncio.Task[Any]]) -> None:
+    async def _part(
+        self, connection: LinkConnection, tasks: Tasks, running: Sequence[asyncio.Task[Any]]
+    ) -> None:
         if self._current.connection is connection:
             self._current.connection = None
             self.connected.clear()
@@ -239,7 +241,7 @@ class Link:
             elif isinstance(outcome, Exception):
                 _log.error("link.failed", address=connection.address, exc_info=outcome)
 
-    async def _report_status(self, connection: Connection) -> None:
+    async def _report_status(self, connection: LinkConnection) -> None:
         """A host that cannot be measured, say its disk fails, is no reason to part: everybody goes on."""
         while True:
             try:
@@ -248,7 +250,7 @@ class Link:
                 _log.error("link.status_unknown", address=connection.address, reason=str(error))
             await asyncio.sleep(self._settings.status_seconds)
 
-    def _receive(self, connection: Connection, message: ControllerMessage) -> None:
+    def _receive(self, connection: LinkConnection, message: ControllerMessage) -> None:
         kind = kind_of(message)
         handler = self._handlers.get(kind)
         if handler is None:
@@ -262,7 +264,7 @@ class Link:
         except Exception as error:
             self._tell_failed(connection, kind, error)
 
-    def _tell_failed(self, connection: Connection, kind: str, error: Exception) -> None:
+    def _tell_failed(self, connection: LinkConnection, kind: str, error: Exception) -> None:
         """One frame that cannot be dealt with is told, and passed: the link stays, and with it all the others.
         A controller that parts for it would only send it again."""
         if (unsaid := self._quota.admit(kind)) is None:
@@ -284,17 +286,17 @@ class Link:
             except Exception:
                 _log.exception("link.listener_failed", listener=type(listener).__name__)
 
-    def _ping(self, connection: Connection, message: ControllerMessage) -> None:
+    def _ping(self, connection: LinkConnection, message: ControllerMessage) -> None:
         connection.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
 
-    def _spool_ack(self, connection: Connection, message: ControllerMessage) -> None:
+    def _spool_ack(self, connection: LinkConnection, message: ControllerMessage) -> None:
         if connection is self._current.connection and self._sender is not None:
             self._sender.confirmed(message.spool_ack.sequence)
 
-    def _certificate_issued(self, _: Connection, message: ControllerMessage) -> None:
+    def _certificate_issued(self, _: LinkConnection, message: ControllerMessage) -> None:
         self._renewal.issued(message.certificate_issued)
 
-    def _set_log_level(self, _: Connection, message: ControllerMessage) -> None:
+    def _set_log_level(self, _: LinkConnection, message: ControllerMessage) -> None:
         self._switch_log_level(message.set_log_level.level)
 
     def _switch_log_level(self, level: str) -> None:
@@ -303,7 +305,7 @@ class Link:
         except CorralError as error:  # a newer controller may know more levels than we do
             _log.warning("link.log_level_refused", reason=str(error))
 
-    def _error_report(self, connection: Connection, message: ControllerMessage) -> None:
+    def _error_report(self, connection: LinkConnection, message: ControllerMessage) -> None:
         report = message.error_report
         _log.warning(
             "link.error_report",

@@ -16,9 +16,9 @@ import msgspec
 import structlog
 from cryptography import x509
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.node.durable_files import store
-from corral.daemon.node.identity import KeptIdentity, with_certificate
+from corral.daemon.node.identity import StoredIdentity, with_certificate
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.authority import renewal_time
 from corral.pki.keys import key_pem, load_key, make_csr, new_key
@@ -62,10 +62,10 @@ class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     key_pem: str
 
 
-class Renewal:
+class CertificateRenewal:
     """Watches the certificate in use and replaces it in time."""
 
-    def __init__(self, *, data: pathlib.Path, identity: KeptIdentity, clock: Clock) -> None:
+    def __init__(self, *, data: pathlib.Path, identity: StoredIdentity, clock: Clock) -> None:
         self._path = data / _FILE
         self._identity = identity
         self._clock = clock
@@ -78,7 +78,7 @@ class Renewal:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
-    async def run(self, connection: Connection) -> None:
+    async def run(self, connection: LinkConnection) -> None:
         """Return once a renewed identity is stored and in use for the next connection."""
         while not connection.supports.renewal or (left := self._seconds_left()) > 0:
             # Wall clocks jump: look often rather than sleep once until the date.
@@ -100,7 +100,7 @@ class Renewal:
             since_renewal=since,
         )
 
-    async def _renew(self, connection: Connection) -> None:
+    async def _renew(self, connection: LinkConnection) -> None:
         key = self._pending_key()
         answer = await self._ask(connection, make_csr(load_key(key.encode()), self._identity.current.node_id))
         try:
@@ -133,7 +133,7 @@ class Renewal:
         store(self._path, fresh, name=_FORMAT, version=_VERSION)
         return fresh.key_pem
 
-    async def _ask(self, connection: Connection, csr_pem: bytes) -> CertificateIssued:
+    async def _ask(self, connection: LinkConnection, csr_pem: bytes) -> CertificateIssued:
         self._answer = asyncio.get_running_loop().create_future()
         try:
             connection.send(DaemonMessage(certificate_request=CertificateRequest(csr_pem=csr_pem)))

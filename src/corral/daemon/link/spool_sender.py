@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_table import Kind, Spooled
 from corral.errors import CorralError
@@ -24,7 +24,7 @@ _log = structlog.get_logger("corral.daemon.spool")
 class SpoolSender:
     """Belongs to one connection. What it sent and nobody confirmed is sent again by the next one."""
 
-    def __init__(self, *, spool: Spool, connection: Connection) -> None:
+    def __init__(self, *, spool: Spool, connection: LinkConnection) -> None:
         self._spool = spool
         self._connection = connection
         self._confirmed = connection.ack.spool_confirmed

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from corral.archives.refusals import MODULE_REFUSALS
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel, Expect
 from corral.daemon.modules.state_reports import progress
 from corral.errors import Code, CorralError, Retryable
@@ -40,7 +40,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 class _Session:
     """One connection, for as long as it lasts."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: LinkConnection) -> None:
         self.connection = connection
         self.over = asyncio.Event()
 
@@ -67,7 +67,7 @@ class Incoming:
             if path.suffix != ".part" or path.stat().st_mtime < old:
                 path.unlink(missing_ok=True)
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         self.on_disconnected()
         if connection.supports.bulk:
             self._session = _Session(connection)
@@ -128,7 +128,7 @@ class Incoming:
             raise Retryable(Code.UNREACHABLE, f"the link to {session.connection.address} was lost")
         moved.result()
 
-    async def _move(self, connection: Connection, id: str, path: Path, sha256: str, size: int) -> None:
+    async def _move(self, connection: LinkConnection, id: str, path: Path, sha256: str, size: int) -> None:
         began = self._clock.monotonic()
         with disk_faults():
             async with DataChannel(connection) as channel:
@@ -136,7 +136,7 @@ class Incoming:
         took = round(self._clock.monotonic() - began, 3)
         _log.info("module.fetched", module=id, sha256=sha256, bytes=total, seconds=took)
 
-    def _counted(self, connection: Connection, id: str, size: int) -> Expect:
+    def _counted(self, connection: LinkConnection, id: str, size: int) -> Expect:
         told = self._clock.monotonic()
         limit = min(size or self._max_bytes, self._max_bytes)
 

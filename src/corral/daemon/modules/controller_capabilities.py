@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.remembered_offers import Offer, RememberedOffers
 from corral.domain.module_graph import Provided
@@ -95,7 +95,7 @@ class ControllerCapabilities:
             self._changed(changed)
 
     # --- the link -------------------------------------------------------------------------------
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         self._reach(connection.supports.modules)
 
     def on_disconnected(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from corral.daemon.node.disk_space import as_ours
 from corral.daemon.orders.instance_file_writes import remove_file, write_file
-from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
+from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Scope
@@ -82,7 +82,7 @@ class ModuleFiles:
         tree = await self._done(
             asked.instance_id,
             asked.path,
-            lambda abort: Walk(bounds, abort=abort, clock=self._clock).run(root, asked.path),
+            lambda abort: FileWalk(bounds, abort=abort, clock=self._clock).run(root, asked.path),
         )
         return FileList(entries=tuple(_told(entry) for entry in tree.entries))
 

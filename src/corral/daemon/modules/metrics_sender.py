@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.modules.metrics_frame import metrics_frame
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.host_metrics import host_metrics, leak_metric
@@ -38,7 +38,7 @@ class MetricsShipping:
         self._every = every
         self._tasks = Tasks()
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         self.on_disconnected()
         if connection.supports.modules:
             self._tasks.spawn(self._ship(connection), name="modules/metrics")
@@ -50,7 +50,7 @@ class MetricsShipping:
         """Nothing of it runs afterwards."""
         await self._tasks.close()
 
-    async def _ship(self, connection: Connection) -> None:
+    async def _ship(self, connection: LinkConnection) -> None:
         told = False
         while True:
             try:
@@ -59,7 +59,7 @@ class MetricsShipping:
                 _log.error("module.metrics_not_sent", exc_info=error)
             await asyncio.sleep(self._every)
 
-    def _send(self, connection: Connection, *, told: bool) -> bool:
+    def _send(self, connection: LinkConnection, *, told: bool) -> bool:
         """Whether there was anything. What has gone is told once by a frame without it."""
         frame = metrics_frame(
             figures=[*host_metrics(self._engine.all_live()), leak_metric(self._leaked())],

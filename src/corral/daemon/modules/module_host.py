@@ -13,7 +13,7 @@ import structlog
 
 from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order
 from corral.daemon.modules.archive_download import Incoming
 from corral.daemon.modules.convergence import Converging
@@ -180,7 +180,7 @@ class NodeModules:
         """What this node has, for its handshake."""
         return [set_entry(package) for package in self._book.packages()]
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         self._send = connection.send
         self._reception.on_connected(connection)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_publisher import EventSpool, Publishing
 from corral.daemon.modules.event_wire import read_cursor, read_event, read_head, wire_cursor
@@ -144,7 +144,7 @@ class NodeEvents:
                 self._seen = None
 
     # --- the link -------------------------------------------------------------------------------
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         """What was cut off goes on where it was, if that is known and the controller can tell again what
         happened meanwhile. Everything else begins at the end of the log as the session found it."""
         if not self._open:

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.archive_download import Incoming
 from corral.daemon.modules.convergence import Converging
@@ -74,7 +74,7 @@ class Reception:
         }
 
     # --- the session ----------------------------------------------------------------------------
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own, which the
         controller sends for the very difference that is found here."""
         self._send = connection.send

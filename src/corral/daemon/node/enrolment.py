@@ -20,7 +20,7 @@ import structlog
 
 from corral.daemon.node.durable_files import store
 from corral.daemon.node.identity import Identity, load_identity, save_identity, verified
-from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.ids import ClusterId, NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.join_token import JoinToken
@@ -136,7 +136,7 @@ async def _call(
 
 
 async def identify(
-    config: DaemonConfig, memory: LinkMemory, *, machine_id: str, join: str | None
+    config: DaemonConfig, memory: KnownControllers, *, machine_id: str, join: str | None
 ) -> Identity:
     """The identity in the data directory, after enrolling where there is a token. NOT_FOUND without either,
     INVALID_CONFIG where the configuration speaks of another node, or of no controller."""

@@ -50,7 +50,7 @@ def save_identity(data: pathlib.Path, identity: Identity) -> None:
     store(data / _FILE, identity, name=_FORMAT, version=_VERSION)
 
 
-class KeptIdentity:
+class StoredIdentity:
     """The identity in use. A new one is on disk before anybody sees it."""
 
     def __init__(self, data: pathlib.Path, identity: Identity) -> None:

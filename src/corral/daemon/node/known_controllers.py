@@ -34,7 +34,7 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...] = ()
 
 
-class LinkMemory:
+class KnownControllers:
     """The daemon's memory of the control plane, on disk as far as the disk allows."""
 
     def __init__(self, data: pathlib.Path, configured: Iterable[str]) -> None:

@@ -11,11 +11,11 @@ import structlog
 
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.node.disk_space import as_ours
-from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
+from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.prepare.abort import in_thread
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.run_messages import cut
-from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
@@ -40,7 +40,9 @@ class FileOrders:
     """A few at a time, each in a thread. Every question is answered, with an `error` where it has to be:
     a code of ours, a colon and the reason."""
 
-    def __init__(self, supervisor: Supervisor, directories: WorkingDirectories, *, clock: Clock) -> None:
+    def __init__(
+        self, supervisor: InstanceSupervisor, directories: WorkingDirectories, *, clock: Clock
+    ) -> None:
         self._supervisor = supervisor
         self._directories = directories
         self._clock = clock
@@ -112,7 +114,7 @@ class FileOrders:
         )
         async with self._turns:
             return await in_thread(
-                lambda abort: Walk(bounds, abort=abort, clock=self._clock).run(
+                lambda abort: FileWalk(bounds, abort=abort, clock=self._clock).run(
                     directory, asked.path, asked.after
                 )
             )

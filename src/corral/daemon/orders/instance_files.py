@@ -54,7 +54,7 @@ class _Enough(Exception):
     """The answer is full, or its time is up."""
 
 
-class Walk:
+class FileWalk:
     """One walk through one directory. `run` once, in a thread."""
 
     def __init__(self, bounds: WalkBounds, *, abort: Abort, clock: Clock) -> None:

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.orders.file_orders import FileOrders
 from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.orders.save_orders import SaveOrders
-from corral.daemon.runs.run_messages import figures_update
+from corral.daemon.runs.run_messages import metrics_update
 from corral.daemon.supervise.supervision import Supervision
-from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 
 
-class LiveFigures:
+class LiveMetrics:
     """Listens to sessions."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: InstanceSupervisor) -> None:
         self._supervisor = supervisor
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         for run in self._supervisor.instances.runs():
             if run.readiness.players is not None and not run.ended:
-                connection.send(figures_update(run))
+                connection.send(metrics_update(run))
 
     def on_disconnected(self) -> None: ...
 
@@ -48,7 +48,7 @@ class InstanceOrders:
         }
         self.listeners: Final[list[SessionListener]] = [
             self._saves,
-            LiveFigures(supervisor),
+            LiveMetrics(supervisor),
             supervision.services.known_runs,
         ]
 

@@ -13,7 +13,7 @@ import structlog
 
 from corral.daemon.runs.exit_outcome import failed_start
 from corral.daemon.runs.run import Run
-from corral.daemon.runs.run_files import FailedStart, Intent, Outcome, RunDirectories, StopOrder
+from corral.daemon.runs.run_files import FailedStart, RunDirectories, RunIntent, RunOutcome, StopOrder
 from corral.daemon.runs.run_messages import (
     cut,
     exit_status,
@@ -22,7 +22,7 @@ from corral.daemon.runs.run_messages import (
     stop_ack,
     wire_state,
 )
-from corral.daemon.supervise.supervisor import Refusal, Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor, StartRefusal
 from corral.daemon.workload.start_order import read_start
 from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION
 from corral.domain.ids import Incarnation, instance_id, same_start
@@ -43,7 +43,7 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 MOST_ASKED: Final = 100
 
 
-def known_end(name: RunName, present: Run | None, runs: RunDirectories) -> RunningInstance | None:
+def known_exit(name: RunName, present: Run | None, runs: RunDirectories) -> RunningInstance | None:
     """The end of this run, or of the last one of the same start if that is the present one; None: nothing is kept of
     it, or it has not ended. Blocks."""
     asked = Incarnation(name.incarnation)
@@ -60,7 +60,7 @@ def known_end(name: RunName, present: Run | None, runs: RunDirectories) -> Runni
     return _ended(intent, outcome) if intent is not None and outcome is not None else None
 
 
-def _ended(intent: Intent, outcome: Outcome) -> RunningInstance:
+def _ended(intent: RunIntent, outcome: RunOutcome) -> RunningInstance:
     order = intent.order
     return RunningInstance(
         instance_id=order.instance_id,
@@ -79,9 +79,9 @@ def _ended(intent: Intent, outcome: Outcome) -> RunningInstance:
     )
 
 
-def known_ends(names: Iterable[tuple[RunName, Run | None]], runs: RunDirectories) -> list[RunningInstance]:
+def known_exits(names: Iterable[tuple[RunName, Run | None]], runs: RunDirectories) -> list[RunningInstance]:
     """Those whose end is known. Blocks."""
-    found = (known_end(name, present, runs) for name, present in names)
+    found = (known_exit(name, present, runs) for name, present in names)
     return [end for end in found if end is not None]
 
 
@@ -95,7 +95,7 @@ class LinkOrders:
     """Frames in, answers out. What takes time becomes a task of its own, so that no order waits for
     another; commands to one instance keep their order."""
 
-    def __init__(self, supervisor: Supervisor, runs: RunDirectories) -> None:
+    def __init__(self, supervisor: InstanceSupervisor, runs: RunDirectories) -> None:
         self._supervisor = supervisor
         self._runs = runs
         self._tasks = Tasks()
@@ -117,7 +117,7 @@ class LinkOrders:
             order = read_start(wanted)
             known = self._supervisor.instances.find(order.instance_id)
             run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
-        except Refusal as refusal:
+        except StartRefusal as refusal:
             number = wanted.incarnation
             self._refuse(reply, wanted.instance_id, refusal.failure, refusal.run, incarnation=number)
         except CorralError as error:
@@ -167,7 +167,7 @@ class LinkOrders:
         names = [
             (name, self._supervisor.instances.find(name.instance_id)) for name in asked.runs[:MOST_ASKED]
         ]
-        ends = await asyncio.to_thread(known_ends, names, self._runs)
+        ends = await asyncio.to_thread(known_exits, names, self._runs)
         reply(DaemonMessage(run_ends=RunEnds(runs=ends)))
 
     def _workload_report(self, _: Reply, message: ControllerMessage) -> None:

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import structlog
 
-from corral.daemon.runs.orphan_runs import LostRun
+from corral.daemon.runs.orphan_runs import OrphanRun
 from corral.daemon.runs.run import Run
 from corral.daemon.runs.run_files import StopOrder
-from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, unknown_choice
 from corral.system.aio.tasks import Tasks
@@ -34,7 +34,7 @@ Answer = dict[str, Any]
 class LocalSocket:
     """Use as `async with`."""
 
-    def __init__(self, data: pathlib.Path, supervisor: Supervisor) -> None:
+    def __init__(self, data: pathlib.Path, supervisor: InstanceSupervisor) -> None:
         self._data = data
         self._supervisor = supervisor
         self._serving = Tasks()
@@ -159,7 +159,7 @@ def as_item(run: Run) -> Answer:
     }
 
 
-def _lost_item(run: LostRun) -> Answer:
+def _lost_item(run: OrphanRun) -> Answer:
     """A run without its directory: nothing else is known of it."""
     return {
         "id": run.instance_id,

@@ -12,7 +12,7 @@ import contextlib
 import structlog
 
 from corral.daemon.cache.cache import open_cache
-from corral.daemon.console.consoles import Consoles
+from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.link.spool import open_spool
 from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.node.identity import load_identity
@@ -43,7 +43,7 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
         stack.push_async_callback(runtime.close)
         spool = open_spool(config, entropy)
         stack.push_async_callback(spool.close)
-        consoles = await stack.enter_async_context(Consoles(clock))
+        consoles = await stack.enter_async_context(NodeConsoles(clock))
         identity = load_identity(data)
         supervision = Supervision(
             config=config,

@@ -18,14 +18,14 @@ from typing import IO, Final, cast
 import msgspec
 import structlog
 
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.node.disk_space import as_ours
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.run_messages import cut
-from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.daemon.workload.run_secrets import SecretGuard
 from corral.domain.file_paths import Globs, check_glob, check_path, globs
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
@@ -156,16 +156,18 @@ _log = structlog.get_logger("corral.daemon.supervise")
 class SaveOrders:
     """A few at a time. Every order is answered by a transfer or a refusal, or its connection ends."""
 
-    def __init__(self, supervisor: Supervisor, directories: WorkingDirectories, *, entropy: Entropy) -> None:
+    def __init__(
+        self, supervisor: InstanceSupervisor, directories: WorkingDirectories, *, entropy: Entropy
+    ) -> None:
         self._supervisor = supervisor
         self._directories = directories
         self._entropy = entropy
-        self._connection: Connection | None = None
+        self._connection: LinkConnection | None = None
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._tasks = Tasks()
         self.handlers: dict[str, Order] = {"save_files": self._save}
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: LinkConnection) -> None:
         self._connection = connection
 
     def on_disconnected(self) -> None:

@@ -49,7 +49,7 @@ def stripped_by_umask() -> int:
     return 0o777
 
 
-class Copier:
+class FileCopier:
     """Places files. Threads share it; it only ever learns what the file system cannot do."""
 
     def __init__(self, *, clone: bool, link: bool, owner: tuple[int, int] | None = None) -> None:

@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey, FileGuard
-from corral.daemon.prepare.layout import Layer, Layout, lay_out
+from corral.daemon.prepare.layout import FileLayer, TreeLayout, lay_out
 from corral.daemon.workload.start_stages import (
     EXTENSION_PROVISION,
     RUNTIME_PROVISION,
     TEMPLATE_APPLY,
-    Progress,
+    StartProgress,
 )
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.file_paths import check_path, globs
@@ -63,7 +63,7 @@ _EXTENSION_MODE: Final = 0o644
 class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
     """What was fetched, and how it lies."""
 
-    layout: Layout
+    layout: TreeLayout
     texts: frozenset[str]
     """The files that come from templates: only there variables are replaced."""
     placed: dict[str, pathlib.Path]
@@ -74,7 +74,7 @@ class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
         return self.placed.get(digest) or self.use.content(digest)
 
 
-async def fetch(plan: Plan, use: FileUse, progress: Progress) -> Ingredients:
+async def fetch(plan: Plan, use: FileUse, progress: StartProgress) -> Ingredients:
     """StageFailed with the stage of what could not be had."""
     wanted = (plan.artifact,) if plan.artifact else ()
     added = tuple(extension.artifact for extension in plan.extensions)
@@ -100,18 +100,18 @@ async def fetch(plan: Plan, use: FileUse, progress: Progress) -> Ingredients:
         )
 
 
-async def _templates(plan: Plan, use: FileUse, progress: Progress) -> list[Layer]:
+async def _templates(plan: Plan, use: FileUse, progress: StartProgress) -> list[FileLayer]:
     if not plan.templates:
         return []
     with progress.stage(TEMPLATE_APPLY):
         return [
-            Layer(name=template.name, manifest=await use.template(template), override=template.override)
+            FileLayer(name=template.name, manifest=await use.template(template), override=template.override)
             for template in plan.templates
         ]
 
 
 async def _artifacts(
-    stage: str, wanted: tuple[PlanArtifact, ...], use: FileUse, progress: Progress
+    stage: str, wanted: tuple[PlanArtifact, ...], use: FileUse, progress: StartProgress
 ) -> list[tuple[PlanArtifact, pathlib.Path]]:
     if not wanted:
         return []
@@ -135,12 +135,12 @@ def check_places(artifacts: tuple[PlanArtifact, ...]) -> None:
         taken.add(artifact.file)
 
 
-def _as_layer(found: list[tuple[PlanArtifact, pathlib.Path]], mode: int) -> Layer:
+def _as_layer(found: list[tuple[PlanArtifact, pathlib.Path]], mode: int) -> FileLayer:
     files = tuple(
         TemplateFile(path=artifact.file, mode=mode, size=path.stat().st_size, digest=artifact.sha256)
         for artifact, path in found
     )
-    return Layer(name="", manifest=Manifest(files=files), override=True)
+    return FileLayer(name="", manifest=Manifest(files=files), override=True)
 
 
 async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 
 
-class Layer(NamedTuple):
+class FileLayer(NamedTuple):
     name: str
     manifest: Manifest
     override: bool
@@ -30,7 +30,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[TemplateFile, ...]
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class TreeLayout(msgspec.Struct, frozen=True, kw_only=True):
     """Every file once, and every directory, parents before what is in them."""
 
     directories: tuple[str, ...]
@@ -45,15 +45,15 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def paths(self) -> frozenset[str]:
         return frozenset((*(file.path for file in self.copies), *(merge.path for merge in self.merges)))
 
-    def only(self, wanted: frozenset[str]) -> Layout:
+    def only(self, wanted: frozenset[str]) -> TreeLayout:
         """The same for some of its files; directories come with their files."""
         copies = tuple(file for file in self.copies if file.path in wanted)
         merges = tuple(merge for merge in self.merges if merge.path in wanted)
         found = [*(file.path for file in copies), *(merge.path for merge in merges)]
-        return Layout(directories=directories_of(found, ()), copies=copies, merges=merges)
+        return TreeLayout(directories=directories_of(found, ()), copies=copies, merges=merges)
 
 
-def lay_out(layers: Sequence[Layer], merge: Globs) -> Layout:
+def lay_out(layers: Sequence[FileLayer], merge: Globs) -> TreeLayout:
     """PATH_REFUSED when a layer has a file where another has a directory."""
     winners: dict[str, list[TemplateFile]] = {}
     bare: set[str] = set()
@@ -77,7 +77,7 @@ def lay_out(layers: Sequence[Layer], merge: Globs) -> Layout:
                 hint="rename one of them",
                 field="templates",
             )
-    return Layout(
+    return TreeLayout(
         directories=directories,
         copies=tuple(files[0] for files in winners.values() if len(files) == 1),
         merges=tuple(

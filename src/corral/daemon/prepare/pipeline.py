@@ -21,17 +21,22 @@ from corral.daemon.node.disk_space import check_room
 from corral.daemon.node.held_ports import HeldPorts
 from corral.daemon.node.port_probe import check_free
 from corral.daemon.prepare.ingredients import FileCache
-from corral.daemon.prepare.prepared_start import CommandLine, PreparedStart, command_line, propose
-from corral.daemon.prepare.static_directory import StaticMaker
+from corral.daemon.prepare.prepared_start import LaunchCommand, PreparedStart, command_line, propose
+from corral.daemon.prepare.static_directory import StaticBuilder
 from corral.daemon.prepare.static_owners import own_static
-from corral.daemon.prepare.tree_builder import TreeMaker
+from corral.daemon.prepare.tree_builder import TreeBuilder
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
 from corral.daemon.workload.environment import check_names
 from corral.daemon.workload.java import find_java
 from corral.daemon.workload.run_secrets import RunMask, write_run_secrets
 from corral.daemon.workload.start_order import StartOrder
-from corral.daemon.workload.start_stages import TEMPLATE_APPLY, VALIDATION, VARIABLE_SUBSTITUTION, Progress
+from corral.daemon.workload.start_stages import (
+    TEMPLATE_APPLY,
+    VALIDATION,
+    VARIABLE_SUBSTITUTION,
+    StartProgress,
+)
 from corral.daemon.workload.variable_values import (
     NodeFacts,
     Secrets,
@@ -64,8 +69,8 @@ class Preparer:
         users: WorkloadUsers,
         directories: WorkingDirectories,
         ports: HeldPorts,
-        trees: TreeMaker,
-        statics: StaticMaker,
+        trees: TreeBuilder,
+        statics: StaticBuilder,
         secrets: Secrets,
         java: str = "",
         reserve_mb: int = 0,
@@ -84,7 +89,7 @@ class Preparer:
         self,
         order: StartOrder,
         run_directory: pathlib.Path,
-        progress: Progress,
+        progress: StartProgress,
         mask: RunMask,
         *,
         anew: bool = False,
@@ -179,7 +184,7 @@ class Preparer:
         user: WorkloadUser,
         values: Values,
         run_directory: pathlib.Path,
-        progress: Progress,
+        progress: StartProgress,
         *,
         anew: bool,
     ) -> pathlib.Path:
@@ -202,7 +207,7 @@ class Preparer:
             return self._directories.make(order.instance_id, order.incarnation, user, empty=True)
 
     async def _is_owned(
-        self, path: pathlib.Path, user: WorkloadUser, order: StartOrder, progress: Progress
+        self, path: pathlib.Path, user: WorkloadUser, order: StartOrder, progress: StartProgress
     ) -> bool:
         """Whether the run can go on in the directory of the one before: the way users are chosen may have changed
         since. A static one is given to its user; another is made anew, for what lies in it is somebody else's."""
@@ -214,7 +219,7 @@ class Preparer:
                 await asyncio.to_thread(own_static, path, owner)
             return order.static
 
-    def _substitute(self, order: StartOrder, java: str, values: Values) -> CommandLine:
+    def _substitute(self, order: StartOrder, java: str, values: Values) -> LaunchCommand:
         line, missing, missing_in_env = command_line(order, java, values)
         if order.plan is not None and order.plan.strict_variables:
             _refuse("command", missing)
@@ -250,7 +255,7 @@ class Preparation:
         self.directories: Final = WorkingDirectories(data, entropy=entropy)
         self.ports: Final = HeldPorts()
         self._warm = WarmTrees(self.directories, entropy=entropy, each=config.cache.warm_trees)
-        trees = TreeMaker(
+        trees = TreeBuilder(
             cache=cache,
             cache_root=data / "cache",
             directories=self.directories,
@@ -268,7 +273,7 @@ class Preparation:
             directories=self.directories,
             ports=self.ports,
             trees=trees,
-            statics=StaticMaker(trees, cache=cache, directories=self.directories, warm=self._warm),
+            statics=StaticBuilder(trees, cache=cache, directories=self.directories, warm=self._warm),
             secrets=Secrets(data / "secrets"),
             java=config.java.path,
             reserve_mb=reserve_mb,

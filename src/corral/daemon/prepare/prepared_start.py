@@ -22,7 +22,7 @@ import structlog
 from corral.daemon.workload.environment import build_environment
 from corral.daemon.workload.java import is_java, java_command, launcher_part
 from corral.daemon.workload.start_order import StartOrder
-from corral.daemon.workload.start_stages import PROCESS_START, Progress
+from corral.daemon.workload.start_stages import PROCESS_START, StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.plans import PlanJvm
@@ -31,7 +31,7 @@ from corral.sdk.instances import InstanceSpec
 from corral.sdk.runtime import RunSpec, run_name
 
 
-class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
     """Variables are replaced."""
 
     program: str
@@ -56,7 +56,7 @@ class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
         return StartRules(takes_jvm_args=False)
 
 
-def command_line(order: StartOrder, java: str, values: Values) -> tuple[CommandLine, list[str], list[str]]:
+def command_line(order: StartOrder, java: str, values: Values) -> tuple[LaunchCommand, list[str], list[str]]:
     """With the variables that nobody defines: of the command, and of the environment."""
     plan, jvm = order.plan, None
     options: list[str] = []
@@ -69,12 +69,12 @@ def command_line(order: StartOrder, java: str, values: Values) -> tuple[CommandL
         jvm, missing = msgspec.structs.replace(plan.jvm, jar=jar), (*missing, *others)
     env, missing_in_env = substitute_all(order.env.values(), values.all)
     given = StartValues(jvm_args=tuple(options), args=tuple(args), env=dict(zip(order.env, env, strict=True)))
-    line = CommandLine(program=program, jvm=jvm, values=given)
+    line = LaunchCommand(program=program, jvm=jvm, values=given)
     return line, list(dict.fromkeys(missing)), list(missing_in_env)
 
 
 def propose(
-    line: CommandLine,
+    line: LaunchCommand,
     order: StartOrder,
     *,
     secrets: Mapping[str, str],
@@ -141,14 +141,14 @@ class PreparedStart(msgspec.Struct, frozen=True, kw_only=True):
 
     order: StartOrder
     user: WorkloadUser
-    line: CommandLine
+    line: LaunchCommand
     directory: pathlib.Path
     run_directory: pathlib.Path
     proposal: Proposal
     """What of it modules may see and change."""
 
 
-def finish(start: PreparedStart, values: StartValues, progress: Progress) -> RunSpec:
+def finish(start: PreparedStart, values: StartValues, progress: StartProgress) -> RunSpec:
     """What is spawned, with the arguments and the environment in `values`. StageFailed when these cannot be an
     environment."""
     order, user, directory = start.order, start.user, start.directory

@@ -1,4 +1,4 @@
-"""Filling a staged directory: layers, first-run results, variables, patches. Blocking, for one thread.
+"""TreeFill a staged directory: layers, first-run results, variables, patches. Blocking, for one thread.
 
 All of it is one piece of work in one thread: on a busy node each way to a thread and back costs more than
 what a small template has to do there.
@@ -22,9 +22,9 @@ import structlog
 
 from corral.daemon.config_files.patches import apply_patches, merged
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.file_copy import Copier, stripped_by_umask
+from corral.daemon.prepare.file_copy import FileCopier, stripped_by_umask
 from corral.daemon.prepare.ingredients import Ingredients
-from corral.daemon.prepare.layout import Layout, Merge
+from corral.daemon.prepare.layout import Merge, TreeLayout
 from corral.daemon.prepare.substitution import Rendered, strictly, substitute_files
 from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.start_stages import (
@@ -32,7 +32,7 @@ from corral.daemon.workload.start_stages import (
     CONFIG_PATCH,
     TEMPLATE_APPLY,
     VARIABLE_SUBSTITUTION,
-    Progress,
+    StartProgress,
 )
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import globs
@@ -49,11 +49,11 @@ Content = Callable[[str], pathlib.Path]
 
 
 def materialise(
-    layout: Layout,
+    layout: TreeLayout,
     target: pathlib.Path,
     *,
     content: Content,
-    copier: Copier,
+    copier: FileCopier,
     abort: Abort,
     owner: tuple[int, int] | None = None,
     threads: int = THREADS,
@@ -131,7 +131,11 @@ def write_new(path: str, body: bytes, *, mode: int, owner: tuple[int, int] | Non
 
 
 def lay_beneath(
-    source: pathlib.Path, target: pathlib.Path, copier: Copier, owner: tuple[int, int] | None, abort: Abort
+    source: pathlib.Path,
+    target: pathlib.Path,
+    copier: FileCopier,
+    owner: tuple[int, int] | None,
+    abort: Abort,
 ) -> None:
     """Regular files and directories of `source` that `target` lacks. Blocks."""
     for directory, names, files in os.walk(source):
@@ -155,7 +159,7 @@ def lay_beneath(
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
-class Filling(msgspec.Struct, frozen=True, kw_only=True):
+class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
     """One directory on its way. Each method is a stage, or a part of one."""
 
     plan: Plan
@@ -164,9 +168,9 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
     clone: bool
     link: bool
     """Read-only files may be links into the cache: whoever runs there cannot write to them."""
-    progress: Progress
+    progress: StartProgress
 
-    def lay(self, layout: Layout, found: Ingredients, abort: Abort) -> None:
+    def lay(self, layout: TreeLayout, found: Ingredients, abort: Abort) -> None:
         """The files of `layout` into a new directory."""
         with self.progress.stage(TEMPLATE_APPLY):
             make_directory(self.staged, self.owner)
@@ -174,7 +178,7 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
                 layout,
                 self.staged,
                 content=found.content,
-                copier=Copier(clone=self.clone, link=self.link, owner=self.owner),
+                copier=FileCopier(clone=self.clone, link=self.link, owner=self.owner),
                 abort=abort,
                 owner=self.owner,
             )
@@ -184,7 +188,7 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
         if tree is None:
             return
         with self.progress.stage(BOOTSTRAP_WARMUP):
-            copier = Copier(clone=self.clone, link=False, owner=self.owner)
+            copier = FileCopier(clone=self.clone, link=False, owner=self.owner)
             lay_beneath(tree, self.staged, copier, self.owner, abort)
 
     def render(self, texts: frozenset[str], values: Values, abort: Abort) -> Rendered:

@@ -16,14 +16,14 @@ from corral.daemon.prepare.staged_tree import make_directory
 from corral.daemon.prepare.static_owners import check_hand_over, own_static
 from corral.daemon.prepare.static_seeds import KEY_FILE, Digests, Seed, offers
 from corral.daemon.prepare.static_trees import StaticTree
-from corral.daemon.prepare.static_updates import Changes, StaticUpdate, first_seed
+from corral.daemon.prepare.static_updates import StaticChanges, StaticUpdate, first_seed
 from corral.daemon.prepare.substitution import Rendered
-from corral.daemon.prepare.tree_builder import TreeMaker
+from corral.daemon.prepare.tree_builder import TreeBuilder
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
 from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.start_order import StartOrder
-from corral.daemon.workload.start_stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
+from corral.daemon.workload.start_stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.plans import Plan
@@ -33,11 +33,11 @@ _SHOWN: Final = 20
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
-class StaticMaker:
-    """Makes and updates them, with the means of `TreeMaker`."""
+class StaticBuilder:
+    """Makes and updates them, with the means of `TreeBuilder`."""
 
     def __init__(
-        self, trees: TreeMaker, *, cache: FileCache, directories: WorkingDirectories, warm: WarmTrees
+        self, trees: TreeBuilder, *, cache: FileCache, directories: WorkingDirectories, warm: WarmTrees
     ) -> None:
         self._trees = trees
         self._cache = cache
@@ -50,7 +50,7 @@ class StaticMaker:
         order: StartOrder,
         user: WorkloadUser,
         values: Values,
-        progress: Progress,
+        progress: StartProgress,
         *,
         run_directory: pathlib.Path,
     ) -> pathlib.Path:
@@ -77,7 +77,7 @@ class StaticMaker:
         staged: pathlib.Path,
         user: WorkloadUser,
         values: Values,
-        progress: Progress,
+        progress: StartProgress,
     ) -> None:
         owner = owner_of(user)
         async with self._cache.use() as use:
@@ -104,14 +104,14 @@ class StaticMaker:
         staged: pathlib.Path,
         user: WorkloadUser,
         values: Values,
-        progress: Progress,
+        progress: StartProgress,
     ) -> None:
         with progress.stage(TEMPLATE_APPLY):
             if (owner := owner_of(user)) is not None:
                 await asyncio.to_thread(check_hand_over, tree.path, owner)  # before anything is changed
             update = await asyncio.to_thread(StaticUpdate, tree, plan, values, self._digests)
             needs_layers = await asyncio.to_thread(lambda: update.needs_layers)
-        changes = Changes()
+        changes = StaticChanges()
         if needs_layers:
             changes = await self._lay_changed(update, plan, staged, user, values, progress)
         else:
@@ -136,8 +136,8 @@ class StaticMaker:
         staged: pathlib.Path,
         user: WorkloadUser,
         values: Values,
-        progress: Progress,
-    ) -> Changes:
+        progress: StartProgress,
+    ) -> StaticChanges:
         """What is replaced, added or compared, made aside and filled in; nothing but the first two is left there."""
         async with self._cache.use() as use:
             found = await fetch(plan, use, progress)
@@ -154,7 +154,7 @@ class StaticMaker:
             rendered = await self._trees.in_turn(work)
         with progress.stage(TEMPLATE_APPLY):
             equal = await asyncio.to_thread(update.equal, choice, offered, staged)
-        return Changes(
+        return StaticChanges(
             choice=choice,
             offered=offered,
             rendered=rendered,
@@ -187,7 +187,7 @@ class StaticMaker:
         update: StaticUpdate,
         staged: pathlib.Path,
         user: WorkloadUser,
-        changes: Changes,
+        changes: StaticChanges,
         unedited: frozenset[str],
     ) -> Seed:
         owner = owner_of(user)

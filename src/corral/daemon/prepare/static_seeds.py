@@ -38,7 +38,7 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file that templates or artifacts have."""
 
     source: str = ""
-    """What they gave for it when it was laid, as of `Offer`. Empty: the file was there before they had one."""
+    """What they gave for it when it was laid, as of `OfferedFile`. Empty: the file was there before they had one."""
     laid: str = ""
     """The digest of the file after merging, variables and patches. Empty: it was never laid."""
     coming: str = ""
@@ -100,7 +100,7 @@ def seed_of(plan: Plan) -> Seed:
     )
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class OfferedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What templates and artifacts have for one path now."""
 
     source: str
@@ -111,10 +111,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Of that result."""
 
 
-def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
+def offers(plan: Plan, found: Ingredients) -> dict[str, OfferedFile]:
     """By path. Patches are no part of it: they are made at every start in the file as it is."""
     chosen = globs(plan.substitute)
-    made: dict[str, Offer] = {}
+    made: dict[str, OfferedFile] = {}
     parts: list[tuple[str, int, tuple[TemplateFile, ...]]] = [
         *((file.path, file.mode, (file,)) for file in found.layout.copies),
         *((merge.path, merge.mode, merge.parts) for merge in found.layout.merges),
@@ -124,7 +124,7 @@ def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
         told = ([(file.digest, file.mode) for file in files], mode, fills)
         source = hashlib.sha256(_ENCODER.encode(told)).hexdigest()
         known = len(files) == 1 and not fills
-        made[path] = Offer(
+        made[path] = OfferedFile(
             source=source,
             content=files[0].digest if known else "",
             size=files[0].size if known else 0,
@@ -178,7 +178,7 @@ class Digests:
             return self._key
 
 
-def plain_digest(offer: Offer, mode: int) -> str:
+def plain_digest(offer: OfferedFile, mode: int) -> str:
     """Of a file that is laid as it is in its template, and has this mode."""
     return f"{_PLAIN}:{offer.content}:{_mode_and_size(mode, offer.size)}"
 
@@ -193,7 +193,7 @@ def same_content(one: str, other: str) -> bool:
 
 
 def laid_from(
-    offer: Offer, path: str, rendered: Rendered, values: Values, digests: Digests, *, laid: str
+    offer: OfferedFile, path: str, rendered: Rendered, values: Values, digests: Digests, *, laid: str
 ) -> Laid:
     """What is known of a file that has just been made."""
     return Laid(

@@ -22,7 +22,7 @@ from corral.daemon.config_files.patches import patched
 from corral.daemon.prepare.static_seeds import (
     Digests,
     Laid,
-    Offer,
+    OfferedFile,
     Seed,
     laid_from,
     plain_digest,
@@ -60,11 +60,11 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Neither there nor laid again."""
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class StaticChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What became of templates and artifacts at this start; empty when they were not looked at."""
 
     choice: Choice = Choice()
-    offered: dict[str, Offer] = {}
+    offered: dict[str, OfferedFile] = {}
     rendered: Rendered = Rendered()
     equal: frozenset[str] = frozenset()
     """Of what was compared, what is as it would be laid."""
@@ -100,7 +100,7 @@ class StaticUpdate:
             if not self._tree.protects(path)
         )
 
-    def choose(self, offered: Mapping[str, Offer]) -> Choice:
+    def choose(self, offered: Mapping[str, OfferedFile]) -> Choice:
         lay, compare, gone = set(), set(), set()
         with open_tree(self._tree.path) as root:
             for path, offer in offered.items():
@@ -115,7 +115,7 @@ class StaticUpdate:
                     compare.add(path)
         return Choice(lay=frozenset(lay), compare=frozenset(compare), gone=frozenset(gone))
 
-    def made_aside(self, choice: Choice, offered: Mapping[str, Offer]) -> frozenset[str]:
+    def made_aside(self, choice: Choice, offered: Mapping[str, OfferedFile]) -> frozenset[str]:
         """What has to be made: what is laid, and of what is compared that whose result nobody knows."""
         patches = {patch.file for patch in self._plan.patches}
         unknown = {path for path in choice.compare if not offered[path].content or path in patches}
@@ -130,7 +130,9 @@ class StaticUpdate:
                 if (known := self._files.get(path)) is not None and self._is_as_laid(root, path, known)
             )
 
-    def equal(self, choice: Choice, offered: Mapping[str, Offer], staged: pathlib.Path) -> frozenset[str]:
+    def equal(
+        self, choice: Choice, offered: Mapping[str, OfferedFile], staged: pathlib.Path
+    ) -> frozenset[str]:
         """Of the compared files those that are what would be laid, after their patches. What was made of them is
         removed again, so that nothing but what is laid is staged."""
         found = set()
@@ -144,7 +146,7 @@ class StaticUpdate:
             (staged / path).unlink(missing_ok=True)
         return frozenset(found)
 
-    def seed(self, staged: pathlib.Path, changes: Changes, *, unedited: frozenset[str]) -> Seed:
+    def seed(self, staged: pathlib.Path, changes: StaticChanges, *, unedited: frozenset[str]) -> Seed:
         """What is known once everything that is staged is in its place."""
         choice, offered, rendered = changes.choice, changes.offered, changes.rendered
         files, kept = dict(self._files), {}
@@ -211,7 +213,7 @@ class StaticUpdate:
                 elif known.laid or not is_missing(root, path):
                     yield path, msgspec.structs.replace(known, coming="")
 
-    def _is_current(self, known: Laid | None, offer: Offer) -> bool:
+    def _is_current(self, known: Laid | None, offer: OfferedFile) -> bool:
         return (
             known is not None
             and known.source == offer.source
@@ -231,7 +233,7 @@ class StaticUpdate:
         except (OSError, CorralError):
             return False
 
-    def _is_offered(self, root: int, staged: pathlib.Path | None, path: str, offer: Offer) -> bool:
+    def _is_offered(self, root: int, staged: pathlib.Path | None, path: str, offer: OfferedFile) -> bool:
         patches = [patch for patch in self._plan.patches if patch.file == path]
         if staged is not None and patches:
             offered, there = read_beneath(staged, path), read_beneath(self._tree.path, path)
@@ -261,7 +263,7 @@ class StaticUpdate:
         with open_beneath(top, path) as descriptor:
             return self._digests.of_file(descriptor, keyed=keyed)
 
-    def _kept(self, path: str, offer: Offer, rendered: Rendered) -> tuple[Laid, str]:
+    def _kept(self, path: str, offer: OfferedFile, rendered: Rendered) -> tuple[Laid, str]:
         """What stays known of a file that is kept, and why it is."""
         known = self._files.get(path)
         if self.adopts:
@@ -296,7 +298,7 @@ def _short(value: str | None) -> str:
 def first_seed(
     staged: pathlib.Path,
     plan: Plan,
-    offered: Mapping[str, Offer],
+    offered: Mapping[str, OfferedFile],
     rendered: Rendered,
     values: Values,
     digests: Digests,

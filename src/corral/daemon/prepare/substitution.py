@@ -19,7 +19,7 @@ _SHOWN: Final = 5
 _MAX_BYTES: Final = 256 * 1024 * 1024
 
 
-class Missing(msgspec.Struct, frozen=True):
+class MissingValues(msgspec.Struct, frozen=True):
     """A variable in a file that nobody defines."""
 
     file: str
@@ -37,7 +37,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """By path: the variables it holds with the values they got; None: nobody defines it."""
     secrets: dict[str, tuple[str, ...]] = {}
     """By path: the secrets it holds."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingValues, ...] = ()
 
     @property
     def hidden(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ def substitute_files(
     a file that is shared with others is never written to. Blocks."""
     files: dict[str, dict[str, str | None]] = {}
     hidden: dict[str, tuple[str, ...]] = {}
-    missing: list[Missing] = []
+    missing: list[MissingValues] = []
     for path in paths:
         abort.check()
         place = root / path
@@ -67,7 +67,7 @@ def substitute_files(
         if data.count(b"%") < 2:
             continue
         result = substitute_bytes(data, values.all)
-        missing += [Missing(path, found.line, found.name) for found in result.unresolved]
+        missing += [MissingValues(path, found.line, found.name) for found in result.unresolved]
         names = _names_in(data, values.all)
         used = {**dict.fromkeys(found.name for found in result.unresolved), **values.shown(names)}
         if used:
@@ -96,7 +96,7 @@ def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) ->
     aside.replace(place)
 
 
-def strictly(missing: Iterable[Missing]) -> None:
+def strictly(missing: Iterable[MissingValues]) -> None:
     """VARIABLE_UNRESOLVED with file and line of the first few."""
     found = list(missing)
     if not found:

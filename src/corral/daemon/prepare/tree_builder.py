@@ -17,12 +17,12 @@ from corral.daemon.node.disk_space import check_room
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.file_copy import clones_work
 from corral.daemon.prepare.ingredients import FileCache, Ingredients, bootstrap_key, fetch
-from corral.daemon.prepare.staged_tree import Filling
+from corral.daemon.prepare.staged_tree import TreeFill
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
 from corral.daemon.workload.start_order import StartOrder
-from corral.daemon.workload.start_stages import PROCESS_START, TEMPLATE_APPLY, Progress
+from corral.daemon.workload.start_stages import PROCESS_START, TEMPLATE_APPLY, StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.plans import Plan
@@ -36,7 +36,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
-class TreeMaker:
+class TreeBuilder:
     """Makes directories. One for the node; it keeps nothing of a single start."""
 
     def __init__(
@@ -58,7 +58,7 @@ class TreeMaker:
         """By the place of the directories: whether files of the cache can be cloned to there."""
 
     async def make(
-        self, order: StartOrder, user: WorkloadUser, values: Values, progress: Progress
+        self, order: StartOrder, user: WorkloadUser, values: Values, progress: StartProgress
     ) -> pathlib.Path:
         """`DATA/running/<id>`, complete, in place of whatever lay there. StageFailed; then, and when it is
         cancelled, what lay there is untouched and nothing half-made is left."""
@@ -92,7 +92,7 @@ class TreeMaker:
         staged: pathlib.Path,
         owner: tuple[int, int] | None,
         values: Values | None,
-        progress: Progress,
+        progress: StartProgress,
         *,
         first_run: BootstrapKey | None,
         laid: bool = False,
@@ -132,11 +132,11 @@ class TreeMaker:
         plan: Plan,
         staged: pathlib.Path,
         owner: tuple[int, int] | None,
-        progress: Progress,
+        progress: StartProgress,
         *,
         size: int,
         links: bool | None = None,
-    ) -> Filling:
+    ) -> TreeFill:
         """DISK_FULL when files of this size do not fit. `links`: whether read-only files may be links; None:
         as it is right for the owner."""
         with progress.stage(TEMPLATE_APPLY):
@@ -150,14 +150,14 @@ class TreeMaker:
                 self._warm.clear()  # the next try has this room as well
                 raise
         link = may_link(owner) if links is None else links
-        return Filling(plan=plan, staged=staged, owner=owner, clone=clone, link=link, progress=progress)
+        return TreeFill(plan=plan, staged=staged, owner=owner, clone=clone, link=link, progress=progress)
 
     async def _make_ahead(
         self, plan: Plan, target: pathlib.Path, first_run: BootstrapKey | None, *, links: bool
     ) -> None:
         """Nobody's yet: whoever takes it gets it."""
         async with self._cache.use() as use:
-            quiet = Progress()
+            quiet = StartProgress()
             found = await fetch(plan, use, quiet)
             await self.fill(plan, found, target, None, None, quiet, first_run=first_run, links=links)
 

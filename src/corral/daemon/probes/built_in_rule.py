@@ -21,7 +21,7 @@ _AGAIN_AGE: Final = 2.0
 _BACK_PAUSE: Final = 1.0
 
 
-class PacedWords:
+class PacedReasons:
     """Tells a text when it is another than the last, and never in quick succession."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -84,13 +84,13 @@ class BuiltInRule:
             pause = _BACK_PAUSE
 
     async def _until_alive(self) -> None:
-        words = PacedWords(self._waits)
+        words = PacedReasons(self._waits)
         while (left := self._alive_in()) > 0:
             await asyncio.sleep(min(left, FIRST_WORD_SECONDS))
             words.say("it is ready when it has lived for 'min_alive_ms'")
 
     async def _until_it_listens(self, port: LeasedPort, pause: float) -> None:
-        words = PacedWords(self._waits)
+        words = PacedReasons(self._waits)
         while missing := await self._sockets.missing(port):
             self._late()
             words.say(missing)

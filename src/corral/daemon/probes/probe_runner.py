@@ -34,7 +34,7 @@ Execute = Callable[[tuple[str, ...], float], Awaitable[Execution]]
 """Run a command beside the workload, for so many seconds at most."""
 
 
-class Readiness:
+class ReadinessProbes:
     """Watches one run. Methods belong to the loop's thread; cancelling them harms nothing. Making one refuses
     a pattern that is none (INVALID_PATTERN)."""
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.runs.run_files import Outcome, StopOrder
+from corral.daemon.runs.run_files import RunOutcome, StopOrder
 from corral.daemon.workload.start_order import RestartRule, StartOrder
 from corral.domain.ids import Incarnation, restart_incarnation
 from corral.domain.instance_states import ENDED, place_seconds
@@ -40,7 +40,7 @@ def restart_delay(crashes: Sequence[float], *, rule: RestartRule, fraction: floa
 
 
 def with_restart(
-    outcome: Outcome,
+    outcome: RunOutcome,
     *,
     order: StartOrder,
     stop: StopOrder | None,
@@ -49,7 +49,7 @@ def with_restart(
     age: float,
     fraction: float,
     last: Incarnation | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """The outcome and what follows from it here on the node: the next run, or nothing. What was asked
     to stop stays stopped. `age`: how long ago the run was started. `last` is the highest number that this start may
     have used, if not its own."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from corral.daemon.runs.crash_class import classify, ending, signature
-from corral.daemon.runs.run_files import FailedStart, Outcome, StopOrder
+from corral.daemon.runs.run_files import FailedStart, RunOutcome, StopOrder
 from corral.daemon.runs.stop_ladder import KILL
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START
@@ -37,11 +37,11 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     tail_offset: int = 0
 
 
-def judge(life: Life) -> Outcome:
+def decide_outcome(life: Life) -> RunOutcome:
     """Ended without being asked to, killed by the kernel, or never ready: a crash. The host's own end
     is none, nor is a clean one."""
     exit = life.exit
-    base = Outcome(
+    base = RunOutcome(
         state=InstanceState.STOPPED,
         outcome="stopped",
         exit=exit,
@@ -87,7 +87,7 @@ def is_clean(exit: RunExit, order: StartOrder, *, uptime_ms: int) -> bool:
     )
 
 
-def _stopped(base: Outcome, life: Life) -> Outcome:
+def _stopped(base: RunOutcome, life: Life) -> RunOutcome:
     outcome = "killed" if life.rung == KILL else "stopped"
     by = f" ({life.rung})" if life.rung else ""
     return msgspec.structs.replace(base, outcome=outcome, summary=f"stopped{by}: {ending(life.exit)}")
@@ -109,9 +109,9 @@ def _crash_summary(exit: RunExit, life: Life) -> str:
     return f"{ending(exit)}{after} without being asked to"
 
 
-def never_started(stop: StopOrder, *, now_ms: int) -> Outcome:
+def never_started(stop: StopOrder, *, now_ms: int) -> RunOutcome:
     """It was asked to stop before its workload was executed."""
-    return Outcome(
+    return RunOutcome(
         state=InstanceState.STOPPED,
         outcome="never_started",
         summary="stopped before it was started",
@@ -120,9 +120,9 @@ def never_started(stop: StopOrder, *, now_ms: int) -> Outcome:
     )
 
 
-def start_failed(stage: str, error: CorralError, *, now_ms: int) -> Outcome:
+def start_failed(stage: str, error: CorralError, *, now_ms: int) -> RunOutcome:
     failure = failed_start(stage, error)
-    return Outcome(
+    return RunOutcome(
         state=InstanceState.CRASHED,
         outcome="start_failed",
         summary=f"could not be started ({stage}): {failure.message}",
@@ -140,7 +140,7 @@ def supervision_failed(
     started_at_ms: int,
     stop: StopOrder | None,
     now_ms: int,
-) -> Outcome:
+) -> RunOutcome:
     """We could not supervise it, and it is gone: a failed start; of what was executed, with its exit. One that
     was asked to stop has stopped."""
     failed = start_failed(PROCESS_START, error, now_ms=now_ms)
@@ -161,7 +161,7 @@ def supervision_failed(
     )
 
 
-def without_secrets(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
+def without_secrets(outcome: RunOutcome, mask: Callable[[str], str]) -> RunOutcome:
     """Its texts as they may be written down and sent."""
     failed = outcome.failed_start
     return msgspec.structs.replace(

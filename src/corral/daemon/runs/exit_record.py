@@ -15,9 +15,9 @@ import structlog
 
 from corral.daemon.node.disk_space import full_disk
 from corral.daemon.runs.crash_loops import with_restart
-from corral.daemon.runs.exit_outcome import Life, is_clean, judge, without_secrets
-from corral.daemon.runs.run_files import Intent, Outcome, RunFiles
-from corral.daemon.runs.run_monitor import Ending
+from corral.daemon.runs.exit_outcome import Life, decide_outcome, is_clean, without_secrets
+from corral.daemon.runs.run_files import RunFiles, RunIntent, RunOutcome
+from corral.daemon.runs.run_monitor import MonitoredExit
 from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
 from corral.daemon.runs.stop_ladder import StopRequest
@@ -74,18 +74,18 @@ def _withheld(names: frozenset[str]) -> str:
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
-Unwritten = Callable[[Outcome, CorralError], Outcome]
+Unwritten = Callable[[RunOutcome, CorralError], RunOutcome]
 """The disk refuses this end: it may be told before it is written. Returns what is to be written then."""
 
 
-class RunOutcome:
+class OutcomeRecord:
     """Of one run. `judged` and `followed` decide, `written` makes it durable."""
 
     def __init__(
         self,
         services: Services,
         files: RunFiles,
-        intent: Intent,
+        intent: RunIntent,
         *,
         stop: StopRequest,
         mask: RunMask,
@@ -99,12 +99,14 @@ class RunOutcome:
         self._mask = mask
         self._times = times
 
-    async def judged(self, ending: Ending, last: LastLines, *, pid: int, started_at_ms: int) -> Outcome:
+    async def judged(
+        self, ending: MonitoredExit, last: LastLines, *, pid: int, started_at_ms: int
+    ) -> RunOutcome:
         """Of a run that was executed, with what follows from its end."""
         uptime_ms = self._times.lived_ms(
             ending.exit, started_at_ms=started_at_ms, last_output_ms=last.last_ms
         )
-        outcome = judge(
+        outcome = decide_outcome(
             Life(
                 exit=ending.exit,
                 pid=pid,
@@ -123,7 +125,7 @@ class RunOutcome:
         )
         return self.followed(await asyncio.to_thread(self._with_full_disk, outcome))
 
-    def _with_full_disk(self, outcome: Outcome) -> Outcome:
+    def _with_full_disk(self, outcome: RunOutcome) -> RunOutcome:
         """A crash on a full disk says so: it may be the cause, and is the first thing to mend. Blocks."""
         place = self._services.directories.path(self._order.instance_id, static=self._order.static)
         if outcome.state is not InstanceState.CRASHED or not (full := full_disk(place.parent)):
@@ -132,7 +134,7 @@ class RunOutcome:
             outcome, summary=f"{outcome.summary}; {full}", reason=f"{outcome.reason}; {full}"
         )
 
-    def followed(self, outcome: Outcome) -> Outcome:
+    def followed(self, outcome: RunOutcome) -> RunOutcome:
         """With the run that follows here, if one does; none beside another that lives."""
         services = self._services
         if (lost := services.lost.of(self._order.instance_id)) is not None:
@@ -149,7 +151,7 @@ class RunOutcome:
             last=services.known_runs.last(self._order),
         )
 
-    async def written(self, outcome: Outcome, unwritten: Unwritten) -> Outcome:
+    async def written(self, outcome: RunOutcome, unwritten: Unwritten) -> RunOutcome:
         """The outcome as it is on disk, without secrets. A disk that refuses is asked again: an end that is forgotten
         happens twice. Only of an order that never came to disk nothing can happen twice."""
         if self._mask.needed:
@@ -177,7 +179,7 @@ class RunOutcome:
         """Begun by an order, and not by the end of the run before."""
         return self._order.incarnation % RESTARTS_PER_START == 0
 
-    def _store(self, outcome: Outcome) -> None:
+    def _store(self, outcome: RunOutcome) -> None:
         if not self._files.has_intent():
             self._files.make(self._intent)
         self._files.write_outcome(outcome)

@@ -34,7 +34,7 @@ _LAST_PAUSE: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
-class LostRun(msgspec.Struct, frozen=True, kw_only=True):
+class OrphanRun(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     incarnation: Incarnation
     pid: int
@@ -66,14 +66,14 @@ class LostRun(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class LostRuns:
+class OrphanRuns:
     """Those of this node. `close` lets go of them."""
 
     def __init__(self, *, cgroups: Cgroups | None, runs: RunDirectories, reporter: Reporter) -> None:
         self._cgroups = cgroups
         self._runs = runs
         self._reporter = reporter
-        self._found: dict[str, LostRun] = {}
+        self._found: dict[str, OrphanRun] = {}
         self._ordered: set[str] = set()
         self._looking = asyncio.Lock()
         self._watches = Tasks()
@@ -82,11 +82,11 @@ class LostRuns:
         """Idempotent."""
         await self._watches.close()
 
-    def of(self, instance_id: str) -> LostRun | None:
+    def of(self, instance_id: str) -> OrphanRun | None:
         """Any thread may ask."""
         return next((run for run in self.all() if run.instance_id == instance_id), None)
 
-    def all(self) -> list[LostRun]:
+    def all(self) -> list[OrphanRun]:
         return list(self._found.values())
 
     async def look(self, minded: Callable[[], Collection[str]], *, ended_too: bool = False) -> None:
@@ -137,7 +137,7 @@ class LostRuns:
                         await self._look_at(cgroups, name)
             await asyncio.sleep(backoff.delay())  # its shim, which is in its group, ends after it
 
-    async def _process_ended(self, cgroups: Cgroups, run: LostRun) -> bool:
+    async def _process_ended(self, cgroups: Cgroups, run: OrphanRun) -> bool:
         """Until it has; False when it had before."""
         try:
             process = os.pidfd_open(run.pid)
@@ -155,7 +155,7 @@ class LostRuns:
     def _note(self, cgroups: Cgroups, name: str, pid: int) -> None:
         id, _, number = name.rpartition(".")
         try:
-            run = LostRun(instance_id=instance_id(id), incarnation=Incarnation(int(number)), pid=pid)
+            run = OrphanRun(instance_id=instance_id(id), incarnation=Incarnation(int(number)), pid=pid)
         except (CorralError, ValueError):
             _log.warning("instances.group_not_ours", group=name)
             return
@@ -180,7 +180,7 @@ class LostRuns:
         )
         self._reporter.report(DaemonMessage(instance_status=status))
 
-    async def end(self, run: LostRun, *, look: Callable[[], Awaitable[None]]) -> None:
+    async def end(self, run: OrphanRun, *, look: Callable[[], Awaitable[None]]) -> None:
         """On somebody's word: kill all of it, and tell that it is gone as soon as it is."""
         assert self._cgroups is not None, "found in a control group"
         _log.warning("instances.lost_run_killed", run=run.name)
@@ -189,7 +189,7 @@ class LostRuns:
         await look()
 
 
-def listed(run: LostRun) -> wire.RunningInstance:
+def listed(run: OrphanRun) -> wire.RunningInstance:
     """As the controller is told of it: without a ticket, for that is lost, too."""
     return wire.RunningInstance(
         instance_id=run.instance_id,

@@ -21,18 +21,18 @@ from corral.daemon.runs.exit_outcome import (
     supervision_failed,
     without_secrets,
 )
-from corral.daemon.runs.exit_record import LastLines, RunOutcome, console_end, read_last_lines
-from corral.daemon.runs.run_files import Intent, Outcome, RunFiles, StopOrder
-from corral.daemon.runs.run_hooks import RunModules
+from corral.daemon.runs.exit_record import LastLines, OutcomeRecord, console_end, read_last_lines
+from corral.daemon.runs.run_files import RunFiles, RunIntent, RunOutcome, StopOrder
+from corral.daemon.runs.run_hooks import RunHooks
 from corral.daemon.runs.run_messages import (
-    end_update,
+    exit_update,
     files_kept,
     stage_update,
     status_update,
 )
-from corral.daemon.runs.run_monitor import Ending, Minding, kill_run
+from corral.daemon.runs.run_monitor import MonitoredExit, RunMonitor, kill_run
 from corral.daemon.runs.run_readiness import RunReadiness
-from corral.daemon.runs.run_start import Beginning, Interrupted
+from corral.daemon.runs.run_start import Interrupted, RunStart
 from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
 from corral.daemon.runs.stop_ladder import StopRequest
@@ -53,7 +53,7 @@ class Run:
         self,
         services: Services,
         files: RunFiles,
-        intent: Intent,
+        intent: RunIntent,
         *,
         begun: Callable[[Run], None] | None = None,
         stop: StopRequest | None = None,
@@ -67,14 +67,16 @@ class Run:
         self.stop = stop or StopRequest(files)
         self.mask = mask or services.preparer.mask_of(intent.order, files.directory)
         self.times = RunTimes(services.clock)
-        self._outcomes = RunOutcome(services, files, intent, stop=self.stop, mask=self.mask, times=self.times)
+        self._outcomes = OutcomeRecord(
+            services, files, intent, stop=self.stop, mask=self.mask, times=self.times
+        )
         self._history = history or StateHistory(subject=f"instance '{intent.order.instance_id}'")
         self._reason = intent.reason
         self.pid = 0
         self.started_at_ms = 0
         self.handle: RunHandle | None = None
         """How the runtime knows it; None before its start and after its end."""
-        self.outcome: Outcome | None = None
+        self.outcome: RunOutcome | None = None
         self._outcome_waits = False
         """For the disk: it is told, and not written yet."""
         self.tail: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class Run:
         self._begun = begun
         self._in_time = True
         self.readiness = RunReadiness(services, self)
-        self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
+        self.modules = RunHooks(self, hooks=services.hooks, directories=services.directories)
 
     @property
     def state(self) -> InstanceState:
@@ -152,9 +154,9 @@ class Run:
         if self.outcome is None:
             self._now_stopping(order.reason)
 
-    async def live(self) -> Outcome:
+    async def live(self) -> RunOutcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
-        beginning = Beginning(self._services, self)
+        beginning = RunStart(self._services, self)
         try:
             await beginning.write_intent()
             await beginning.wait_for_turn()
@@ -173,14 +175,14 @@ class Run:
         self.tell_begun()
         return await self._mind(handle)
 
-    def _unstarted(self, why: StageFailed | Interrupted) -> Outcome:
+    def _unstarted(self, why: StageFailed | Interrupted) -> RunOutcome:
         now_ms = self._services.now_ms()
         if isinstance(why, StageFailed):
             return start_failed(why.stage, why.error, now_ms=now_ms)
         assert self.stop.order is not None
         return self._outcomes.followed(never_started(self.stop.order, now_ms=now_ms))
 
-    async def begin_again(self) -> Outcome:
+    async def begin_again(self) -> RunOutcome:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that
         could not be read says nothing that could be started."""
         self.stop.restore()
@@ -205,7 +207,7 @@ class Run:
         again.times.began_at = self.times.began_at  # the time of its start goes on
         return again
 
-    async def fail(self, error: CorralError, exit: RunExit | None, handle: RunHandle | None) -> Outcome:
+    async def fail(self, error: CorralError, exit: RunExit | None, handle: RunHandle | None) -> RunOutcome:
         """Its end when it could not be supervised, and nothing of it is left. It cannot fail itself: what the
         disk or a listener of ours refuses is logged."""
         self.stop.restore()
@@ -243,14 +245,14 @@ class Run:
         self.modules.restore()
         self.modules.started(adopted=True)
 
-    async def resume(self) -> Outcome:
+    async def resume(self) -> RunOutcome:
         """Mind a run that was taken over."""
         assert self.handle is not None
         self.tell_begun()  # a fault of ours came between its start and the answer
         await self.mask.learn(self.handle)
         return await self._mind(self.handle)
 
-    async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
+    async def conclude(self, exit: RunExit, handle: RunHandle | None) -> RunOutcome:
         """Its end, when it ended while no daemon was looking."""
         self.stop.restore()
         self.modules.restore()
@@ -259,14 +261,14 @@ class Run:
         self._follow_console()
         state = _State.STOPPING if self.stop.order else _State.RUNNING
         self._history = self._history.found(state, "it ended while no daemon was looking")
-        return await self._judge(Ending(exit=exit))
+        return await self._judge(MonitoredExit(exit=exit))
 
-    def remember(self, outcome: Outcome) -> None:
+    def remember(self, outcome: RunOutcome) -> None:
         """It has ended, and its end is known and on disk."""
         self._outcome_waits = False
         self._show(outcome)
 
-    def _show(self, outcome: Outcome) -> None:
+    def _show(self, outcome: RunOutcome) -> None:
         self.outcome = outcome
         self.reason = outcome.reason
         self._history = self._history.ended(outcome.state, self.reason)
@@ -288,10 +290,10 @@ class Run:
             self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
         )
 
-    async def _mind(self, handle: RunHandle) -> Outcome:
+    async def _mind(self, handle: RunHandle) -> RunOutcome:
         began_at, started_at = self.times.began_at, self.times.started_at
         assert started_at is not None
-        minding = Minding(
+        minding = RunMonitor(
             runtime=self.runtime,
             handle=handle,
             order=self.order,
@@ -318,7 +320,7 @@ class Run:
         if self.state is not _State.STOPPING:
             self._enter(_Trigger.STOP, reason)
 
-    async def _judge(self, ending: Ending) -> Outcome:
+    async def _judge(self, ending: MonitoredExit) -> RunOutcome:
         last = await asyncio.to_thread(self.read_last_lines)
         self.tail = last.lines
         return await self._end(
@@ -329,7 +331,7 @@ class Run:
         """Of its console, without its secrets. Blocks."""
         return read_last_lines(self.files.console, self.mask.known())
 
-    async def _end(self, outcome: Outcome) -> Outcome:
+    async def _end(self, outcome: RunOutcome) -> RunOutcome:
         """Durable first; whoever is connected hears of it meanwhile, where the disk refuses."""
         outcome = await self._outcomes.written(outcome, self._tell_unwritten)
         self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
@@ -342,7 +344,7 @@ class Run:
         self.tell_begun()
         return outcome
 
-    def _tell_unwritten(self, outcome: Outcome, error: CorralError) -> Outcome:
+    def _tell_unwritten(self, outcome: RunOutcome, error: CorralError) -> RunOutcome:
         """The end is told as it is, once somebody hears it. What was told as an end is not begun again here: that is
         for the controller to decide."""
         if self._outcome_waits:
@@ -350,7 +352,7 @@ class Run:
         self.handle = None
         last = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
         reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
-        if not self._services.send(end_update(self, last, reason=self.mask.hide(reason))):
+        if not self._services.send(exit_update(self, last, reason=self.mask.hide(reason))):
             return outcome
         self._outcome_waits = True
         self._show(last)

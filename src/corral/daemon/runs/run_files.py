@@ -44,7 +44,7 @@ BEGINNINGS: Final = (".intent.json", _OUTCOME_ROOM, COMMANDS)
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
+class RunIntent(msgspec.Struct, frozen=True, kw_only=True):
     """That this run shall exist. Enough to start it, mind it and start it again without a controller."""
 
     order: StartOrder
@@ -88,7 +88,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_seconds: int = 0
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run."""
 
     state: InstanceState
@@ -134,7 +134,7 @@ class RunFiles:
     def console(self) -> pathlib.Path:
         return self.directory / "console"
 
-    def make(self, intent: Intent) -> None:
+    def make(self, intent: RunIntent) -> None:
         """Make the directory with its intent, durably, for us alone, and with room for its outcome: no full disk
         shall keep an end from being written. Retryable when the disk refuses."""
         places = (self.directory.parent.parent, self.directory.parent, self.directory)
@@ -154,8 +154,10 @@ class RunFiles:
     def has_intent(self) -> bool:
         return (self.directory / "intent.json").exists()
 
-    def intent(self) -> Intent | None:
-        return read_versioned(self.directory / "intent.json", Intent, name=_INTENT, version=_INTENT_VERSION)
+    def intent(self) -> RunIntent | None:
+        return read_versioned(
+            self.directory / "intent.json", RunIntent, name=_INTENT, version=_INTENT_VERSION
+        )
 
     def write_order(self, order: StopOrder) -> None:
         store(self.directory / "order.json", order, name=_ORDER, version=_VERSION)
@@ -163,7 +165,7 @@ class RunFiles:
     def stop_order(self) -> StopOrder | None:
         return read_versioned(self.directory / "order.json", StopOrder, name=_ORDER, version=_VERSION)
 
-    def write_outcome(self, outcome: Outcome) -> None:
+    def write_outcome(self, outcome: RunOutcome) -> None:
         """Into the room that was made for it; a run of an earlier version has none. Retryable when the disk
         refuses."""
         path, room = self.directory / "outcome.json", self.directory / _OUTCOME_ROOM
@@ -175,8 +177,8 @@ class RunFiles:
     def has_outcome(self) -> bool:
         return (self.directory / "outcome.json").exists()
 
-    def outcome(self) -> Outcome | None:
-        return read_versioned(self.directory / "outcome.json", Outcome, name=_OUTCOME, version=_VERSION)
+    def outcome(self) -> RunOutcome | None:
+        return read_versioned(self.directory / "outcome.json", RunOutcome, name=_OUTCOME, version=_VERSION)
 
     def mark_ready(self) -> None:
         """Its probes have succeeded: no later daemon asks again. Not flushed: what this is lost with, the

@@ -21,7 +21,7 @@ from corral.daemon.hooks.provenance import Provenance, provenance
 from corral.daemon.hooks.stop_notifications import MOST_OWED
 from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.daemon.runs.run_files import FoundRun, Intent, Outcome, RunFiles
+from corral.daemon.runs.run_files import FoundRun, RunFiles, RunIntent, RunOutcome
 from corral.daemon.workload.start_order import StartOrder
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
@@ -30,15 +30,15 @@ from corral.sdk.runtime import run_name
 from corral.system.aio.tasks import first_of
 
 
-class UntoldEnd(msgspec.Struct, frozen=True, kw_only=True):
+class UnsentExit(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run that no daemon came round to telling its modules."""
 
     files: RunFiles
-    intent: Intent
-    outcome: Outcome
+    intent: RunIntent
+    outcome: RunOutcome
 
 
-class OwedRun(msgspec.Struct, frozen=True, kw_only=True):
+class PendingExit(msgspec.Struct, frozen=True, kw_only=True):
     """An ended run that some modules have yet to hear of."""
 
     run: FoundRun
@@ -71,7 +71,7 @@ class RunEnd:
         self._files.mark_told(modules)
 
 
-def ended_handle(intent: Intent, outcome: Outcome, directories: WorkingDirectories) -> InstanceHandle:
+def ended_handle(intent: RunIntent, outcome: RunOutcome, directories: WorkingDirectories) -> InstanceHandle:
     order = intent.order
     return handle_of(
         order,
@@ -97,7 +97,7 @@ def handle_of(
     )
 
 
-def exit_info(outcome: Outcome) -> ExitInfo:
+def exit_info(outcome: RunOutcome) -> ExitInfo:
     """A code only where it exited by itself; where nobody knows how, the summary says so."""
     exit = outcome.exit
     known = exit is not None and exit.known and not exit.host_rebooted
@@ -119,7 +119,7 @@ def signal_name(number: int) -> str:
         return f"SIGRTMIN+{real_time}" if real_time > 0 else f"signal {number}"
 
 
-def find_untold(runs: Iterable[FoundRun]) -> list[UntoldEnd]:
+def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
     """Those of one instance in the order of their runs. Blocks; what cannot be read is not told."""
     found = []
     for run in runs:
@@ -132,23 +132,23 @@ def find_untold(runs: Iterable[FoundRun]) -> list[UntoldEnd]:
             _log.warning("instance.end_not_told", directory=str(run.path), reason=str(error))
             continue
         if outcome is not None and intent is not None and outcome.exit is not None and outcome.modules_hear:
-            found.append(UntoldEnd(files=files, intent=intent, outcome=outcome))
+            found.append(UnsentExit(files=files, intent=intent, outcome=outcome))
     return found
 
 
-def find_owed(runs: Iterable[FoundRun], *, most: int = MOST_OWED) -> list[OwedRun]:
+def find_pending(runs: Iterable[FoundRun], *, most: int = MOST_OWED) -> list[PendingExit]:
     """Those of one instance in the order of their runs; of too many those that were written last. Blocks."""
     found = []
     for run in runs:
         if modules := RunFiles(run.path).owed():
-            found.append(OwedRun(run=run, modules=modules))
+            found.append(PendingExit(run=run, modules=modules))
     if len(found) <= most:
         return found
     latest = sorted(found, key=_written_at)[-most:]
     return sorted(latest, key=lambda owed: (owed.run.instance_id, owed.run.incarnation))
 
 
-def _written_at(owed: OwedRun) -> float:
+def _written_at(owed: PendingExit) -> float:
     try:
         return (owed.run.path / "told").stat().st_mtime
     except OSError:
@@ -176,7 +176,7 @@ class TunedRun(Protocol):
         """Its start waits for these, and that lasts; empty: it goes on."""
 
 
-class RunModules:
+class RunHooks:
     """Without hooks, where no daemon runs, nobody is asked and nobody is told."""
 
     def __init__(
@@ -247,7 +247,7 @@ class RunModules:
         if not any(await first_of(self._stopping, ended, kill, timeout=self._hooks.budget_seconds)):
             _log.warning("instance.modules_not_heard", run=self._name, seconds=self._hooks.budget_seconds)
 
-    def stopped(self, outcome: Outcome) -> None:
+    def stopped(self, outcome: RunOutcome) -> None:
         """It has ended, and that is on disk. A run that never had a process never started for them."""
         if self._hooks is not None and outcome.exit is not None:
             with self._unharmed():

@@ -7,7 +7,7 @@ from typing import Final, Protocol, cast
 
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.probes.minecraft_ping import PlayerCount
-from corral.daemon.runs.run_files import FailedStart, Outcome
+from corral.daemon.runs.run_files import FailedStart, RunOutcome
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import stage_number
 from corral.domain.instance_states import InstanceState
@@ -49,7 +49,7 @@ class RunView(Protocol):
     reason: str
     pid: int
     started_at_ms: int
-    outcome: Outcome | None
+    outcome: RunOutcome | None
     files_kept: tuple[str, ...]
 
     @property
@@ -80,14 +80,14 @@ def files_kept(files: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def status_update(run: RunView) -> DaemonMessage:
-    message = figures_update(run)
+    message = metrics_update(run)
     message.instance_status.module_changes.extend(module_changes(run.made_by_modules))
     message.instance_status.modules_missing.extend(run.made_by_modules.missing)
     message.instance_status.files_kept.extend(run.files_kept)
     return message
 
 
-def end_update(run: RunView, outcome: Outcome, *, reason: str) -> DaemonMessage:
+def exit_update(run: RunView, outcome: RunOutcome, *, reason: str) -> DaemonMessage:
     """The end of a run that has not taken it as its own yet."""
     message = status_update(run)
     status = message.instance_status
@@ -103,7 +103,7 @@ def end_update(run: RunView, outcome: Outcome, *, reason: str) -> DaemonMessage:
     return message
 
 
-def first_status(run: RunView, before: Outcome) -> DaemonMessage:
+def first_status(run: RunView, before: RunOutcome) -> DaemonMessage:
     """Of a run that follows another here. A crash has told how that one ended; any other end is told with this."""
     message = status_update(run)
     ended = exit_status(before)
@@ -112,7 +112,7 @@ def first_status(run: RunView, before: Outcome) -> DaemonMessage:
     return message
 
 
-def figures_update(run: RunView) -> DaemonMessage:
+def metrics_update(run: RunView) -> DaemonMessage:
     """How it is at the moment, without what does not change any more."""
     players = run.readiness.players
     return DaemonMessage(
@@ -138,12 +138,12 @@ def figures_update(run: RunView) -> DaemonMessage:
 
 def stage_update(run: RunView, stage: str) -> DaemonMessage:
     """Where its preparation is: for those who watch, and not worth keeping."""
-    message = figures_update(run)
+    message = metrics_update(run)
     message.instance_status.stage = stage_number(stage)
     return message
 
 
-def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonMessage:
+def crash_report(run: RunView, outcome: RunOutcome, tail: Sequence[str]) -> DaemonMessage:
     exit = outcome.exit
     return DaemonMessage(
         crash_report=CrashReport(
@@ -174,7 +174,7 @@ def _published_code(exit: RunExit | None) -> int:
     return 128 + exit.signal if exit.signal else exit.code
 
 
-def exit_status(outcome: Outcome | None) -> ExitStatus | None:
+def exit_status(outcome: RunOutcome | None) -> ExitStatus | None:
     if outcome is None:
         return None
     exit = outcome.exit

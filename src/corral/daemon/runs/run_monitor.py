@@ -31,7 +31,7 @@ BeforeStop = Callable[[asyncio.Future[Any], asyncio.Event], Awaitable[None]]
 """What comes before the ladder: bounded, and over as soon as the run has ended or shall be killed."""
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class MonitoredExit(msgspec.Struct, frozen=True, kw_only=True):
     exit: RunExit
     rung: str = ""
     """What of the stop ladder ended it; empty: it ended by itself."""
@@ -41,7 +41,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What was missing then."""
 
 
-class Minding:
+class RunMonitor:
     """Minds one run. Cancelling it lets go of the run and harms nothing."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Minding:
         self._now_stopping = now_stopping
         self._before_stop = before_stop
 
-    async def until_ended(self) -> Ending:
+    async def until_ended(self) -> MonitoredExit:
         name = self._handle.run_name
         tasks = Tasks()
         ended = tasks.spawn(self._word(self._runtime.wait_exit), name=f"supervise/exit/{name}", awaited=True)
@@ -105,7 +105,7 @@ class Minding:
         finally:
             await self._watched.close()
             await tasks.close()
-        return Ending(exit=exit, rung=rung, ready=self._in_time, waited_for=self._waited_for)
+        return MonitoredExit(exit=exit, rung=rung, ready=self._in_time, waited_for=self._waited_for)
 
     async def _watch(self, ended: asyncio.Future[RunExit]) -> str:
         """Until its main process has ended, or it shall end; why, when it is we who want it."""

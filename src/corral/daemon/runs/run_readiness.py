@@ -12,13 +12,13 @@ from typing import Protocol
 
 import structlog
 
-from corral.daemon.probes.built_in_rule import FIRST_WORD_SECONDS, WORD_SECONDS, BuiltInRule, PacedWords
+from corral.daemon.probes.built_in_rule import FIRST_WORD_SECONDS, WORD_SECONDS, BuiltInRule, PacedReasons
 from corral.daemon.probes.listening_sockets import RunSockets, SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.probes.minecraft_ping import PlayerCount
-from corral.daemon.probes.probe_runner import Readiness
+from corral.daemon.probes.probe_runner import ReadinessProbes
 from corral.daemon.runs.run_files import RunFiles
-from corral.daemon.runs.run_messages import RunView, figures_update, status_update
+from corral.daemon.runs.run_messages import RunView, metrics_update, status_update
 from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
 from corral.daemon.workload.run_secrets import RunMask
@@ -71,7 +71,7 @@ class ReadyWatch:
             return await runtime.processes(handle)
 
         sockets = RunSockets(tables, processes)
-        self._readiness = Readiness(
+        self._readiness = ReadinessProbes(
             probes=order.probes,
             ports=order.ports,
             sockets=sockets,
@@ -129,7 +129,7 @@ class ReadyWatch:
             await self._readiness.watch_players(self._listener.players_counted)
 
     async def _tell_waiting(self) -> None:
-        words = PacedWords(self._listener.waits_for)
+        words = PacedReasons(self._listener.waits_for)
         await asyncio.sleep(FIRST_WORD_SECONDS)
         while True:
             words.say(f"not ready yet: {self._readiness.last_seen}")
@@ -231,7 +231,7 @@ class RunReadiness:
 
     def players_counted(self, players: PlayerCount | None) -> None:
         self.players = players
-        self._services.send(figures_update(self._run))
+        self._services.send(metrics_update(self._run))
 
     def waits_for(self, reason: str) -> None:
         """What keeps it from being ready."""

@@ -15,12 +15,12 @@ import structlog
 
 from corral.daemon.node.port_probe import check_free
 from corral.daemon.prepare.prepared_start import finish
-from corral.daemon.runs.run_files import Intent, RunFiles
-from corral.daemon.runs.run_hooks import RunModules
+from corral.daemon.runs.run_files import RunFiles, RunIntent
+from corral.daemon.runs.run_hooks import RunHooks
 from corral.daemon.runs.services import Services
 from corral.daemon.runs.stop_ladder import StopRequest
 from corral.daemon.workload.run_secrets import RunMask
-from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, Progress, StageFailed
+from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, StageFailed, StartProgress
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Bug, Code, CorralError, Retryable
 from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
@@ -64,7 +64,7 @@ class Interrupted(Exception):
     """A stop came before the workload was executed."""
 
 
-class Begun(NamedTuple):
+class StartedRun(NamedTuple):
     handle: RunHandle
     in_time: bool
     """False: it exists, but its time was up before it could be said so."""
@@ -73,11 +73,11 @@ class Begun(NamedTuple):
 class StartingRun(Protocol):
     """The run that begins, and hears of it."""
 
-    intent: Intent
+    intent: RunIntent
     files: RunFiles
     stop: StopRequest
     mask: RunMask
-    modules: RunModules
+    modules: RunHooks
 
     def wait_to_start(self, why: str) -> None:
         """Its start is owed, and cannot be made yet."""
@@ -86,7 +86,7 @@ class StartingRun(Protocol):
         """Its preparation is there, and that lasts."""
 
 
-class Beginning:
+class RunStart:
     """Of one run."""
 
     def __init__(self, services: Services, run: StartingRun) -> None:
@@ -97,7 +97,7 @@ class Beginning:
         self._order = run.intent.order
         self._stop = run.stop
         self._stages = StageReports(run.tell_stage)
-        self._progress = Progress(self._stages.entered, run=run.intent.name)
+        self._progress = StartProgress(self._stages.entered, run=run.intent.name)
         self._until = 0.0
         """When its time is up."""
 
@@ -154,7 +154,7 @@ class Beginning:
         if self._stop.wanted.is_set():
             raise Interrupted
 
-    async def spawn(self) -> Begun:
+    async def spawn(self) -> StartedRun:
         """Prepare and start it within its time. StageFailed, Interrupted."""
         if (lost := self._services.lost.of(self._order.instance_id)) is not None:
             raise StageFailed(VALIDATION, lost.refusal())
@@ -165,7 +165,7 @@ class Beginning:
             async with asyncio.timeout(limit):
                 spec = await self._unless_stopped(self._prepared())
                 self._stages.entered(PROCESS_START)
-                return Begun(await runtime.start(spec), True)
+                return StartedRun(await runtime.start(spec), True)
         except TimeoutError:
             return await self._judge_timeout(runtime, limit)
         except CorralError as error:
@@ -199,11 +199,11 @@ class Beginning:
         except CorralError as error:
             raise StageFailed(VALIDATION, error) from error
 
-    async def _judge_timeout(self, runtime: RuntimeProvider, limit: float) -> Begun:
+    async def _judge_timeout(self, runtime: RuntimeProvider, limit: float) -> StartedRun:
         """The time was up in the middle of something: what exists is minded to its end, else it failed."""
         found = await runtime.adopt(str(self._files.directory))
         if found.kind is AdoptionKind.ALIVE and found.handle is not None:
-            return Begun(found.handle, False)
+            return StartedRun(found.handle, False)
         stage = self._stages.current or PROCESS_START
         late = Retryable(
             Code.STARTUP_TIMEOUT,

@@ -13,7 +13,7 @@ from corral.daemon.prepare.pipeline import Preparer
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.probes.listening_sockets import SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
-from corral.daemon.runs.orphan_runs import LostRuns
+from corral.daemon.runs.orphan_runs import OrphanRuns
 from corral.daemon.runs.reporter import Reporter
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.workload.start_order import StartOrder
@@ -25,7 +25,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import HandshakeAck
 
 
-class Consoles(Protocol):
+class RunConsoles(Protocol):
     """What carries consoles to the controller."""
 
     def attach(
@@ -85,13 +85,13 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     directories: WorkingDirectories
     ports: HeldPorts
     reporter: Reporter
-    consoles: Consoles
+    consoles: RunConsoles
     clock: Clock
     entropy: Entropy
     growth: ConsoleGrowth
     sockets: SocketTables
     boot_id: str
-    lost: LostRuns
+    lost: OrphanRuns
     """What lives here without its run directory."""
     reserve_mb: int = 0
     """Free space that no preparation may touch: with less of it nothing can be started."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 import structlog
 
-from corral.daemon.runs.run_files import BEGINNINGS, FoundRun, Intent, Outcome, RunFiles
-from corral.daemon.workload.start_order import StartOrder, usual_ladder
+from corral.daemon.runs.run_files import BEGINNINGS, FoundRun, RunFiles, RunIntent, RunOutcome
+from corral.daemon.workload.start_order import StartOrder, default_stop_ladder
 from corral.domain.ids import InstanceId, instance_id
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
@@ -27,8 +27,8 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """A run that this daemon has to know: the newest of its instance, or one whose end nobody was told."""
 
     path: pathlib.Path
-    intent: Intent
-    outcome: Outcome | None
+    intent: RunIntent
+    outcome: RunOutcome | None
     """None: it may be alive, or never have been; the runtime knows."""
     reported: int | None
     newest: bool
@@ -73,7 +73,7 @@ def _read(run: FoundRun, *, newest: bool) -> Leftover | None:
     return Leftover(path=run.path, intent=intent, outcome=_outcome(files), reported=reported, newest=newest)
 
 
-def _intent(run: FoundRun, files: RunFiles) -> Intent | None:
+def _intent(run: FoundRun, files: RunFiles) -> RunIntent | None:
     try:
         found = files.intent()
         reason = "it is gone, and other files of the run are there"
@@ -90,7 +90,7 @@ def _has_more(directory: pathlib.Path) -> bool:
     return any(not path.name.startswith(BEGINNINGS) for path in directory.iterdir())
 
 
-def unreadable_intent(run: FoundRun) -> Intent:
+def unreadable_intent(run: FoundRun) -> RunIntent:
     """Enough to mind a run that lives: it keeps its id, is stopped as usual, and is not started again.
     Instances are named after their group; where that guess is wrong the controller knows better."""
     group = run.instance_id.rpartition("-")[0].rstrip("._-") or run.instance_id
@@ -99,20 +99,20 @@ def unreadable_intent(run: FoundRun) -> Intent:
         group=group,
         incarnation=run.incarnation,
         command=(),
-        ladder=usual_ladder(),
+        ladder=default_stop_ladder(),
         static=True,  # nobody knows: its files stay
     )
-    return Intent(order=order, boot_id="", accepted_at_ms=0)
+    return RunIntent(order=order, boot_id="", accepted_at_ms=0)
 
 
-def _outcome(files: RunFiles) -> Outcome | None:
+def _outcome(files: RunFiles) -> RunOutcome | None:
     """An outcome that cannot be read was one all the same: nothing of the run is left."""
     try:
         return files.outcome()
     except (CorralError, OSError) as error:
         _log.error("instance.outcome_unreadable", directory=str(files.directory), reason=str(error))
         lost = "the file that said how cannot be read any more"
-        return Outcome(
+        return RunOutcome(
             state=InstanceState.CRASHED,
             outcome="unknown",
             exit=RunExit(known=False, reason=lost),

@@ -16,7 +16,7 @@ import structlog
 from corral.daemon.runs.run_files import FoundRun, RunDirectories
 from corral.daemon.runs.services import Services
 from corral.daemon.supervise.instance import Instance
-from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 from corral.sdk.runtime import run_name
@@ -33,13 +33,13 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Housekeeping:
+class EndedRunCleanup:
     """Looks once a minute. `tidy` may be called at any time."""
 
     def __init__(
         self,
         *,
-        supervisor: Supervisor,
+        supervisor: InstanceSupervisor,
         services: Services,
         keep_seconds: float,
         keep_bytes: int,

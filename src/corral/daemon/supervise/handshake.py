@@ -23,7 +23,7 @@ from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 DEFAULT_RUNTIME: Final = "process"
 
 
-class HostFacts:
+class NodeHandshake:
     """This host and its instances as the link presents them."""
 
     def __init__(

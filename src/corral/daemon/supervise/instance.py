@@ -13,7 +13,7 @@ import structlog
 
 from corral.daemon.node.disk_space import lacks_room
 from corral.daemon.runs.run import Run
-from corral.daemon.runs.run_files import Intent, Outcome, StopOrder
+from corral.daemon.runs.run_files import RunIntent, RunOutcome, StopOrder
 from corral.daemon.runs.run_messages import crash_report, first_status, status_update
 from corral.daemon.runs.run_monitor import kill_run
 from corral.daemon.runs.services import Services
@@ -63,7 +63,7 @@ class Instance:
             self.current.take_over(found.handle, found.reason)
         self._follow(self._adopted(found))
 
-    def remember(self, outcome: Outcome, *, reported: int | None, newest: bool) -> None:
+    def remember(self, outcome: RunOutcome, *, reported: int | None, newest: bool) -> None:
         """It ended before our time. An end that nobody was told is told now, and what was to follow from
         the newest one follows."""
         ended = self.current
@@ -95,10 +95,10 @@ class Instance:
         """Until nothing of it is left and nothing follows."""
         await self._tasks.wait()
 
-    def _follow(self, first: Coroutine[Any, Any, Outcome]) -> None:
+    def _follow(self, first: Coroutine[Any, Any, RunOutcome]) -> None:
         self._tasks.spawn(self._chain(first), name=f"supervise/run/{self.id}")
 
-    async def _chain(self, work: Coroutine[Any, Any, Outcome]) -> None:
+    async def _chain(self, work: Coroutine[Any, Any, RunOutcome]) -> None:
         """Run after run, until one ends that nothing follows. A fault of ours must not leave a workload
         without anybody who supervises it: it is then found again as after a death of the daemon. After a few
         such faults the start has failed; nothing is tried for ever that never worked. Only what may be alive, and
@@ -125,7 +125,7 @@ class Instance:
                 await _pause(run, faults.pause)
                 work = self._resumed(run, faults)
 
-    async def _resumed(self, run: Run, faults: Faults) -> Outcome:
+    async def _resumed(self, run: Run, faults: Faults) -> RunOutcome:
         """After a fault of ours: on with what comes next, as a daemon does that finds this run."""
         if run.outcome is not None:
             return await self._go_on(run.outcome)
@@ -180,7 +180,7 @@ class Instance:
             self._told_unknown = run.state
             self._services.reporter.report(status_update(run))
 
-    async def _recovered(self, faults: Faults, found: Adoption) -> Outcome:
+    async def _recovered(self, faults: Faults, found: Adoption) -> RunOutcome:
         """Supervision failed several times: a start comes to its end with that reason. What was ready runs on,
         and is looked at again after a while."""
         run = self.current
@@ -197,7 +197,7 @@ class Instance:
             exit = await runtime.wait_empty(found.handle)
         return await run.fail(faults.error, exit, found.handle)
 
-    def _tell_end_after_fault(self, run: Run, outcome: Outcome) -> None:
+    def _tell_end_after_fault(self, run: Run, outcome: RunOutcome) -> None:
         """It has ended, and something failed after that; what is not told now the next daemon tells."""
         try:
             run.tell_begun()
@@ -205,7 +205,7 @@ class Instance:
         except Exception:
             _log.exception("instance.end_not_reported", run=run.name)
 
-    async def _go_on(self, outcome: Outcome) -> Outcome:
+    async def _go_on(self, outcome: RunOutcome) -> RunOutcome:
         """The next run, told of and begun; from here on orders reach it and no longer the ended one. On a full disk
         the files of the ended one go first, and are made again."""
         ended = self.current
@@ -217,7 +217,7 @@ class Instance:
             self.current.intent = msgspec.structs.replace(self.current.intent, anew=True)
         return await self.current.live()
 
-    async def _adopted(self, found: Adoption | None) -> Outcome:
+    async def _adopted(self, found: Adoption | None) -> RunOutcome:
         run = self.current
         if found is None:
             found = await self._find(run)
@@ -232,14 +232,14 @@ class Instance:
             return await run.conclude(found.exit, found.handle)
         return await run.begin_again()
 
-    def _successor(self, ended: Run, outcome: Outcome) -> Run:
+    def _successor(self, ended: Run, outcome: RunOutcome) -> Run:
         assert outcome.restarted_as is not None
         order = msgspec.structs.replace(ended.order, incarnation=outcome.restarted_as)
         delay = outcome.restart_delay_seconds
         again = f"restarts in {delay:.1f} s" if delay >= 0.05 else "restarts now"
         if delay and outcome.state is InstanceState.STOPPED:
             again += f", {PLACE_SECONDS:g} s after its last start at the earliest"
-        intent = Intent(
+        intent = RunIntent(
             order=order,
             boot_id=self._services.boot_id,
             accepted_at_ms=self._services.now_ms(),
@@ -260,7 +260,7 @@ class Instance:
         except (CorralError, OSError) as error:
             _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
 
-    async def _put_away(self, outcome: Outcome) -> None:
+    async def _put_away(self, outcome: RunOutcome) -> None:
         """A directory that nobody needs goes at once; after a crash it stays for a while, unless it is in the way of
         everything else. No other run of this id can have begun: it would have to wait for this one's end."""
         run = self.current
@@ -288,7 +288,7 @@ class Instance:
         await directories.empty_bin()
         return True
 
-    def _tell(self, run: Run, outcome: Outcome) -> None:
+    def _tell(self, run: Run, outcome: RunOutcome) -> None:
         """A crash with its report; an end that is followed by a run here is told by that run's state."""
         reporter, last = self._services.reporter, outcome.restarted_as is None
         if outcome.state is InstanceState.CRASHED and outcome.exit is not None:

@@ -15,13 +15,13 @@ import structlog
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.probes.listening_sockets import SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
-from corral.daemon.runs.orphan_runs import LostRuns
+from corral.daemon.runs.orphan_runs import OrphanRuns
 from corral.daemon.runs.run_files import RunDirectories, RunFiles
-from corral.daemon.runs.run_hooks import RunEnd, ended_handle, exit_info, find_owed, find_untold
-from corral.daemon.runs.services import Consoles, Services
-from corral.daemon.supervise.cleanup import Housekeeping
+from corral.daemon.runs.run_hooks import RunEnd, ended_handle, exit_info, find_pending, find_unsent
+from corral.daemon.runs.services import RunConsoles, Services
+from corral.daemon.supervise.cleanup import EndedRunCleanup
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.errors import CorralError
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.cgroups.selection import open_cgroups, owner_of
@@ -85,7 +85,7 @@ class Supervision:
         config: DaemonConfig,
         node_runs: NodeRuns,
         runtime: NodeRuntime,
-        consoles: Consoles,
+        consoles: RunConsoles,
         clock: Clock,
         entropy: Entropy,
         hooks: InstanceHooks | None = None,
@@ -102,7 +102,7 @@ class Supervision:
             directories=self.directories,
             ports=self._preparation.ports,
             reporter=reporter,
-            lost=LostRuns(cgroups=runtime.cgroups, runs=runs, reporter=reporter),
+            lost=OrphanRuns(cgroups=runtime.cgroups, runs=runs, reporter=reporter),
             consoles=consoles,
             clock=clock,
             entropy=entropy,
@@ -114,8 +114,8 @@ class Supervision:
             release_uids=self._preparation.users.release,
             hooks=hooks,
         )
-        self.supervisor = Supervisor(self.services, node_runs.instances)
-        self.housekeeping = Housekeeping(
+        self.supervisor = InstanceSupervisor(self.services, node_runs.instances)
+        self.housekeeping = EndedRunCleanup(
             supervisor=self.supervisor,
             services=self.services,
             keep_seconds=config.instances.keep_ended_seconds,
@@ -147,10 +147,10 @@ class Supervision:
         if hooks is None:
             return
         runs = await asyncio.to_thread(self.services.runs.all)
-        for owed in await asyncio.to_thread(find_owed, runs):
+        for owed in await asyncio.to_thread(find_pending, runs):
             file = RunEnd(owed.run.instance_id, RunFiles(owed.run.path), self.directories)
             hooks.still_owed(owed.name, file, owed.modules)
-        for end in await asyncio.to_thread(find_untold, runs):
+        for end in await asyncio.to_thread(find_unsent, runs):
             handle = ended_handle(end.intent, end.outcome, self.directories)
             file = RunEnd(end.intent.order.instance_id, end.files, self.directories)
             hooks.stopped(end.intent.name, handle, exit_info(end.outcome), file)

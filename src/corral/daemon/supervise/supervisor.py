@@ -16,10 +16,10 @@ import structlog
 
 from corral.daemon.runs.command_ids import CommandIds, Fate, check_id, may_have_arrived
 from corral.daemon.runs.exit_outcome import failed_start
-from corral.daemon.runs.orphan_runs import LostRun
+from corral.daemon.runs.orphan_runs import OrphanRun
 from corral.daemon.runs.orphan_runs import listed as lost_entry
 from corral.daemon.runs.run import Run
-from corral.daemon.runs.run_files import FailedStart, Intent, StopOrder
+from corral.daemon.runs.run_files import FailedStart, RunIntent, StopOrder
 from corral.daemon.runs.run_messages import running_instance
 from corral.daemon.runs.services import Services
 from corral.daemon.supervise.adoption import Leftover, find_leftovers
@@ -39,7 +39,7 @@ _MOST_ABOUT_MODULES: Final = 256 * 1024
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
-class Refusal(Exception):
+class StartRefusal(Exception):
     """A start that is not begun. `run` is what the node has under this id."""
 
     def __init__(self, failure: FailedStart, run: Run | None) -> None:
@@ -48,7 +48,7 @@ class Refusal(Exception):
         self.run = run
 
 
-class Supervisor:
+class InstanceSupervisor:
     """`adopt` first, then orders; `detach` at the end."""
 
     def __init__(self, services: Services, instances: InstanceTable) -> None:
@@ -65,7 +65,7 @@ class Supervisor:
             stray.active and stray.id == instance_id for stray in list(self._strays)
         )
 
-    def lost(self) -> list[LostRun]:
+    def lost(self) -> list[OrphanRun]:
         """What lives here without its run directory."""
         return self._services.lost.all()
 
@@ -76,7 +76,7 @@ class Supervisor:
 
     def start(self, order: StartOrder, *, begun: Callable[[Run], None]) -> Run:
         """Begin this run, or find it begun already; `begun` is called in the first case only, when its
-        start has succeeded or failed. Refusal when the id is taken by another run. An order without an
+        start has succeeded or failed. StartRefusal when the id is taken by another run. An order without an
         incarnation is for the run that is there; when that has ended, a new one begins."""
         existing = self.instances.get(order.instance_id)
         if not order.incarnation:
@@ -89,8 +89,8 @@ class Supervisor:
                 return present
             self._refuse_other(present, existing, order)
         if (lost := self._services.lost.of(order.instance_id)) is not None:
-            raise Refusal(failed_start(VALIDATION, lost.refusal()), None)
-        intent = Intent(
+            raise StartRefusal(failed_start(VALIDATION, lost.refusal()), None)
+        intent = RunIntent(
             order=order,
             boot_id=self._services.boot_id,
             accepted_at_ms=self._services.now_ms(),
@@ -124,7 +124,7 @@ class Supervisor:
                 retry_after=1.0,
             )
         if error is not None:
-            raise Refusal(failed_start(VALIDATION, error), present)
+            raise StartRefusal(failed_start(VALIDATION, error), present)
 
     async def stop(self, instance_id: str, *, incarnation: int, order: StopOrder) -> Run:
         """Let it end, if it is this run (0: whichever it is in); NOT_FOUND, STALE_INCARNATION."""
@@ -280,7 +280,9 @@ class Supervisor:
             self.instances.remove(instance_id)
 
 
-def running_instances(supervisor: Supervisor, confirmed: Callable[[int], bool]) -> list[RunningInstance]:
+def running_instances(
+    supervisor: InstanceSupervisor, confirmed: Callable[[int], bool]
+) -> list[RunningInstance]:
     """Everything the controller has to know when a session begins: what lives, and what has ended
     without the controller's having confirmed it."""
     listed = [

@@ -36,7 +36,7 @@ ETC: Final = pathlib.Path("/etc")
 _MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid_map"))
 
 
-class Span(NamedTuple):
+class UidRange(NamedTuple):
     """Ids from `first` to `last`, both included, and whose they are."""
 
     first: int
@@ -221,22 +221,22 @@ def _owners(place: pathlib.Path) -> Iterator[tuple[str, int]]:
                     yield entry.name, entry.stat().st_uid
 
 
-def describe(spans: Iterable[Span]) -> str:
+def describe(spans: Iterable[UidRange]) -> str:
     return ", ".join(f"{span.first} to {span.last} ({span.owner})" for span in spans)
 
 
-def _overlapping(first: int, last: int, etc: pathlib.Path) -> Iterator[Span]:
+def _overlapping(first: int, last: int, etc: pathlib.Path) -> Iterator[UidRange]:
     """What of the range is somebody else's, in order, each id once."""
     spans = [*_subordinate(etc / "subuid"), *_subordinate(etc / "subgid"), *_unmapped()]
     seen = first - 1
     for span in sorted(spans):
         low, high = max(seen + 1, span.first), min(last, span.last)
         if low <= high:
-            yield Span(low, high, span.owner)
+            yield UidRange(low, high, span.owner)
             seen = high
 
 
-def _subordinate(path: pathlib.Path) -> Iterator[Span]:
+def _subordinate(path: pathlib.Path) -> Iterator[UidRange]:
     """`NAME:FIRST:COUNT` a line: ids that users of the host have for their containers."""
     try:
         with path.open("rb") as file:
@@ -247,10 +247,10 @@ def _subordinate(path: pathlib.Path) -> Iterator[Span]:
         name, _, numbers = line.partition(":")
         first, _, count = numbers.partition(":")
         if _is_number(first) and _is_number(count.strip()) and int(count) > 0:
-            yield Span(int(first), int(first) + int(count) - 1, f"{path}: {name[:40]}")
+            yield UidRange(int(first), int(first) + int(count) - 1, f"{path}: {name[:40]}")
 
 
-def _unmapped() -> Iterator[Span]:
+def _unmapped() -> Iterator[UidRange]:
     """In a user namespace: the ids that do not exist in it."""
     for path in _MAPS:
         beyond = 0
@@ -258,10 +258,10 @@ def _unmapped() -> Iterator[Span]:
             tuple(map(int, line.split())) for line in path.read_text().splitlines()
         ):
             if inside > beyond:
-                yield Span(beyond, inside - 1, "not in this user namespace")
+                yield UidRange(beyond, inside - 1, "not in this user namespace")
             beyond = max(beyond, inside + count)
         if beyond < _NO_ID:
-            yield Span(beyond, _NO_ID, "not in this user namespace")
+            yield UidRange(beyond, _NO_ID, "not in this user namespace")
 
 
 def _is_number(text: str) -> bool:

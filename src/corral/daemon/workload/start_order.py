@@ -279,13 +279,13 @@ def _ladder(message: StartInstance) -> tuple[Rung, ...]:
             )
             for rung in message.stop_ladder
         )
-    first, *others = usual_ladder()
+    first, *others = default_stop_ladder()
     if message.shutdown_grace_seconds:
         first = msgspec.structs.replace(first, wait_seconds=float(message.shutdown_grace_seconds))
     return (first, *others)
 
 
-def usual_ladder() -> tuple[Rung, ...]:
+def default_stop_ladder() -> tuple[Rung, ...]:
     """Where nobody says otherwise."""
     return tuple(map(_rung, DEFAULT_LADDER))
 

@@ -40,7 +40,7 @@ def stage_number(name: str) -> StartPreparationStage:
     return cast(StartPreparationStage, StartPreparationStage.Value(f"START_PREPARATION_STAGE_{name}"))
 
 
-class Progress:
+class StartProgress:
     """Where a preparation is, and how long each stage took. `entered` hears of every stage at once, in the
     loop's thread, wherever the stage runs; who tells others of it decides how often."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.daemon.hooks.provenance import provenance
-from corral.daemon.runs.run_files import Outcome
+from corral.daemon.runs.run_files import RunOutcome
 from corral.daemon.runs.run_hooks import exit_info
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_records import ModuleChange, Overridden
@@ -59,7 +59,7 @@ def test_it_is_short_whatever_modules_do():
     ],
 )
 def test_an_end_is_told_as_it_was(exit, code, signal):
-    outcome = Outcome(
+    outcome = RunOutcome(
         state=InstanceState.STOPPED,
         outcome="x",
         exit=exit,
@@ -74,7 +74,7 @@ def test_an_end_is_told_as_it_was(exit, code, signal):
 
 def test_a_crash_is_told_with_its_summary():
     exit = RunExit(known=True, code=3)
-    outcome = Outcome(
+    outcome = RunOutcome(
         state=InstanceState.CRASHED, outcome="crashed", exit=exit, summary="exited with code 3", ended_at_ms=1
     )
     assert exit_info(outcome).crashed

@@ -15,7 +15,7 @@ import pytest
 from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.stop_notifications import MOST_OWED, OwedEnds
 from corral.daemon.runs.run_files import RunDirectories
-from corral.daemon.runs.run_hooks import find_owed
+from corral.daemon.runs.run_hooks import find_pending
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import STORY_LENGTH, PackageRecord, PhaseStep
@@ -132,13 +132,13 @@ def test_what_is_owed_is_found_again_in_the_order_of_runs_and_the_latest_of_too_
         if id != "new-1":
             files.mark_told(() if id == "told-1" else ("m", "n"))
             os.utime(files.directory / "told", (number, number))
-    found = find_owed(runs.all())
+    found = find_pending(runs.all())
     assert [(owed.name, owed.modules) for owed in found] == [
         ("a-1.1", ("m", "n")),
         ("b-1.1", ("m", "n")),
         ("b-1.2", ("m", "n")),
     ]
-    assert [owed.name for owed in find_owed(runs.all(), most=2)] == ["a-1.1", "b-1.1"]
+    assert [owed.name for owed in find_pending(runs.all(), most=2)] == ["a-1.1", "b-1.1"]
     assert runs.files("new-1", 1).owed() is None
     assert runs.files("told-1", 1).owed() == ()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pathlib
 
 from corral.daemon.hooks.provenance import Provenance
-from corral.daemon.runs.run_files import Intent, Outcome, RunDirectories, RunFiles
-from corral.daemon.runs.run_hooks import find_untold
+from corral.daemon.runs.run_files import RunDirectories, RunFiles, RunIntent, RunOutcome
+from corral.daemon.runs.run_hooks import find_unsent
 from corral.daemon.workload.start_order import StartOrder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_states import InstanceState
@@ -22,9 +22,9 @@ def ended(
     files = RunDirectories(data).files(id, number)
     order = StartOrder(instance_id=InstanceId(id), group="g", incarnation=Incarnation(number), command=("x",))
     data.mkdir(exist_ok=True)
-    files.make(Intent(order=order, boot_id="b", accepted_at_ms=1))
+    files.make(RunIntent(order=order, boot_id="b", accepted_at_ms=1))
     files.write_outcome(
-        Outcome(
+        RunOutcome(
             state=InstanceState.CRASHED,
             outcome="crashed",
             exit=exit,
@@ -37,7 +37,7 @@ def ended(
 
 
 def untold(data: pathlib.Path) -> list[str]:
-    return [end.intent.name for end in find_untold(RunDirectories(data).all())]
+    return [end.intent.name for end in find_unsent(RunDirectories(data).all())]
 
 
 def test_an_end_is_told_until_it_is_marked(tmp_path):
