@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from corral.controller.modules.answers import InstallAnswer, InstallOptions
+from corral.controller.modules.installer import InstallAnswer, InstallOptions
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Actor
 from corral.controller.term.leader_term import LeaderTerm

@@ -13,7 +13,7 @@ from extension_site import PAPER, Site, archive, extension, variant
 from module_steps import install
 
 from corral.cli.failure import Refused
-from corral.controller.modules.answers import InstallOutcome
+from corral.controller.modules.installer import InstallOutcome
 from corral.errors import Code, Rejected
 from corral.signing import Sidecar, new_key, sign_keyed
 from corral.testing.api_calls import instances_of, wait_for_instance, wait_for_instances

@@ -9,7 +9,7 @@ from typing import Any
 from module_steps import OPERATOR, audited, install, modules_of, names_of, refusal, settled, term_of
 from small_modules import archive
 
-from corral.controller.modules.answers import InstallOptions, InstallOutcome
+from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code

@@ -12,8 +12,8 @@ import pytest
 from module_steps import OPERATOR, audited, install, modules_of, names_of, refusal, settled, term_of
 from small_modules import archive
 
-from corral.controller.modules.answers import InstallOptions, InstallOutcome
-from corral.controller.modules.upgrade_guard import LEASE, UpgradeGuard
+from corral.controller.modules.installer import InstallOptions, InstallOutcome
+from corral.controller.modules.package_store import LEASE, UpgradeGuard
 from corral.controller.state.ledger import Actor
 from corral.controller.templates.content_gc import BlobCollector
 from corral.domain.module_phases import ModuleIntent, ModulePhase

@@ -9,7 +9,7 @@ import pytest
 from module_steps import OPERATOR, events_of, install, modules_of
 from small_modules import archive
 
-from corral.controller.modules.answers import InstallOutcome
+from corral.controller.modules.installer import InstallOutcome
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.testing.cluster import LocalCluster, LocalController

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from corral.daemon.console.consoles import NodeConsoles
-from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.spool import Spool
+from corral.daemon.modules.module_host import is_wanted, served_since
 from corral.daemon.modules.package_store import DiskBook, NodePackage
 from corral.daemon.runs.run import Run
 from corral.daemon.runs.run_files import StopOrder

@@ -12,14 +12,15 @@ import msgspec
 import pytest
 from bridge_bench import HeldLink
 
-from corral.controller.modules_on_nodes.call_slots import OF_ALL_NODES, OF_ONE_SESSION
 from corral.controller.modules_on_nodes.capability_server import (
     LONGEST_SECONDS,
     MOST_OUTSTANDING,
+    OF_ALL_NODES,
+    OF_ONE_SESSION,
     VALUE_BYTES,
     CapabilityDesk,
+    CapabilityOffering,
 )
-from corral.controller.modules_on_nodes.offers import CapabilityOffering
 from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES
 from corral.domain.module_manifest import CapabilitiesPart, Manifest, ModuleHost, Requirement, Source
 from corral.domain.module_records import PackageRecord

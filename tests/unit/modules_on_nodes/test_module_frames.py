@@ -7,8 +7,8 @@ import json
 from package_records import ONE, package
 
 from corral.controller.modules_on_nodes.distributor import desired_on_nodes
+from corral.controller.modules_on_nodes.module_sync import Progress
 from corral.controller.modules_on_nodes.order_frames import PackageContent, control_frame, install_frame
-from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId
 from corral.domain.module_convergence import ControlOrder, InstallOrder
 from corral.domain.module_manifest import ModuleHost

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from package_records import NOW, ONE, TWO, package
 
-from corral.controller.modules_on_nodes.blob_cache import BlobCache
 from corral.controller.modules_on_nodes.distributor import desired_on_nodes
-from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart
-from corral.controller.modules_on_nodes.progress import Progress
+from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart, Progress
+from corral.controller.modules_on_nodes.order_frames import BlobCache
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.module_convergence import ObservedModule, difference
 from corral.domain.module_phases import ModuleIntent, ModulePhase

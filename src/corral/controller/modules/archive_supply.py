@@ -2,6 +2,8 @@
 
 The store is the truth for every controller; the shelf is made again from it when it is missing or damaged.
 Digest and, where configured, signature are checked each time that an archive is loaded.
+
+What the store has to keep for a package.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.modules.package_blobs import blobs_of, extension_files
+from corral.domain.module_manifest import Manifest
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts
@@ -192,3 +194,17 @@ async def _blocks(path: Path) -> AsyncIterator[bytes]:
     with path.open("rb") as file:
         while block := await to_end(file.read, _BLOCK):
             yield block
+
+
+def blobs_of(record: PackageRecord) -> set[str]:
+    """Digests of its archive, of its signature's sidecar, and of the files it installs into instances."""
+    sidecar = record.signature.blob if record.signature else ""
+    return {record.sha256, sidecar, *extension_files(record.manifest)} - {""}
+
+
+def extension_files(manifest: Manifest) -> dict[str, str]:
+    """The files it installs into instances, by digest: where each lies in the archive. Nodes fetch them by
+    these digests, as they fetch uploaded programs; so each is a blob of its own."""
+    return {
+        variant.sha256: variant.file for extension in manifest.extensions for variant in extension.variants
+    }

@@ -19,8 +19,7 @@ from corral.controller.modules.instance_files_capability import VERSION as FILES
 from corral.controller.modules.instance_files_capability import InstanceFilesCapability, LookingIntoInstances
 from corral.controller.modules.metrics_exposition import ModuleFigures
 from corral.controller.modules.module_events import ModuleEvents
-from corral.controller.modules.package_store import LedgerBook
-from corral.controller.modules.upgrade_guard import UpgradeGuard
+from corral.controller.modules.package_store import LedgerBook, UpgradeGuard
 from corral.controller.modules.upload_files import sweep_uploads
 from corral.controller.modules_on_nodes.node_metrics import NodeFigures
 from corral.controller.state.ledger import Ledger

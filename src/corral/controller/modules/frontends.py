@@ -7,7 +7,8 @@ import mimetypes
 from pathlib import Path
 from typing import Final, Protocol
 
-from corral.controller.modules.answers import FrontendFile
+import msgspec
+
 from corral.domain.file_paths import check_path
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
@@ -27,6 +28,14 @@ _KNOWN: Final = {
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
 }
+
+
+class FrontendFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file beneath `frontend/` of a module's archive; `etag` is a hash of its content."""
+
+    content: bytes
+    content_type: str
+    etag: str
 
 
 class Unpacked(Protocol):

@@ -3,12 +3,15 @@
 The order matters: what the archive is, who signed it, whether it fits beside the others, whether its settings
 hold; then its bytes; then the record. Up to the record nothing can be seen of it, and what a broken install
 left of bytes is collected.
+
+What the controller's modules are asked for and what they answer: plain values for API and tests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
@@ -17,7 +20,6 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.controller.modules.answers import InstallAnswer, InstallOptions, InstallOutcome
 from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.package_store import LedgerBook
 from corral.controller.state.ledger import Actor, audit
@@ -34,6 +36,38 @@ from corral.sdk.version import SDK_VERSION
 from corral.signing import Sidecar, sidecar_digest
 from corral.system.clock import Clock
 from corral.system.threads import to_end
+
+
+class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator says besides the archive."""
+
+    activate: bool = True
+    """False: the package is held in INSTALLED until somebody activates it."""
+    replace: bool = False
+    """The same version with other content may take the place of the one that is there."""
+    allow_downgrade: bool = False
+    rollback: bool = True
+    """False: a new version that does not become active stays, FAILED, and the old one is gone."""
+    settings: dict[str, Any] | None = None
+    """None: those of the package that is there, else the defaults of the manifest's schema."""
+
+
+class InstallOutcome(enum.StrEnum):
+    INSTALLED = "installed"
+    UPGRADED = "upgraded"
+    REPLACED = "replaced"
+    DOWNGRADED = "downgraded"
+    RESIGNED = "resigned"
+    UNCHANGED = "unchanged"
+
+
+class InstallAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How an install ended. `story` tells its steps in order, for people."""
+
+    record: PackageRecord
+    outcome: InstallOutcome
+    story: tuple[str, ...] = ()
+
 
 _OUTCOMES: Final = {
     Outcome.INSTALL: InstallOutcome.INSTALLED,

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.modules.answers import FrontendFile, InstallAnswer, InstallOptions
 from corral.controller.modules.components import ModuleParts
+from corral.controller.modules.frontends import FrontendFile
+from corral.controller.modules.installer import InstallAnswer, InstallOptions
 from corral.controller.modules_on_nodes.reload_and_recover import NodeOrders, Recovery, reload_asked
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.events import Draft, EventType

@@ -1,15 +1,20 @@
-"""Calls that modules on nodes make of the controller's capabilities."""
+"""Calls that modules on nodes make of the controller's capabilities.
+
+Whose turn it is to call a capability: a whole fleet may ask at once, and one node must not ask for all.
+
+What nodes are told of the controller's capabilities: all of them, at first and after each change.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
 import structlog
 
-from corral.controller.modules_on_nodes.call_slots import CallSlots
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
 from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.ids import NodeId
@@ -17,13 +22,13 @@ from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capabilities.capability_calls import unavailable
-from corral.modules.capabilities.capability_registry import CapabilityRegistry
+from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY, CapabilityRegistry
 from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
-from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
+from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityOffer, CapabilityOffers, CapabilityResult
 
 MOST_OUTSTANDING: Final = 64
 VALUE_BYTES: Final = CAPABILITY_BYTES
@@ -201,4 +206,98 @@ def _too_many(node_id: NodeId) -> CorralError:
         f"node '{node_id}' has {MOST_OUTSTANDING} calls of capabilities under way",
         hint="try again in a moment",
         retry_after=1.0,
+    )
+
+
+OF_ALL_NODES: Final = MOST_UNDER_WAY // 2
+"""Calls of one capability at a time; the other half is for modules on the controller."""
+OF_ONE_SESSION: Final = 8
+
+
+class CallSlots:
+    """Calls wait in line for their capability, first among those of their own session."""
+
+    def __init__(self) -> None:
+        self._lines: dict[object, _Line] = {}
+
+    @contextlib.asynccontextmanager
+    async def turn(self, session: object, capability: str) -> AsyncIterator[None]:
+        """Waits without end: whoever calls has a deadline."""
+        async with (
+            self._in_line((session, capability), OF_ONE_SESSION),
+            self._in_line(capability, OF_ALL_NODES),
+        ):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _in_line(self, key: object, places: int) -> AsyncIterator[None]:
+        line = self._lines.setdefault(key, _Line(places))
+        line.users += 1
+        try:
+            async with line.places:
+                yield
+        finally:
+            line.users -= 1
+            if not line.users:
+                del self._lines[key]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
+class _Line:
+    def __init__(self, places: int) -> None:
+        self.places = asyncio.Semaphore(places)
+        self.users = 0
+
+
+_KEY: Final = "capabilities"
+
+
+class CapabilityOffering:
+    """Offers count on a node until others come, so none are made while the registry is not settled: a
+    controller that starts or ends must not stop what runs on the nodes."""
+
+    def __init__(self, registry: CapabilityRegistry) -> None:
+        self._registry = registry
+        self._links: dict[ModuleLink, None] = {}
+        self._offers: CapabilityOffers | None = None
+        registry.on_change(self._changed)
+
+    def joined(self, link: ModuleLink) -> None:
+        self._links[link] = None
+        if self._registry.settled:
+            self._offers = self._offers or offers_of(self._registry)
+            _tell(link, self._offers)
+
+    def left(self, link: ModuleLink) -> None:
+        self._links.pop(link, None)
+
+    def _changed(self) -> None:
+        if not self._registry.settled:
+            return
+        offers = offers_of(self._registry)
+        if offers == self._offers:
+            return
+        self._offers = offers
+        for link in self._links:
+            _tell(link, offers)
+
+
+def _tell(link: ModuleLink, offers: CapabilityOffers) -> None:
+    link.outbox.replace(_KEY, ControllerMessage(capability_offers=offers))
+
+
+def offers_of(registry: CapabilityRegistry) -> CapabilityOffers:
+    """By id; what is being upgraded is still offered."""
+    return CapabilityOffers(
+        offers=[
+            CapabilityOffer(
+                capability_id=view.id,
+                version=view.version,
+                provider=view.provider,
+                deprecated=view.deprecated,
+            )
+            for view in registry.all()
+        ]
     )

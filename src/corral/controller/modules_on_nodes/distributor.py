@@ -11,9 +11,8 @@ import functools
 
 import msgspec
 
-from corral.controller.modules_on_nodes.blob_cache import BlobCache
-from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart
-from corral.controller.modules_on_nodes.progress import Progress
+from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart, Progress
+from corral.controller.modules_on_nodes.order_frames import BlobCache
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import MODULE_NODE_STATES, MODULE_PACKAGES

@@ -1,4 +1,10 @@
-"""The event bridge: what nodes want to hear of the log, each session for itself."""
+"""The event bridge: what nodes want to hear of the log, each session for itself.
+
+Which events nodes may subscribe to: those that an installed module for nodes lists in its manifest.
+
+A node's certificate is no reason to hear what happens elsewhere in the cluster; its modules are. What is never for
+nodes stays here whatever a manifest lists.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,10 @@ from corral.controller.modules_on_nodes.event_forwarder import MAX_TYPES, EventF
 from corral.controller.modules_on_nodes.event_frames import EventFrames
 from corral.controller.modules_on_nodes.outbox_room import has_room
 from corral.controller.sessions.node_links import ModuleLink
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Cursor, EventType
+from corral.domain.module_manifest import ModuleHost
+from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, CorralError, Rejected, short_list
 from corral.modules.services.event_names import is_event_name
 from corral.system.aio.tasks import Tasks
@@ -154,3 +163,21 @@ def _unknown(names: Sequence[str]) -> CorralError:
 
 def _named(names: Sequence[str]) -> str:
     return short_list((repr(name[:_NAME_MAX]) for name in names), _NAMED)
+
+
+class DeclaredNames(Container[str]):
+    """As of now. Who lists MODULE_EVENT hears all that modules tell, so also each name of it."""
+
+    def __init__(self, state: ClusterState) -> None:
+        manifests = (stored.record.manifest for _, stored in state.modules.items())
+        self._names = frozenset(
+            name
+            for manifest in manifests
+            if ModuleHost.DAEMON in manifest.hosts
+            for name in manifest.events.subscribes
+        ).difference(NEVER_ON_NODES)
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._names:
+            return True
+        return "/" in str(name) and EventType.MODULE_EVENT.value in self._names

@@ -3,32 +3,79 @@
 A forwarder has names and places in the log, and nothing that could grow: while the node does not read, it
 does not read either. What a name missed is caught up first; the rest waits so long, so that places told to
 the node only grow.
+
+Names of events that a node wants, each from some place of the log on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import structlog
 
 from corral.controller.events.hub import EventHub
 from corral.controller.events.reader import RETRY_SECONDS, EventReader
+from corral.controller.events.ring import EventSelection
 from corral.controller.events.wakeup import Wakeup
-from corral.controller.modules_on_nodes.event_frames import (
-    EventFrames,
-    missed_frame,
-    position_frame,
-)
+from corral.controller.modules_on_nodes.event_frames import EventFrames, missed_frame, position_frame
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
-from corral.controller.modules_on_nodes.wanted_names import WantedNames
 from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
+from corral.modules.services.event_names import EventFilter, name_of
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
+
+
+class WantedNames:
+    """Types of the log, and `MODULE/TYPE` for what modules tell. Asked for each event, changed seldom."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}
+        self._coarse: EventSelection | None = None
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._since
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._since)
+
+    def add(self, names: Iterable[str], *, since: int) -> None:
+        """What comes after the event with that number."""
+        self._since |= dict.fromkeys(names, since)
+        self._coarse = None
+
+    def drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._since.pop(name, None)
+        self._coarse = None
+
+    @property
+    def coarse(self) -> EventSelection:
+        """What can be told from types alone, for whoever reads the log."""
+        if self._coarse is None:
+            types = EventFilter(types=frozenset(self._since)).log_types if self._since else frozenset()
+            self._coarse = EventSelection(types=types)
+        return self._coarse
+
+    def of_none(self, types: Collection[EventType]) -> bool:
+        """Whether events of these types of the log cannot be wanted."""
+        return (self.coarse.types or frozenset()).isdisjoint(types)
+
+    def accepts(self, event: Event) -> bool:
+        """By its type or, if a module told it, by its own name; and only what came after that was wanted."""
+        sequence = event.cursor.sequence
+        if self._since.get(event.type, sequence) < sequence:
+            return True
+        own = event.type is EventType.MODULE_EVENT
+        return own and self._since.get(name_of(event), sequence) < sequence
+
 
 MAX_TYPES: Final = 500
 """Names that one session may want."""

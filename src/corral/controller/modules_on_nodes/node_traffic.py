@@ -8,15 +8,13 @@ from typing import Final
 
 from corral.controller.events.hub import EventHub
 from corral.controller.modules_on_nodes import module_states as states
-from corral.controller.modules_on_nodes.capability_server import CapabilityDesk
-from corral.controller.modules_on_nodes.declared_names import DeclaredNames
+from corral.controller.modules_on_nodes.capability_server import CapabilityDesk, CapabilityOffering
 from corral.controller.modules_on_nodes.distributor import Distributor
-from corral.controller.modules_on_nodes.event_bridge import EventForwarding
+from corral.controller.modules_on_nodes.event_bridge import DeclaredNames, EventForwarding
 from corral.controller.modules_on_nodes.event_frames import wire_cursor
 from corral.controller.modules_on_nodes.module_states import StateFold
+from corral.controller.modules_on_nodes.module_sync import Progress
 from corral.controller.modules_on_nodes.node_metrics import NodeFigures
-from corral.controller.modules_on_nodes.offers import CapabilityOffering
-from corral.controller.modules_on_nodes.progress import Progress
 from corral.controller.modules_on_nodes.published_events import NodePublishing
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.collections import MODULE_PACKAGES

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from corral.controller.instances.plan_use import decoded
-from corral.controller.modules.package_blobs import blobs_of
+from corral.controller.modules.archive_supply import blobs_of
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest

@@ -14,11 +14,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 import structlog
 
-from corral.daemon.hooks.ends import End, EndFile
 from corral.daemon.hooks.run_notifications import STOPPED, STOPPING, TOLD, Lane
-from corral.daemon.hooks.start_hook import STARTING, Patience, Tuning, ask
-from corral.daemon.hooks.stop_notifications import OwedEnds
-from corral.daemon.hooks.waiting_word import WaitingWord
+from corral.daemon.hooks.start_hook import STARTING, Patience, Tuning, WaitingWord, ask
+from corral.daemon.hooks.stop_notifications import End, EndFile, OwedEnds
 from corral.daemon.prepare.prepared_start import Proposal, values_of
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle

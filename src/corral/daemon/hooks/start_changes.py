@@ -4,18 +4,29 @@ Each answer is taken as its difference to the original. What any of them removed
 stands where they put it, that of several modules in the order of their ids; of a variable that several
 set, the last id's value counts. So no module undoes what it has not seen, and the order in which they
 answer does not matter.
+
+Of what several modules wanted, what does not hold, and whose word does. Pure.
+
+Of a variable the last word counts, by the order of module ids. Of an option of the JVM that may be set once
+the last in the command counts: where it stands, and not who put it there.
+
+Which module made what of a start, as it is kept with the run and told. Pure.
+
+No secret gets in, as far as it can be known by its value, and it is short: it goes with every report
+about the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from corral.daemon.prepare.prepared_start import StartValues
-from corral.daemon.workload.java import Unit, units
-from corral.domain.module_records import ModuleChange
+from corral.daemon.workload.java import Unit, setting_of, units
+from corral.domain.module_records import ModuleChange, Overridden
+from corral.domain.secret_masks import SecretMask
 
 _MOST_CELLS: Final = 40_000
 """Lists whose differing parts are longer than this allows are taken as replaced altogether."""
@@ -165,3 +176,112 @@ def _removed(original: Sequence[Unit], change: Edits) -> tuple[str, ...]:
 
 def _single(words: Sequence[str]) -> tuple[Unit, ...]:
     return tuple((word,) for word in words)
+
+
+ENV: Final = "env"
+JVM_ARGS: Final = "jvm_args"
+
+
+def overridden(original: StartValues, changes: Mapping[str, Change]) -> dict[str, tuple[Overridden, ...]]:
+    """By module, only those with something that does not hold. Who wanted the same as what holds lost nothing."""
+    found: dict[str, list[Overridden]] = {}
+    for id, lost in (*_variables(changes), *_options(original, changes)):
+        found.setdefault(id, []).append(lost)
+    return {id: tuple(lost) for id, lost in found.items()}
+
+
+def _variables(changes: Mapping[str, Change]) -> Iterator[tuple[str, Overridden]]:
+    last: dict[str, str] = {}
+    for id in sorted(changes):
+        last |= dict.fromkeys((*changes[id].env_removed, *changes[id].env_set), id)
+    for id in sorted(changes):
+        mine = changes[id]
+        for name in sorted({*mine.env_set, *mine.env_removed}):
+            if changes[last[name]].env_set.get(name) != mine.env_set.get(name):
+                yield id, Overridden(kind=ENV, name=name, by=last[name])
+
+
+def _options(original: StartValues, changes: Mapping[str, Change]) -> Iterator[tuple[str, Overridden]]:
+    merged = placed(units(original.jvm_args), {id: change.jvm_args for id, change in changes.items()})
+    last: dict[str, tuple[str, Unit]] = {}
+    for owner, unit in merged:
+        if setting := setting_of(unit):
+            last[setting] = (owner, unit)
+    for owner, unit in merged:
+        winner, holds = last.get(setting_of(unit), (owner, unit))
+        if owner and winner != owner and holds != unit:
+            yield owner, Overridden(kind=JVM_ARGS, name=unit[0], by=winner)
+
+
+MOST_MODULES: Final = 64
+_MOST_SHOWN: Final = 50
+_LONGEST_SHOWN: Final = 200
+_LONGEST_REASON: Final = 500
+_MOST_BYTES: Final = 16 * 1024
+"""Of all of it; whoever would be beyond is named with numbers in place of words."""
+_LISTS: Final = (
+    "jvm_args_added",
+    "jvm_args_removed",
+    "args_added",
+    "args_removed",
+    "env_set",
+    "env_removed",
+)
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Empty: no module had anything to say, and none was missing."""
+
+    changes: tuple[ModuleChange, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.missing)
+
+
+def provenance(
+    changes: Iterable[ModuleChange], missing: Iterable[str], secrets: Mapping[str, str]
+) -> Provenance:
+    """With the names of variables in place of values that nobody may see."""
+    hidden = SecretMask(secrets)
+    shown = []
+    size = 0
+    for change in list(changes)[:MOST_MODULES]:
+        short = _shown(change, hidden)
+        size += _size(short)
+        shown.append(short if size <= _MOST_BYTES else _counted(change, short.dropped))
+    return Provenance(
+        changes=tuple(shown),
+        missing=tuple(hidden(text)[:_LONGEST_REASON] for text in list(missing)[:MOST_MODULES]),
+    )
+
+
+def _shown(change: ModuleChange, hidden: SecretMask) -> ModuleChange:
+    lists = {field: _cut(getattr(change, field), hidden) for field in _LISTS}
+    dropped = hidden(change.dropped)[:_LONGEST_REASON]
+    lost = tuple(
+        msgspec.structs.replace(each, name=_short(each.name, hidden))
+        for each in change.overridden[:_MOST_SHOWN]
+    )
+    return msgspec.structs.replace(change, dropped=dropped, overridden=lost, **lists)
+
+
+def _counted(change: ModuleChange, dropped: str) -> ModuleChange:
+    counts = {field: len(getattr(change, field)) for field in _LISTS}
+    lists = {field: (f"… {count} of them",) if count else () for field, count in counts.items()}
+    return msgspec.structs.replace(change, dropped=dropped[:_LONGEST_SHOWN], overridden=(), **lists)
+
+
+def _size(change: ModuleChange) -> int:
+    return len(msgspec.json.encode(change))
+
+
+def _cut(words: tuple[str, ...], hidden: SecretMask) -> tuple[str, ...]:
+    shown = [_short(word, hidden) for word in words[:_MOST_SHOWN]]
+    more = len(words) - _MOST_SHOWN
+    return (*shown, f"… and {more} more") if more > 0 else tuple(shown)
+
+
+def _short(word: str, hidden: SecretMask) -> str:
+    word = hidden(word)
+    return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"

@@ -9,8 +9,7 @@ import msgspec
 import structlog
 
 from corral.archives.refusals import MODULE_REFUSALS
-from corral.daemon.modules.archive_download import Incoming
-from corral.daemon.modules.module_archives import CachedArchives, Received
+from corral.daemon.modules.module_archives import CachedArchives, Incoming, Received
 from corral.daemon.modules.module_orders import Wanted, WantedPackage
 from corral.daemon.modules.package_store import DiskBook, Refusal, SignatureRefusal
 from corral.daemon.modules.settings_and_reload import Adjusting, checked_settings

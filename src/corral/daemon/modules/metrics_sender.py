@@ -1,19 +1,23 @@
-"""What modules of a node measure goes to the controller, which shows it with the name of the node."""
+"""What modules of a node measure goes to the controller, which shows it with the name of the node.
+
+What modules of a node measured as one frame, bounded and fair: none crowds out the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import collections
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import structlog
 
 from corral.daemon.link.connection import LinkConnection
-from corral.daemon.modules.metrics_frame import metrics_frame
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.host_metrics import host_metrics, leak_metric
-from corral.modules.services.module_metrics import ModuleMetrics
+from corral.modules.lifecycle.host_metrics import HostMetric, host_metrics, leak_metric
+from corral.modules.services.module_metrics import Family, ModuleMetrics
 from corral.system.aio.tasks import Tasks
+from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 EVERY_SECONDS: Final = 5.0
@@ -69,3 +73,104 @@ class MetricsShipping:
         if frame.families or told:
             connection.outbox.replace("module_metrics", DaemonMessage(module_metrics=frame))
         return bool(frame.families)
+
+
+FRAME_BYTES: Final = 512 * 1024
+DROPPED: Final = "samples_dropped"
+CUT: Final = "frame"
+"""Why samples were dropped that did not fit."""
+_DROPPED_HELP: Final = "Samples of modules that were refused."
+_OVERHEAD: Final = 8
+"""Tag and length of a family or a sample within what holds it, at most."""
+_CUT_BYTES: Final = 200
+"""What it takes to say that some of a module were cut, at most."""
+
+
+def metrics_frame(
+    *,
+    figures: Iterable[HostMetric],
+    families: Iterable[tuple[str, str, Family]],
+    dropped: Mapping[tuple[str, str], int],
+    limit: int = FRAME_BYTES,
+) -> pb.ModuleMetrics:
+    """The host's figures are always in it; of the rest each module has its share of what is left, and what
+    does not fit is counted as dropped."""
+    told = [*_figures(figures), *_lost(dropped)]
+    recorded: dict[str, list[pb.ModuleMetricFamily]] = {}
+    for module, name, family in families:
+        recorded.setdefault(module, []).append(_family(module, name, family))
+    left = limit - sum(family.ByteSize() + _OVERHEAD for family in told)
+    kept, cut = _shared(recorded, left)
+    return pb.ModuleMetrics(families=[*told, *kept, *cut])
+
+
+def _figures(figures: Iterable[HostMetric]) -> Iterator[pb.ModuleMetricFamily]:
+    for name, help, counts, values in figures:
+        for module, value in values:
+            yield _one(module, name, "counter" if counts else "gauge", help, {}, value)
+
+
+def _lost(dropped: Mapping[tuple[str, str], int]) -> Iterator[pb.ModuleMetricFamily]:
+    for (module, why), count in sorted(dropped.items()):
+        yield _one(module, DROPPED, "counter", _DROPPED_HELP, {"why": why}, count)
+
+
+def _one(
+    module: str, name: str, kind: str, help: str, labels: dict[str, str], value: float
+) -> pb.ModuleMetricFamily:
+    sample = pb.ModuleMetricSample(labels=labels, value=value)
+    return pb.ModuleMetricFamily(module_id=module, name=name, kind=kind, help=help, samples=[sample])
+
+
+def _family(module: str, name: str, family: Family) -> pb.ModuleMetricFamily:
+    numbers = [
+        pb.ModuleMetricSample(labels=dict(labels), value=value) for labels, value in family.numbers.items()
+    ]
+    histograms = [
+        pb.ModuleMetricSample(labels=dict(labels), value=histogram.total, buckets=histogram.counts)
+        for labels, histogram in family.histograms.items()
+    ]
+    return pb.ModuleMetricFamily(
+        module_id=module, name=name, kind=family.kind, help=family.help, samples=[*numbers, *histograms]
+    )
+
+
+def _shared(
+    recorded: Mapping[str, list[pb.ModuleMetricFamily]], left: int
+) -> tuple[list[pb.ModuleMetricFamily], list[pb.ModuleMetricFamily]]:
+    """What is sent, and how many samples of whom are not. The small ones first: what they leave of their
+    share is there for the large ones."""
+    sizes = {module: sum(f.ByteSize() + _OVERHEAD for f in own) for module, own in recorded.items()}
+    if sum(sizes.values()) > left:
+        left -= len(sizes) * _CUT_BYTES
+    kept: list[pb.ModuleMetricFamily] = []
+    lost: collections.Counter[str] = collections.Counter()
+    for number, module in enumerate(sorted(sizes, key=lambda module: (sizes[module], module))):
+        share = left // (len(sizes) - number)
+        for family in recorded[module]:
+            cut = _trim(family, share)
+            size = family.ByteSize() + _OVERHEAD if family.samples else 0
+            share -= size
+            left -= size
+            if cut:
+                lost[module] += cut
+            if family.samples:
+                kept.append(family)
+    return kept, list(_lost({(module, CUT): count for module, count in lost.items()}))
+
+
+def _trim(family: pb.ModuleMetricFamily, room: int) -> int:
+    """Take away the last samples until the family fits; how many that were."""
+    if family.ByteSize() + _OVERHEAD <= room:
+        return 0
+    samples = list(family.samples)
+    del family.samples[:]
+    room -= family.ByteSize() + _OVERHEAD
+    fit = 0
+    for sample in samples:
+        room -= sample.ByteSize() + _OVERHEAD
+        if room < 0:
+            break
+        fit += 1
+    family.samples.extend(samples[:fit])
+    return len(samples) - fit

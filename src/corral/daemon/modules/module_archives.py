@@ -3,6 +3,9 @@ it is loaded: what was changed on the disk meanwhile never runs.
 
 They lie beside the rest of the cache, but count towards nobody's quota and are never evicted: they go when no
 module names them any more.
+
+Archives of modules on their way here: over the data channel of whichever session there is, and on from where
+the last one was cut.
 """
 
 from __future__ import annotations
@@ -12,17 +15,28 @@ import collections
 import contextlib
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import structlog
 
+from corral.archives.refusals import MODULE_REFUSALS
+from corral.daemon.link.connection import LinkConnection
+from corral.daemon.link.data_channel import DataChannel, Expect
+from corral.daemon.modules.state_reports import progress
 from corral.domain.module_records import SignatureFacts
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts, has_digest, inspect_archive
-from corral.modules.archive.archive_store import ArchiveStore
+from corral.modules.archive.archive_store import ArchiveStore, disk_faults
 from corral.signing import Sidecar, Verifier, sidecar_beside, sidecar_digest
+from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import first_of
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.system.files import make_directory
 from corral.system.threads import to_end
 
 _PASSABLE: Final = 0o711
@@ -135,3 +149,147 @@ class CachedArchives:
                     await self._shelf.forget(sha256)
                     dropped.append(sha256)
         return dropped
+
+
+TRANSFERS: Final = 2
+"""At a time: the controller allows a node a few, and templates and consoles want some."""
+PROGRESS_SECONDS: Final = 1.0
+LONGEST_PAUSE: Final = 15.0
+PART_AGE_SECONDS: Final = 86_400
+_LINE_TROUBLE: Final = frozenset({Code.CONFLICT, Code.STALE_EPOCH})
+"""Of a session that was replaced by the next one; with all that is Retryable, the transfer goes on."""
+_OWN_TROUBLE: Final = frozenset({Code.DISK_FULL, Code.STORAGE_UNAVAILABLE})
+"""Of this node's disk: no other session would help, and somebody has to be told."""
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class _Session:
+    """One connection, for as long as it lasts."""
+
+    def __init__(self, connection: LinkConnection) -> None:
+        self.connection = connection
+        self.over = asyncio.Event()
+
+
+class Incoming:
+    """Fetches archives into `directory`. Nobody else puts anything there."""
+
+    def __init__(self, directory: Path, *, max_bytes: int, clock: Clock, entropy: Entropy) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._entropy = entropy
+        self._session: _Session | None = None
+        self._there = asyncio.Event()
+        self._transfers = asyncio.Semaphore(TRANSFERS)
+        self.fetched: dict[str, tuple[int, int]] = {}
+        """By module: how much has come, of how much, from when it is asked for until it is here."""
+
+    def open(self) -> None:
+        """What nobody has gone on with for a day goes. Blocking."""
+        make_directory(self._directory)
+        old = time.time() - PART_AGE_SECONDS  # against the times of files, which are wall times too
+        for path in self._directory.iterdir():
+            if path.suffix != ".part" or path.stat().st_mtime < old:
+                path.unlink(missing_ok=True)
+
+    def on_connected(self, connection: LinkConnection) -> None:
+        self.on_disconnected()
+        if connection.supports.bulk:
+            self._session = _Session(connection)
+            self._there.set()
+
+    def on_disconnected(self) -> None:
+        self._there.clear()
+        if self._session is not None:
+            self._session.over.set()
+            self._session = None
+
+    async def write(self, sha256: str, content: bytes) -> Path:
+        """The file of an archive that came with its frame."""
+        path = self._directory / f"{sha256}.zip"
+        with disk_faults():
+            await to_end(_written, path, content)
+        return path
+
+    async def fetch(self, id: str, *, sha256: str, size: int) -> Path:
+        """The file of an archive, however many sessions it takes. Raises only what the next attempt would
+        meet again: NOT_FOUND, ARTIFACT_DIGEST_MISMATCH, ARCHIVE_TOO_LARGE, or what is up to this node's disk:
+        Retryable DISK_FULL, STORAGE_UNAVAILABLE. One that has come already is not fetched again."""
+        path = self._directory / f"{sha256}.zip"
+        if await to_end(has_digest, path, sha256):
+            return path
+        self.fetched[id] = (0, size)
+        try:
+            await self._brought(id, path, sha256, size)
+        finally:
+            self.fetched.pop(id, None)
+        return path
+
+    async def _brought(self, id: str, path: Path, sha256: str, size: int) -> None:
+        """Session after session, until it is here."""
+        backoff = Backoff(longest=LONGEST_PAUSE, entropy=self._entropy)
+        while True:
+            await self._there.wait()
+            session = self._session
+            if session is None:
+                continue
+            try:
+                async with self._transfers:
+                    await self._transfer(session, id, path, sha256, size)
+                return
+            except CorralError as error:
+                passing = isinstance(error, Retryable) or error.code in _LINE_TROUBLE
+                if not passing or error.code in _OWN_TROUBLE:
+                    raise
+                _log.info("module.fetch_interrupted", module=id, sha256=sha256, reason=str(error))
+                if session is self._session:
+                    await asyncio.sleep(backoff.delay())
+
+    async def _transfer(self, session: _Session, id: str, path: Path, sha256: str, size: int) -> None:
+        """Ends with its session: what has come is gone on with in the next."""
+        moving = self._move(session.connection, id, path, sha256, size)
+        moved, *_ = await first_of(moving, session.over, name=f"modules/fetch/{id}")
+        if moved is None:
+            raise Retryable(Code.UNREACHABLE, f"the link to {session.connection.address} was lost")
+        moved.result()
+
+    async def _move(self, connection: LinkConnection, id: str, path: Path, sha256: str, size: int) -> None:
+        began = self._clock.monotonic()
+        with disk_faults():
+            async with DataChannel(connection) as channel:
+                total = await channel.fetch(sha256, path, expect=self._counted(connection, id, size))
+        took = round(self._clock.monotonic() - began, 3)
+        _log.info("module.fetched", module=id, sha256=sha256, bytes=total, seconds=took)
+
+    def _counted(self, connection: LinkConnection, id: str, size: int) -> Expect:
+        told = self._clock.monotonic()
+        limit = min(size or self._max_bytes, self._max_bytes)
+
+        async def count(fetched: int) -> None:
+            nonlocal told
+            if fetched > limit:
+                raise MODULE_REFUSALS.too_large("the module's archive is too large", f"{limit} bytes")
+            self.fetched[id] = (fetched, size)
+            now = self._clock.monotonic()
+            if now - told >= PROGRESS_SECONDS:
+                told = now
+                message = progress(id, fetched=fetched, size=size)
+                connection.outbox.replace(f"module-progress/{id}", message)
+
+        return count
+
+    async def drop(self, sha256: str) -> None:
+        """It is in its place, or nobody wants it any more."""
+        await to_end(self._drop, sha256)
+
+    def _drop(self, sha256: str) -> None:
+        with contextlib.suppress(OSError):
+            for path in self._directory.glob(f"{sha256}.zip*"):
+                path.unlink(missing_ok=True)
+
+
+def _written(path: Path, content: bytes) -> None:
+    """A new file: one that could not be moved to its place may not be written to any more."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)

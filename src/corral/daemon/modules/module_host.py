@@ -1,5 +1,8 @@
 """The modules of a node: started from its own disk, with or without a controller, and then as the controller wants
-them."""
+them.
+
+Which modules should hear of a run, by what is stored about them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,18 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order
-from corral.daemon.modules.archive_download import Incoming
 from corral.daemon.modules.convergence import Converging
-from corral.daemon.modules.module_archives import CachedArchives
+from corral.daemon.modules.module_archives import CachedArchives, Incoming
 from corral.daemon.modules.order_dispatcher import Reception
 from corral.daemon.modules.package_store import DiskBook, NodePackage
 from corral.daemon.modules.start_gate import Gate
 from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import STORY_LENGTH, PackageRecord
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.process import ProcessPool
@@ -262,3 +263,20 @@ class NodeModules:
 def _should_run(record: PackageRecord) -> bool:
     """And does not."""
     return is_wanted(record) and record.phase is not ModulePhase.ACTIVE
+
+
+def is_wanted(record: PackageRecord | None) -> bool:
+    """Whether it shall run. One that an operator deactivated, paused or took away has nothing to hear."""
+    return record is not None and record.intent is ModuleIntent.ACTIVE
+
+
+def served_since(record: PackageRecord, moment: dt.datetime | None) -> bool:
+    """Whether it was ACTIVE at any time from this moment on (None: ever). A daemon that ended left it ACTIVE:
+    it counts as such until the next one takes it up. Where its story does not reach back far enough it may
+    have been, and that counts."""
+    if record.phase is ModulePhase.ACTIVE:
+        return True
+    left = [step.at for step in record.story if step.from_phase is ModulePhase.ACTIVE]
+    if left:
+        return moment is None or max(left) >= moment
+    return len(record.story) >= STORY_LENGTH and (moment is None or record.story[0].at > moment)

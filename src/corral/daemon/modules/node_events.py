@@ -5,22 +5,24 @@ they have in its log; the last one seen is the node's position, from which it go
 Whoever subscribes before there is a connection begins where the log ends when there is one. Whoever subscribes
 while there is one begins where the controller then is, and learns from its answer where that was: if the
 connection is lost before, nobody knows what is missing, and the node says so by itself.
+
+Events as they come over the link and as they leave by the spool.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import structlog
 
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_publisher import EventSpool, Publishing
-from corral.daemon.modules.event_wire import read_cursor, read_event, read_head, wire_cursor
-from corral.daemon.modules.subscriptions import Interests, NodeEventRing, NodeSubscription
-from corral.daemon.modules.types_told import TypesTold
-from corral.domain.events import START, Cursor, Event, MissedEvents
+from corral.daemon.modules.subscriptions import Interests, NodeEventRing, NodeSubscription, TypesTold
+from corral.domain.events import START, Cursor, Event, EventType, MissedEvents
 from corral.domain.module_manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
@@ -33,7 +35,8 @@ from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publis
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.module_pb2 import ModuleEvent
+from corral.wire.v1.module_pb2 import EventCursor, ModuleEvent
+from corral.wire.v1.node_pb2 import HandshakeAck
 
 RING_EVENTS: Final = 10_000
 RING_BYTES: Final = 16 * 1024 * 1024
@@ -215,3 +218,46 @@ def _check_declared(types: Collection[str], declared: EventsPart) -> None:
             hint="take them out of events.subscribes, and subscribe in the module's part on the controller",
             field="types",
         )
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What `payload_json` says: the event as modules see it."""
+
+    type: str
+    subject: str
+    at: dt.datetime
+    data: dict[str, Any] = {}
+    node: str = ""
+
+
+_DECODER = msgspec.json.Decoder(_Told)
+
+
+def read_cursor(frame: ModuleEvent) -> Cursor | None:
+    return _cursor(frame.cursor) if frame.HasField("cursor") else None
+
+
+def read_head(ack: HandshakeAck) -> Cursor | None:
+    """Where the log ended when the session began; None from a controller that does not say."""
+    return _cursor(ack.event_head) if ack.HasField("event_head") else None
+
+
+def _cursor(told: EventCursor) -> Cursor:
+    return Cursor(told.epoch, told.sequence)
+
+
+def read_event(frame: ModuleEvent, cursor: Cursor) -> Event:
+    """As the log has it. ValueError for a payload that is none, or of a type nobody knows here."""
+    try:
+        told = _DECODER.decode(frame.payload_json)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{frame.event_type[:80]}: {error}") from None
+    if "/" in told.type:  # what a module told
+        data = {"subject": told.subject, "data": told.data, "node": told.node}
+        return Event(cursor=cursor, type=EventType.MODULE_EVENT, subject=told.type, at=told.at, data=data)
+    type = EventType(told.type)
+    return Event(cursor=cursor, type=type, subject=told.subject, at=told.at, data=told.data)
+
+
+def wire_cursor(cursor: Cursor | None) -> EventCursor | None:
+    return None if cursor is None else EventCursor(epoch=cursor.epoch, sequence=cursor.sequence)

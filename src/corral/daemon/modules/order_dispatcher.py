@@ -9,9 +9,8 @@ import structlog
 
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
-from corral.daemon.modules.archive_download import Incoming
 from corral.daemon.modules.convergence import Converging
-from corral.daemon.modules.module_archives import CachedArchives
+from corral.daemon.modules.module_archives import CachedArchives, Incoming
 from corral.daemon.modules.module_orders import (
     Wanted,
     WantedPackage,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from corral.daemon.hooks.provenance import Provenance
+from corral.daemon.hooks.start_changes import Provenance
 from corral.daemon.runs.exit_outcome import (
     never_started,
     start_failed,

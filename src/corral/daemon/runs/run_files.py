@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.hooks.provenance import Provenance
+from corral.daemon.hooks.start_changes import Provenance
 from corral.daemon.node.durable_files import store
 from corral.daemon.runs.command_ids import FILE as COMMANDS
 from corral.daemon.runs.command_ids import CommandIds

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
-from corral.daemon.hooks.provenance import Provenance, provenance
+from corral.daemon.hooks.start_changes import Provenance, provenance
 from corral.daemon.hooks.stop_notifications import MOST_OWED
 from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories

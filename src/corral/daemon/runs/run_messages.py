@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, cast
 
-from corral.daemon.hooks.provenance import Provenance
+from corral.daemon.hooks.start_changes import Provenance
 from corral.daemon.probes.minecraft_ping import PlayerCount
 from corral.daemon.runs.run_files import FailedStart, RunOutcome
 from corral.daemon.workload.start_order import StartOrder

@@ -8,8 +8,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.daemon.hooks.overriding import overridden
-from corral.daemon.hooks.start_changes import difference, edits, merge, told
+from corral.daemon.hooks.start_changes import difference, edits, merge, overridden, told
 from corral.daemon.prepare.prepared_start import StartValues
 from corral.daemon.workload.java import launcher_part, units
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.hooks.provenance import provenance
+from corral.daemon.hooks.start_changes import provenance
 from corral.daemon.runs.run_files import RunOutcome
 from corral.daemon.runs.run_hooks import exit_info
 from corral.domain.instance_states import InstanceState

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.stop_notifications import MOST_OWED, OwedEnds
+from corral.daemon.modules.module_host import is_wanted, served_since
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.runs.run_hooks import find_pending
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from corral.daemon.hooks.provenance import Provenance
+from corral.daemon.hooks.start_changes import Provenance
 from corral.daemon.runs.run_files import RunDirectories, RunFiles, RunIntent, RunOutcome
 from corral.daemon.runs.run_hooks import find_unsent
 from corral.daemon.workload.start_order import StartOrder

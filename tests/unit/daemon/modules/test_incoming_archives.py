@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corral.daemon.modules.archive_download import Incoming
+from corral.daemon.modules.module_archives import Incoming
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 

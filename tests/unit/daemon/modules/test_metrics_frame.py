@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.daemon.modules.metrics_frame import CUT, DROPPED, FRAME_BYTES, metrics_frame
+from corral.daemon.modules.metrics_sender import CUT, DROPPED, FRAME_BYTES, metrics_frame
 from corral.modules.services.module_metrics import BUCKETS, Family
 from corral.wire.v1.module_pb2 import ModuleMetrics
 

@@ -15,7 +15,7 @@ from corral.controller.http.resources.node_module_shapes import (
     node_state_shapes,
     on_nodes_shape,
 )
-from corral.controller.modules.answers import InstallAnswer, InstallOutcome
+from corral.controller.modules.installer import InstallAnswer, InstallOutcome
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored

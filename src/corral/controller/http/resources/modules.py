@@ -25,7 +25,7 @@ from corral.controller.http.resources.module_shapes import (
     module_shape,
 )
 from corral.controller.http.route_table import Act, Intake, Read, Route
-from corral.controller.modules.answers import InstallOptions, InstallOutcome
+from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored

@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.http.call import Call
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.module_states import declines, troubled
-from corral.controller.modules_on_nodes.progress import TOO_LARGE
+from corral.controller.modules_on_nodes.module_sync import TOO_LARGE
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId

@@ -20,9 +20,8 @@ from corral.controller.modules.data.collection_facts import (
     read_facts,
 )
 from corral.controller.modules.data.document_writer import MAX_COLLECTIONS, busy, registration, taken
-from corral.controller.modules.data.erasing import PAGE_BYTES, ROWS, erase
 from corral.controller.modules.data.evaluation import Evaluation
-from corral.controller.modules.data.spaces import Space, checked_collection
+from corral.controller.modules.data.spaces import PAGE_BYTES, ROWS, Space, checked_collection, erase
 from corral.controller.state.ledger import Ledger
 from corral.domain.document_values import invalid, parse_path
 from corral.errors import Rejected

@@ -2,6 +2,8 @@
 
 Values are opaque bytes. An entry whose time has come is not there any more, whether or not anybody has
 removed it yet. Writes are atomic, each for itself; a deposed leader's are refused (`Fenced`).
+
+What modules ask of their keys and values: checked, and passed on to the engine behind.
 """
 
 from __future__ import annotations
@@ -10,8 +12,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.modules.data.spaces import Space
+from corral.controller.modules.data.document_writer import busy
+from corral.controller.modules.data.spaces import DataScope, Space, checked_id, checked_prefix, space_of
+from corral.domain.document_values import check_number, invalid
 from corral.errors import Code, Rejected
+from corral.sdk import storage_messages as said
+from corral.system.aio.keyed_locks import KeyedLocks
+from corral.system.clock import Clock
 
 MAX_VALUE: Final = 1024 * 1024
 MAX_KEYS: Final = 1000
@@ -88,3 +95,121 @@ def check_size(value: bytes) -> None:
             f"a value of {len(value)} bytes is larger than allowed ({MAX_VALUE})",
             hint="keep large things in documents, or in several keys",
         )
+
+
+_MIB: Final = 1024 * 1024
+_LONGEST_TTL: Final = 20 * 366 * 86_400_000
+_ATTEMPTS: Final = 10
+
+
+class KeyValueCalls:
+    """The handlers of `kv.*`."""
+
+    def __init__(self, engine: KeyValueEngine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._counting = KeyedLocks[str]()
+
+    async def get(self, scope: DataScope, body: said.KeyBody) -> said.KeyValue:
+        _allow(scope)
+        found = await self._engine.read(space_of(scope), checked_id(body.key, "key"))
+        if found is None:
+            return said.KeyValue()
+        left = None if found.expires is None else max(0, found.expires - self._now())
+        return said.KeyValue(value=found.value, expires_in_ms=left)
+
+    async def put(self, scope: DataScope, body: said.PutKey) -> said.Done:
+        return await self._write(
+            scope,
+            Write(
+                key=body.key,
+                value=body.value,
+                expires=self._expiry(body.ttl_ms),
+                unless_there=body.if_absent,
+            ),
+        )
+
+    async def compare_and_set(self, scope: DataScope, body: said.CompareAndSet) -> said.Done:
+        write = Write(
+            key=body.key, value=body.value, expires=self._expiry(body.ttl_ms), only_if=(body.expected,)
+        )
+        if body.value is None and body.expected is None:
+            _allow(scope)
+            found = await self._engine.read(space_of(scope), checked_id(body.key, "key"))
+            return said.Done(done=found is None)
+        return await self._write(scope, write)
+
+    async def delete(self, scope: DataScope, body: said.KeyBody) -> said.Done:
+        return await self._write(scope, Write(key=body.key, value=None))
+
+    async def increment(self, scope: DataScope, body: said.IncrementKey) -> said.Incremented:
+        _allow(scope)
+        space, key = space_of(scope), checked_id(body.key, "key")
+        async with self._counting.hold(space.id):
+            for _ in range(_ATTEMPTS):
+                found = await self._engine.read(space, key)
+                value = (0 if found is None else _number(key, found.value)) + body.by
+                check_number(value, what=f"'{key}'")
+                write = Write(
+                    key=key,
+                    value=msgspec.msgpack.encode(value),
+                    expires=self._expiry(body.ttl_ms),
+                    keep_expiry=found is not None,
+                    only_if=(None if found is None else found.value,),
+                )
+                if await self._engine.write(space, write, quota=_quota(scope)):
+                    return said.Incremented(value=value)
+        raise busy(space)
+
+    async def expire(self, scope: DataScope, body: said.ExpireKey) -> said.Done:
+        _allow(scope)
+        key = checked_id(body.key, "key")
+        return said.Done(done=await self._engine.expire(space_of(scope), key, self._expiry(body.ttl_ms)))
+
+    async def keys(self, scope: DataScope, body: said.ListKeys) -> said.KeyList:
+        _allow(scope)
+        if not 0 < body.limit <= MAX_KEYS:
+            raise invalid(f"'limit' is between 1 and {MAX_KEYS}")
+        found = await self._engine.keys(
+            space_of(scope),
+            prefix=checked_prefix(body.prefix),
+            after=checked_prefix(body.after),
+            limit=body.limit,
+        )
+        return said.KeyList(keys=tuple(found))
+
+    async def _write(self, scope: DataScope, write: Write) -> said.Done:
+        _allow(scope)
+        checked_id(write.key, "key")
+        check_size(write.value or b"")
+        return said.Done(done=await self._engine.write(space_of(scope), write, quota=_quota(scope)))
+
+    def _expiry(self, ttl_ms: int | None) -> int | None:
+        if ttl_ms is None:
+            return None
+        if not 0 < ttl_ms <= _LONGEST_TTL:
+            raise invalid("a time to live is more than 0 and at most 20 years")
+        return self._now() + ttl_ms
+
+    def _now(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)
+
+
+def _number(key: str, value: bytes) -> int:
+    try:
+        return msgspec.msgpack.decode(value, type=int)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise invalid(f"the value of '{key}' is not a whole number", hint="delete it to begin at 0") from None
+
+
+def _allow(scope: DataScope) -> None:
+    if not scope.manifest.storage.key_value:
+        raise Rejected(
+            Code.STORAGE_UNAVAILABLE,
+            f"module '{scope.module_id}' has no key-value storage",
+            hint="declare storage.keyValue: true in its manifest",
+        )
+
+
+def _quota(scope: DataScope) -> int:
+    return scope.manifest.storage.limits.key_value_mb * _MIB

@@ -1,6 +1,8 @@
 """Where a module's data lie: one space a module and generation, and the names of its collections.
 
 No name that goes in may hold a `/`, so no space reaches into another: `a` never into `a-b`.
+
+Deleting and copying whole collections of the store, a bounded piece at a time.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from typing import Final, Protocol
 
 import msgspec
 
+from corral.controller.state.ledger import Ledger
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
+from corral.store.port import Delete, Put, ReadEngine
 
 SPACES: Final = "mod"
 """The collection that names every space that may hold anything; its ids are `MODULE/GENERATION`."""
@@ -105,3 +109,29 @@ def is_id(value: object) -> bool:
 def checked_prefix(text: str) -> str:
     """The beginning of a key, or nothing."""
     return text if not text else checked_id(text, "beginning of a key")
+
+
+ROWS: Final = 500
+PAGE_BYTES: Final = 1024 * 1024
+
+
+async def erase(reads: ReadEngine, ledger: Ledger, collection: str) -> int:
+    """Delete every document of a collection; returns how many. Whoever is cut short can begin again."""
+    erased, after = 0, ""
+    while page := await reads.scan(collection, after=after, limit=ROWS, size=PAGE_BYTES):
+        await ledger.commit(
+            *(Delete(collection=collection, id=document.id, expect=None) for document in page)
+        )
+        erased += len(page)
+        after = page[-1].id
+    return erased
+
+
+async def copy(reads: ReadEngine, ledger: Ledger, source: str, target: str) -> None:
+    """Put every document of one collection into another as it is."""
+    after = ""
+    while page := await reads.scan(source, after=after, limit=ROWS, size=PAGE_BYTES):
+        await ledger.commit(
+            *(Put(collection=target, id=document.id, body=document.body, expect=None) for document in page)
+        )
+        after = page[-1].id

@@ -7,9 +7,8 @@ from typing import Final
 import msgspec
 
 from corral.controller.modules.data.document_writer import busy, quota_reached, registered, registration
-from corral.controller.modules.data.erasing import copy, erase
 from corral.controller.modules.data.key_values import Entry, KeyUsage, Write, entry_cost
-from corral.controller.modules.data.spaces import Space
+from corral.controller.modules.data.spaces import Space, copy, erase
 from corral.controller.state.ledger import Ledger, Step
 from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
