@@ -25,7 +25,7 @@ from corral.controller.modules.data.spaces import DataScope, space_of
 from corral.domain.document_filters import ID_PATH, parse_filter
 from corral.domain.document_values import parse_path, value_at
 from corral.modules.services.host_operations import Operation
-from corral.sdk import storage_messages as said
+from corral.sdk.protocol import storage_messages as said
 from corral.store.sqlite.schema import open_reader
 from corral.store.sqlite.threads import DatabaseThread
 

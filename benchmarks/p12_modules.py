@@ -28,7 +28,7 @@ import uvloop
 from benchmarks.figures import percentile, result
 from corral.modules.process import Limits, ModuleProcess, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
-from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
+from corral.sdk.protocol.messages import HEALTH, HealthAnswer, Nothing
 from corral.testing.archives import zipped
 from corral.testing.module_processes import Workbench, run_hook
 from corral.testing.ports import free_addresses

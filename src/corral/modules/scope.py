@@ -22,7 +22,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.process.process_port import RunningModule
-from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
+from corral.sdk.protocol.messages import HEALTH, HealthAnswer, Nothing
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.logger import LogQuota

@@ -9,8 +9,8 @@ import msgspec
 
 from corral.sdk.contracts import Contract, ContractMethod, read_contract
 from corral.sdk.errors import CapabilityUnavailable
-from corral.sdk.host_link import HostLink
-from corral.sdk.messages import CALL_CAPABILITY, CapabilityAnswer, CapabilityRequest, CapabilityState
+from corral.sdk.protocol.messages import CALL_CAPABILITY, CapabilityAnswer, CapabilityRequest, CapabilityState
+from corral.sdk.runner_port import HostLink
 
 C = TypeVar("C")
 _LONGEST: Final = 60.0

@@ -16,14 +16,14 @@ from corral.sdk.capabilities import Capabilities
 from corral.sdk.errors import ContextMisused, StorageUnavailable
 from corral.sdk.events import EventBus
 from corral.sdk.files import Files
-from corral.sdk.host_link import HostLink
 from corral.sdk.http_client import HttpClient
-from corral.sdk.invocation import Invoke
+from corral.sdk.invocation_port import Invoke
 from corral.sdk.manifest import Manifest
-from corral.sdk.messages import Construct
 from corral.sdk.metrics import Metrics
 from corral.sdk.processes import Processes
+from corral.sdk.protocol.messages import Construct
 from corral.sdk.resources import Resources
+from corral.sdk.runner_port import HostLink
 from corral.sdk.scheduler import Scheduler
 from corral.sdk.storage import DocumentStorage, KeyValueStorage
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.sdk.errors import BadRegistration, CapabilityTypeError
-from corral.sdk.messages import BindingDeclaration, MethodDeclaration
+from corral.sdk.protocol.messages import BindingDeclaration, MethodDeclaration
 
 _PLUMBING: Final = (object, typing.Protocol, typing.Generic)
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -11,9 +11,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from corral.sdk.host_link import HostLink
-from corral.sdk.invocation import Invoke
-from corral.sdk.messages import (
+from corral.sdk.invocation_port import Invoke
+from corral.sdk.protocol.messages import (
     PUBLISH,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -24,6 +23,7 @@ from corral.sdk.messages import (
     Subscribe,
     Unsubscribe,
 )
+from corral.sdk.runner_port import HostLink
 
 T = TypeVar("T")
 

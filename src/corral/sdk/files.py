@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from corral.sdk.errors import Refused
-from corral.sdk.host_link import HostLink
 from corral.sdk.instance_files import FileEntry
-from corral.sdk.instance_messages import (
+from corral.sdk.protocol.instance_messages import (
     MOST_WRITTEN,
     FileBytes,
     FileList,
@@ -17,7 +16,8 @@ from corral.sdk.instance_messages import (
     WalkFiles,
     WriteFile,
 )
-from corral.sdk.messages import READ_FILE, REMOVE_FILE, WALK_FILES, WRITE_FILE, Nothing
+from corral.sdk.protocol.messages import READ_FILE, REMOVE_FILE, WALK_FILES, WRITE_FILE, Nothing
+from corral.sdk.runner_port import HostLink
 
 _INSTEAD: Final = (
     "on the controller require the capability `corral.instance.files`, which reads and lists; to write, "

@@ -7,9 +7,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from corral.sdk import storage_messages as said
-from corral.sdk.host_link import HostLink
-from corral.sdk.stored import Stored
+from corral.sdk.documents import Stored
+from corral.sdk.protocol import storage_messages as said
+from corral.sdk.runner_port import HostLink
 
 T = TypeVar("T")
 

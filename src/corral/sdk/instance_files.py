@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Final, Protocol
 
-import msgspec
+from corral.sdk.protocol.instance_messages import FileEntry as FileEntry
 
 INSTANCE_FILES: Final = "corral.instance.files"
 """Id of the built-in capability: `ctx.capabilities.require(INSTANCE_FILES, InstanceFiles)`."""
-
-
-class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or directory beneath an instance's directory.
-
-    ```python
-    logs = [entry for entry in entries if entry.kind == "file" and entry.path.endswith(".log")]
-    ```
-    """
-
-    path: str
-    """Relative, with `/`."""
-    kind: str
-    """`file`, `directory`, `link` or `other`."""
-    size: int = 0
-    modified_at: dt.datetime | None = None
 
 
 class InstanceFiles(Protocol):

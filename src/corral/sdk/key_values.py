@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-from corral.sdk import storage_messages as said
-from corral.sdk.host_link import HostLink
+from corral.sdk.protocol import storage_messages as said
+from corral.sdk.runner_port import HostLink
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from corral.sdk.frame_limits import METRIC_SAMPLES, limit_of
-from corral.sdk.framing import encode_body
-from corral.sdk.host_link import HostLink
-from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
+from corral.sdk.protocol.frame_limits import METRIC_SAMPLES, limit_of
+from corral.sdk.protocol.framing import encode_body
+from corral.sdk.protocol.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
+from corral.sdk.runner_port import HostLink
 
 _EVERY: Final = 0.2
 """Seconds between two messages: what is counted meanwhile is added up."""

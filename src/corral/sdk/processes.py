@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from corral.sdk.errors import ContextMisused, Refused
-from corral.sdk.host_link import HostLink
-from corral.sdk.instance_messages import (
+from corral.sdk.protocol.instance_messages import (
     ListProcesses,
     ProcessBody,
     ProcessFound,
@@ -19,7 +18,8 @@ from corral.sdk.instance_messages import (
     SpawnProcess,
     StopProcess,
 )
-from corral.sdk.messages import LIST_PROCESSES, SPAWN, STOP_PROCESS
+from corral.sdk.protocol.messages import LIST_PROCESSES, SPAWN, STOP_PROCESS
+from corral.sdk.runner_port import HostLink
 
 _INSTEAD: Final = (
     "run a part of the module on the nodes (`hosts: [controller, daemon]`) and have it spawn the process"

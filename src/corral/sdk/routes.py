@@ -10,10 +10,10 @@ import msgspec
 
 from corral.sdk.errors import BadRegistration
 from corral.sdk.http_messages import Caller, HttpError, Request, Response
-from corral.sdk.invocation import Invoke
-from corral.sdk.messages import RouteAnswer, RouteDeclaration, RouteRequest
-from corral.sdk.query_reading import read_query
-from corral.sdk.runner.streams import Streamed
+from corral.sdk.invocation_port import Invoke
+from corral.sdk.protocol.chunk_streams import Streamed
+from corral.sdk.protocol.messages import RouteAnswer, RouteDeclaration, RouteRequest
+from corral.sdk.query_values import read_query
 
 RouteHandler: TypeAlias = Callable[[Request], object]
 """`def` or `async def`; returns a Response, a value that becomes JSON, or None (204)."""

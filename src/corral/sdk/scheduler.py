@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
-from corral.sdk.host_link import HostLink
-from corral.sdk.invocation import Invoke
-from corral.sdk.messages import CANCEL_TASK, SCHEDULE, CancelTask, Nothing, Schedule
+from corral.sdk.invocation_port import Invoke
+from corral.sdk.protocol.messages import CANCEL_TASK, SCHEDULE, CancelTask, Nothing, Schedule
+from corral.sdk.runner_port import HostLink
 
 TaskFunction: TypeAlias = Callable[[], object]
 """`def` or `async def`, without parameters."""

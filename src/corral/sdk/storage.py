@@ -22,12 +22,12 @@ from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import msgspec
 
-from corral.sdk import storage_messages as said
+from corral.sdk.documents import Changes, Index, Stored, decoder_of, update_document
 from corral.sdk.filters import Filter, filter_document
 from corral.sdk.found import Found
-from corral.sdk.host_link import HostLink
 from corral.sdk.key_values import ABSENT, KeyValueStorage
-from corral.sdk.stored import Changes, Index, Stored, decoder_of, update_document
+from corral.sdk.protocol import storage_messages as said
+from corral.sdk.runner_port import HostLink
 
 __all__ = [
     "ABSENT",

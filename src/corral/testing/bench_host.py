@@ -21,13 +21,13 @@ from corral.domain.module_manifest import Manifest
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.manifest.manifest_reader import read_manifest
 from corral.modules.services.event_names import EVENTS_MISSED
-from corral.sdk import messages as m
 from corral.sdk.capabilities import CapabilityBinding
 from corral.sdk.contracts import read_contract
-from corral.sdk.messages import CAPABILITY, FORGOTTEN, MetricSample, RouteDeclaration, Subscribe
+from corral.sdk.protocol import messages as m
+from corral.sdk.protocol.messages import CAPABILITY, FORGOTTEN, MetricSample, RouteDeclaration, Subscribe
 from corral.sdk.runner.connection import Connection
 from corral.sdk.runner.failures import CallRefused
-from corral.sdk.runner.registering import Registered
+from corral.sdk.runner.module_registrations import Registered
 from corral.testing.bench_node import BenchNode
 from corral.testing.bench_storage import BenchStorage
 

@@ -40,13 +40,13 @@ import msgspec
 
 from corral.domain.module_manifest import Manifest
 from corral.modules.manifest.settings import check_settings
-from corral.sdk import messages as m
 from corral.sdk.capabilities import Capabilities, CapabilityBinding
 from corral.sdk.context import ModuleContext
+from corral.sdk.protocol import messages as m
 from corral.sdk.runner.connection import Connection
-from corral.sdk.runner.lingering import look_around
-from corral.sdk.runner.log_bridge import LogBridge
-from corral.sdk.runner.serving import ModuleServer
+from corral.sdk.runner.lingering_work import look_around
+from corral.sdk.runner.log_output import LogBridge
+from corral.sdk.runner.module_server import ModuleServer
 from corral.sdk.runner.workers import Workers
 from corral.testing.bench_host import (
     BenchAnswer,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.modules.process import Limits, ModuleProcess, ProcessPool
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     CONSTRUCT,
     HOOK_PREFIX,
     LOG,

@@ -193,7 +193,7 @@ async def test_pages_follow_one_another_without_gaps(office) -> None:
 async def _page(office, sort, after):
     from data_rig import DataLink, scope_of
 
-    from corral.sdk import storage_messages as said
+    from corral.sdk.protocol import storage_messages as said
 
     link = DataLink(office.data, scope_of())
     body = said.FindDocuments(collection="players", sort=tuple(sort), limit=17, after=after)

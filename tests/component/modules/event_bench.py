@@ -17,7 +17,7 @@ from corral.domain.events import Draft, Event, EventType
 from corral.domain.ids import Epoch
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import OperationTable
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     DELIVER,
     PUBLISH,
     SUBSCRIBE,

@@ -15,7 +15,7 @@ import textwrap
 import msgspec
 
 import corral.sdk
-from corral.sdk import messages as m
+from corral.sdk.protocol import messages as m
 from corral.sdk.runner.connection import Connection
 
 START = """

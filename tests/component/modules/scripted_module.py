@@ -11,7 +11,7 @@ from corral.modules.process.call_failures import CallOverrun
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.process.process_values import Death
 from corral.modules.scope import Scope
-from corral.sdk.messages import Nothing
+from corral.sdk.protocol.messages import Nothing
 from corral.system.clock import Clock, SystemClock
 
 Answering = Callable[[str, Any], Awaitable[object]]

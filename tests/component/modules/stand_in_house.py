@@ -13,7 +13,7 @@ import msgspec
 from corral.errors import CorralError
 from corral.modules.process.call_failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone
 from corral.modules.process.process_values import Death, FinishResult, Limits, Notice, Sample, Serve
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     CALL_CAPABILITY,
     CAPABILITY,
     CAPABILITY_STATES,

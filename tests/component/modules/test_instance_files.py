@@ -21,7 +21,7 @@ from corral.domain.ids import NodeId
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError
 from corral.sdk.instance_files import INSTANCE_FILES
-from corral.sdk.messages import CapabilityRequest
+from corral.sdk.protocol.messages import CapabilityRequest
 from corral.system.clock import SystemClock
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.waiting import eventually

@@ -14,7 +14,7 @@ from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope
-from corral.sdk.messages import Nothing, Registrations, RouteDeclaration
+from corral.sdk.protocol.messages import Nothing, Registrations, RouteDeclaration
 from corral.system.config_schema import ModulesSection
 from corral.testing.waiting import eventually
 

@@ -17,10 +17,10 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation
-from corral.sdk.messages import PUBLISH, ROUTE, CallerBody, Published, RouteAnswer, RouteRequest
-from corral.sdk.protocol import MAX_CALLS_FROM_MODULE
+from corral.sdk.protocol.frames import MAX_CALLS_FROM_MODULE
+from corral.sdk.protocol.messages import PUBLISH, ROUTE, CallerBody, Published, RouteAnswer, RouteRequest
+from corral.sdk.protocol.storage_messages import INSERT, KV_INCREMENT, Incremented, Written
 from corral.sdk.runner.workers import MAX_WORKERS
-from corral.sdk.storage_messages import INSERT, KV_INCREMENT, Incremented, Written
 from corral.system.config_schema import ModulesSection
 from corral.testing.waiting import eventually
 

@@ -16,7 +16,12 @@ from corral.domain.module_graph import Why
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
-from corral.sdk.messages import BindingDeclaration, CapabilityRequest, MethodDeclaration, Registrations
+from corral.sdk.protocol.messages import (
+    BindingDeclaration,
+    CapabilityRequest,
+    MethodDeclaration,
+    Registrations,
+)
 from corral.testing.waiting import eventually
 
 BASE = manifest("base", provides={"demo.x": "1.2.0"})

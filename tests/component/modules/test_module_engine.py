@@ -22,7 +22,7 @@ from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.modules.process.zygote_deaths import MENDED
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     COMMAND,
     PUBLISH,
     ROUTE,

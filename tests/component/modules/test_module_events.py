@@ -18,7 +18,7 @@ from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
 from corral.modules.services.event_names import EVENTS_MISSED
 from corral.modules.services.subscription_delivery import ATTEMPTS, BATCH, MAX_SUBSCRIPTIONS
-from corral.sdk.messages import Nothing
+from corral.sdk.protocol.messages import Nothing
 from corral.store.commits import commits_of
 from corral.store.opening import open_store
 from corral.store.port import Commit, Fenced, Transaction

@@ -25,12 +25,19 @@ from corral.modules.process.module_process import ModuleProcess
 from corral.modules.process.process_values import FinishResult, Limits, OverLimit, Sample
 from corral.modules.services.host_operations import Operation, OperationTable
 from corral.modules.services.module_metrics import ModuleMetrics
-from corral.sdk import messages, storage_messages
-from corral.sdk.frame_limits import FAILURE_BYTES, FROM_MODULE, METRIC_SAMPLES, limit_of
-from corral.sdk.framing import FrameReader, encode_body, encode_frame
-from corral.sdk.messages import CAPABILITY_STATES, METRIC, PUBLISH, MetricSample, MetricSamples, Nothing
-from corral.sdk.nesting import MAX_DEPTH
-from corral.sdk.protocol import MAX_CHUNK, MAX_FRAME, Answer, Call, Chunk, Failure, Message, Notice
+from corral.sdk.protocol import messages, storage_messages
+from corral.sdk.protocol.frame_limits import FAILURE_BYTES, FROM_MODULE, METRIC_SAMPLES, limit_of
+from corral.sdk.protocol.frames import MAX_CHUNK, MAX_FRAME, Answer, Call, Chunk, Failure, Message, Notice
+from corral.sdk.protocol.framing import FrameReader, encode_body, encode_frame
+from corral.sdk.protocol.messages import (
+    CAPABILITY_STATES,
+    METRIC,
+    PUBLISH,
+    MetricSample,
+    MetricSamples,
+    Nothing,
+)
+from corral.sdk.protocol.nesting import MAX_DEPTH
 from corral.sdk.runner.zygote_messages import Ended
 from corral.testing.waiting import eventually
 

@@ -16,7 +16,7 @@ from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError, IllegalTransition
 from corral.modules.lifecycle.module_lifecycle import BIRTHS_TRIED
 from corral.modules.process.call_failures import ZygoteGone
-from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
+from corral.sdk.protocol.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.system.config_schema import ActivationSection, ModulesSection
 from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually

@@ -16,8 +16,8 @@ from corral.modules.capabilities.capability_entries import CapabilityView
 from corral.modules.scope import Scope
 from corral.modules.services.module_log import ModuleLogs
 from corral.modules.services.module_metrics import MAX_NAMES, MAX_SERIES, ModuleMetrics
-from corral.sdk.messages import LogLine, MetricSample, MetricSamples
-from corral.sdk.runner.log_bridge import BURST
+from corral.sdk.protocol.messages import LogLine, MetricSample, MetricSamples
+from corral.sdk.runner.log_output import BURST
 from corral.system.clock import SystemClock
 
 

@@ -17,7 +17,7 @@ from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.process.sdk_directory import make_view
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     HOOK_PREFIX,
     ROUTE,
     CallerBody,
@@ -34,7 +34,7 @@ from corral.testing.waiting import eventually
 
 import msgspec  # isort: skip
 
-_LINE = "from corral.sdk.framing import encode_frame\nfrom corral.sdk.protocol import Chunk\nsock = line()\n"
+_LINE = "from corral.sdk.protocol.framing import encode_frame\nfrom corral.sdk.protocol.frames import Chunk\nsock = line()\n"
 _ORPHANS = """
 from corral.sdk.runner.orphans import reap_orphans
 from corral.sdk.runner.proc_table import children
@@ -140,7 +140,7 @@ async def test_a_call_that_cannot_be_sent_is_a_failure_like_others(bench):
 
 
 async def test_an_answer_with_a_text_that_is_none_is_a_bad_answer(bench):
-    code = "import msgspec\nfrom corral.sdk.protocol import Answer\n"
+    code = "import msgspec\nfrom corral.sdk.protocol.frames import Answer\n"
     frame = r"sock.sendall(encode_frame(Answer(2, msgspec.Raw(b'\x81\xa5value\xa1\xff'))))"
     process = await bench.start(_LINE + code + frame)
     with pytest.raises(ModuleRaised) as raised:

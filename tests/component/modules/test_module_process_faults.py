@@ -18,7 +18,8 @@ from corral.modules.process.call_failures import (
     ProcessGone,
     failure_reason,
 )
-from corral.sdk.messages import (
+from corral.sdk.protocol.frames import MAX_CALLS_TO_MODULE
+from corral.sdk.protocol.messages import (
     HEALTH,
     HOOK_PREFIX,
     ROUTE,
@@ -30,7 +31,6 @@ from corral.sdk.messages import (
     RouteAnswer,
     RouteRequest,
 )
-from corral.sdk.protocol import MAX_CALLS_TO_MODULE
 from corral.sdk.runner.proc_table import all_processes, children
 from corral.testing.module_processes import DEADLINE, Told, Workbench, measured_lag, run_hook
 from corral.testing.waiting import eventually
@@ -38,7 +38,7 @@ from corral.testing.waiting import eventually
 LAG = 5.0
 """Seconds the host's loop may be late on a busy machine; what a module does to it must not show."""
 
-_LINE = "from corral.sdk.framing import encode_frame, encode_body\nfrom corral.sdk.protocol import *\nsock = line()\n"
+_LINE = "from corral.sdk.protocol.framing import encode_frame, encode_body\nfrom corral.sdk.protocol.frames import *\nsock = line()\n"
 _SPIN_IN_C = "import re\nre.match('(a+)+$', 'a' * 60 + 'b')"
 _IGNORING = (
     "import signal\n"

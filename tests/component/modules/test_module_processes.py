@@ -16,7 +16,8 @@ from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone, failure_reason
 from corral.modules.process.sdk_directory import make_view
 from corral.modules.process.zygote_link import open_zygote
-from corral.sdk.messages import (
+from corral.sdk.protocol.frames import STREAM_CREDIT
+from corral.sdk.protocol.messages import (
     HEALTH,
     REGISTRATIONS,
     ROUTE,
@@ -27,7 +28,6 @@ from corral.sdk.messages import (
     RouteAnswer,
     RouteRequest,
 )
-from corral.sdk.protocol import STREAM_CREDIT
 from corral.sdk.runner.proc_table import children
 from corral.sdk.runner.zygote_messages import Spawn
 from corral.testing.module_processes import DEADLINE, Told, Workbench, run_hook

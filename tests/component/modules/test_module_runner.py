@@ -8,9 +8,9 @@ import signal
 
 import pytest
 
-from corral.sdk import messages as m
 from corral.sdk.errors import HostError, HostTimeout
-from corral.sdk.protocol import MAX_CALLS_TO_MODULE
+from corral.sdk.protocol import messages as m
+from corral.sdk.protocol.frames import MAX_CALLS_TO_MODULE
 from corral.sdk.runner.child import EXIT_BAD_FRAME, EXIT_HOST_GONE
 from corral.testing.waiting import eventually
 from tests.component.modules.module_child import ModuleChild

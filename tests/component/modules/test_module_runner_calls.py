@@ -7,8 +7,8 @@ import datetime as dt
 import msgspec
 import pytest
 
-from corral.sdk import messages as m
 from corral.sdk.errors import HostError
+from corral.sdk.protocol import messages as m
 from corral.testing.waiting import eventually
 from tests.component.modules.module_child import ModuleChild, request
 

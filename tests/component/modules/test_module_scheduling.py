@@ -16,7 +16,7 @@ from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import OperationTable
 from corral.modules.services.schedules import MAX_TASKS, ModuleSchedules, following
-from corral.sdk.messages import CANCEL_TASK, SCHEDULE, CancelTask, Nothing, Schedule, TaskRun
+from corral.sdk.protocol.messages import CANCEL_TASK, SCHEDULE, CancelTask, Nothing, Schedule, TaskRun
 from corral.testing.stepped_clock import SteppedClock
 from corral.testing.waiting import eventually
 

@@ -17,7 +17,7 @@ from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.lifecycle.upgrade import UpgradeFailed
-from corral.sdk.messages import Registrations, RouteDeclaration
+from corral.sdk.protocol.messages import Registrations, RouteDeclaration
 from corral.system.config_schema import ModulesSection
 from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually

@@ -43,7 +43,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.event_names import MAX_NODE_TYPES
 from corral.modules.services.host_operations import OperationTable
 from corral.modules.services.module_metrics import ModuleMetrics
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     DELIVER,
     PUBLISH,
     SUBSCRIBE,

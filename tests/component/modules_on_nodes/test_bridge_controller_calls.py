@@ -26,7 +26,7 @@ from corral.domain.module_manifest import CapabilitiesPart, Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.modules.capabilities.capability_calls import Consumer
 from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY, CapabilityRegistry
-from corral.sdk.messages import CapabilityRequest
+from corral.sdk.protocol.messages import CapabilityRequest
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 from corral.wire.v1.link_pb2 import ControllerMessage

@@ -15,7 +15,7 @@ from corral.daemon.link.connection import LinkConnection
 from corral.daemon.modules.controller_capabilities import ARGUMENT_BYTES, MOST_CALLS, ControllerCapabilities
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
+from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
 from corral.wire import features

@@ -14,7 +14,7 @@ from corral.domain.events import Draft, EventType
 from corral.modules.scope import Scope
 from corral.modules.services.event_names import EVENTS_MISSED
 from corral.modules.services.host_operations import OperationTable
-from corral.sdk.messages import SUBSCRIBE, UNSUBSCRIBE, EventBody, Subscribe, Unsubscribe
+from corral.sdk.protocol.messages import SUBSCRIBE, UNSUBSCRIBE, EventBody, Subscribe, Unsubscribe
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.waiting import eventually

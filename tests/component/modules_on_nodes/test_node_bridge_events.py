@@ -23,7 +23,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.event_names import EVENTS_MISSED, MAX_NODE_TYPES
 from corral.modules.services.event_publication import BURST_SECONDS, BYTES_PER_SECOND, EventPace
 from corral.modules.services.subscription_delivery import MAX_SUBSCRIPTIONS, event_body
-from corral.sdk.messages import Nothing, Publish
+from corral.sdk.protocol.messages import Nothing, Publish
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 from corral.wire import features

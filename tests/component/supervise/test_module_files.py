@@ -21,8 +21,8 @@ from corral.domain.module_manifest import Manifest
 from corral.errors import CorralError
 from corral.modules.services.host_operations import OperationTable
 from corral.sdk.files import Files
-from corral.sdk.instance_messages import WriteFile
-from corral.sdk.messages import WRITE_FILE
+from corral.sdk.protocol.instance_messages import WriteFile
+from corral.sdk.protocol.messages import WRITE_FILE
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads

@@ -13,7 +13,7 @@ from corral.controller.http.module_answers import (
 )
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.process.call_failures import CallOverrun, ModuleBusy, ModuleRaised
-from corral.sdk.messages import RouteAnswer
+from corral.sdk.protocol.messages import RouteAnswer
 
 
 def sent(*headers: tuple[str, str], status: int = 200, body: bytes = b"x") -> dict[bytes, bytes]:

@@ -26,5 +26,5 @@ def test_more_weight_never_means_less_and_no_weight_goes_before_the_host():
 
 def test_a_host_that_was_started_by_the_first_process_in_no_session_of_its_own_is_no_obstacle():
     """Of such a one the kernel has a file that says nothing; the first process itself is mostly one."""
-    program = "from corral.sdk.runner.becoming import stand_with; stand_with(1)"
+    program = "from corral.sdk.runner.process_setup import stand_with; stand_with(1)"
     subprocess.run([sys.executable, "-c", program], check=True, start_new_session=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from corral.sdk.messages import METRIC, MetricSample, MetricSamples
 from corral.sdk.metrics import Metrics
+from corral.sdk.protocol.messages import METRIC, MetricSample, MetricSamples
 
 
 class _Line:

@@ -15,7 +15,7 @@ from corral.controller.http.answers import Headers
 from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone
-from corral.sdk.messages import RouteAnswer
+from corral.sdk.protocol.messages import RouteAnswer
 
 MAX_HEADERS: Final = 64
 MAX_HEADER_BYTES: Final = 16 * 1024

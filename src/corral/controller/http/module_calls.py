@@ -32,8 +32,8 @@ from corral.controller.http.streaming import cut, until_gone
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.services.route_table import RouteMatch
-from corral.sdk.messages import ROUTE, CallerBody, RouteAnswer, RouteRequest
-from corral.sdk.protocol import MAX_FRAME
+from corral.sdk.protocol.frames import MAX_FRAME
+from corral.sdk.protocol.messages import ROUTE, CallerBody, RouteAnswer, RouteRequest
 from corral.system.aio.tasks import first_of
 
 T = TypeVar("T")

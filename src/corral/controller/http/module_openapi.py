@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from corral.controller.http.openapi import OpenApiShape
 from corral.domain.module_records import PackageRecord
-from corral.sdk.messages import RouteDeclaration
+from corral.sdk.protocol.messages import RouteDeclaration
 
 _PLACE: Final = re.compile(r"\{(\w+)(:path)?\}")
 

@@ -37,7 +37,7 @@ from corral.modules.services.subscription_delivery import (
     event_body,
     missed_body,
 )
-from corral.sdk.messages import (
+from corral.sdk.protocol.messages import (
     PUBLISH,
     SUBSCRIBE,
     UNSUBSCRIBE,

@@ -32,7 +32,7 @@ from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.event_fields import changed_keys, standing
 from corral.modules.manifest.settings import check_settings
 from corral.modules.process import Leak
-from corral.sdk.messages import HealthAnswer
+from corral.sdk.protocol.messages import HealthAnswer
 from corral.signing import Sidecar
 from corral.system.aio.tasks import Tasks, set_within
 from corral.system.threads import to_end

@@ -23,8 +23,8 @@ from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capabilities.capability_calls import unavailable
 from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY, CapabilityRegistry
-from corral.sdk.frame_limits import CAPABILITY_BYTES
-from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
+from corral.sdk.protocol.frame_limits import CAPABILITY_BYTES
+from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage

@@ -21,7 +21,7 @@ from corral.modules.services.module_metrics import (
     sample_problem,
     series_labels,
 )
-from corral.sdk.messages import MetricSample
+from corral.sdk.protocol.messages import MetricSample
 from corral.wire.v1.module_pb2 import ModuleMetricFamily, ModuleMetrics, ModuleMetricSample
 
 FRAME_BYTES: Final = 1024 * 1024

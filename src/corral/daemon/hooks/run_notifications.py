@@ -13,7 +13,7 @@ from corral.errors import CorralError
 from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
-from corral.sdk.messages import HOOK_PREFIX, HookAnswer, HookArguments
+from corral.sdk.protocol.messages import HOOK_PREFIX, HookAnswer, HookArguments
 
 STARTED: Final = "on_instance_started"
 STOPPING: Final = "on_instance_stopping"

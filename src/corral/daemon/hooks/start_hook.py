@@ -22,7 +22,7 @@ from corral.domain.module_records import ModuleChange
 from corral.errors import CorralError
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone
 from corral.modules.scope import Scope
-from corral.sdk.messages import HOOK_PREFIX, HookAnswer, HookArguments
+from corral.sdk.protocol.messages import HOOK_PREFIX, HookAnswer, HookArguments
 
 STARTING: Final = "on_instance_starting"
 _MOST_BYTES: Final = 1024 * 1024

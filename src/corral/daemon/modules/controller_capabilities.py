@@ -20,8 +20,8 @@ from corral.domain.module_graph import Provided
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capabilities.capability_calls import LONGEST_CALL, seconds_of, unavailable
 from corral.modules.scope import Scope
-from corral.sdk.frame_limits import CAPABILITY_BYTES
-from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
+from corral.sdk.protocol.frame_limits import CAPABILITY_BYTES
+from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
 from corral.system.files import make_directory, read_versioned

@@ -15,9 +15,9 @@ from corral.daemon.prepare.abort import Abort, in_thread
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation
-from corral.sdk import messages as m
 from corral.sdk.instance_files import FileEntry
-from corral.sdk.instance_messages import (
+from corral.sdk.protocol import messages as m
+from corral.sdk.protocol.instance_messages import (
     MOST_WRITTEN,
     FileBytes,
     FileList,

@@ -31,7 +31,15 @@ from corral.modules.services.event_names import name_of, wanted_filter
 from corral.modules.services.event_publication import EventPace
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.subscription_delivery import SUBSCRIPTION, check_room
-from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publish, Subscribe, Unsubscribe
+from corral.sdk.protocol.messages import (
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Nothing,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage

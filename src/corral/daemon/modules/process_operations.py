@@ -22,8 +22,8 @@ from corral.daemon.workload.environment import check_names
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation
-from corral.sdk import messages as m
-from corral.sdk.instance_messages import (
+from corral.sdk.protocol import messages as m
+from corral.sdk.protocol.instance_messages import (
     ListProcesses,
     ProcessBody,
     ProcessFound,

@@ -12,7 +12,7 @@ from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected, Retryable, unknown_choice
 from corral.modules.process.call_failures import ModuleRaised, ProcessGone
 from corral.modules.scope import Scope
-from corral.sdk.messages import CAPABILITY, CapabilityAnswer, CapabilityRequest
+from corral.sdk.protocol.messages import CAPABILITY, CapabilityAnswer, CapabilityRequest
 
 LONGEST_CALL: Final = 30.0
 BUILT_IN_CALL: Final = 10.0

@@ -35,7 +35,12 @@ from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.capabilities.remote_lookup import RemoteLookup
 from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope
-from corral.sdk.messages import BindingDeclaration, CapabilityAnswer, CapabilityRequest, CapabilityState
+from corral.sdk.protocol.messages import (
+    BindingDeclaration,
+    CapabilityAnswer,
+    CapabilityRequest,
+    CapabilityState,
+)
 from corral.system.clock import Clock
 
 MOST_UNDER_WAY: Final = 64

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from corral.domain.module_graph import Provided
 from corral.modules.scope import Scope
-from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
+from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest
 
 
 class RemoteCapabilities(Protocol):

@@ -14,7 +14,7 @@ from corral.modules.capabilities.capability_entries import (
 )
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.scope import Scope
-from corral.sdk.messages import CapabilityAnswer, CapabilityRequest, CapabilityState
+from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest, CapabilityState
 
 
 class RemoteLookup:

@@ -33,7 +33,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.command_table import CommandTable
 from corral.modules.services.host_operations import NoticeHandler, Operation, OperationTable
 from corral.modules.services.route_table import RouteTable, not_active, without_part
-from corral.sdk.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
+from corral.sdk.protocol.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection

@@ -16,7 +16,13 @@ from corral.modules.process.call_failures import ProcessGone
 from corral.modules.process.circuit_breaker import CallCounts
 from corral.modules.scope import Scope
 from corral.modules.services.registrations import RegistrationRefused, check_registrations
-from corral.sdk.messages import CAPABILITY_STATES, REGISTRATIONS, CapabilityStates, Nothing, Registrations
+from corral.sdk.protocol.messages import (
+    CAPABILITY_STATES,
+    REGISTRATIONS,
+    CapabilityStates,
+    Nothing,
+    Registrations,
+)
 
 
 class LoadedModule:

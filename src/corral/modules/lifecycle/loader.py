@@ -25,8 +25,8 @@ from corral.modules.process.process_port import ModuleSpawner, RunningModule
 from corral.modules.process.process_values import Limits, OverLimit
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import NoticeHandler, OperationTable
-from corral.sdk.frame_limits import shown
-from corral.sdk.messages import (
+from corral.sdk.protocol.frame_limits import shown
+from corral.sdk.protocol.messages import (
     CONSTRUCT,
     HOOK_PREFIX,
     Construct,

@@ -20,9 +20,9 @@ import msgspec
 
 from corral.modules.process.exit_reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
 from corral.modules.process.frame_heads import FrameHead, NoFrame, read_head
-from corral.sdk.frame_limits import HEAD_BYTES, FrameLimit
-from corral.sdk.framing import encode_frame
-from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Call, Message
+from corral.sdk.protocol.frame_limits import HEAD_BYTES, FrameLimit
+from corral.sdk.protocol.frames import MAX_FRAME, MAX_UNREAD, Call, Message
+from corral.sdk.protocol.framing import encode_frame
 from corral.system.aio.token_bucket import TokenBucket
 
 _HEAD: Final = 4

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from corral.sdk.frame_limits import (
+from corral.sdk.protocol.frame_limits import (
     CHUNK_BYTES,
     FAILURE_BYTES,
     HEAD_BYTES,

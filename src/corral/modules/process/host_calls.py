@@ -12,9 +12,9 @@ from corral.errors import Code, CorralError
 from corral.modules.process.channel import Channel
 from corral.modules.process.exit_reasons import FLOOD
 from corral.modules.process.process_values import Serve
-from corral.sdk.frame_limits import shown
-from corral.sdk.framing import FrameTooLarge, encode_body
-from corral.sdk.protocol import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Failure
+from corral.sdk.protocol.frame_limits import shown
+from corral.sdk.protocol.frames import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Failure
+from corral.sdk.protocol.framing import FrameTooLarge, encode_body
 from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.modules.process")

@@ -10,7 +10,7 @@ import structlog
 
 from corral.modules.process.module_process import ModuleProcess
 from corral.modules.process.process_values import FinishResult, Leak
-from corral.sdk.messages import Lingering
+from corral.sdk.protocol.messages import Lingering
 from corral.system.clock import Clock
 
 _log = structlog.get_logger("corral.modules.process")

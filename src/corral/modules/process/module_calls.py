@@ -14,8 +14,7 @@ from corral.modules.process.call_failures import CallOverrun, ModuleBusy, Module
 from corral.modules.process.channel import Channel
 from corral.modules.process.exit_reasons import FLOOD
 from corral.modules.process.process_values import Death
-from corral.sdk.framing import FrameTooLarge, encode_body
-from corral.sdk.protocol import (
+from corral.sdk.protocol.frames import (
     MAX_CALLS_TO_MODULE,
     MAX_CHUNK,
     STREAM_CREDIT,
@@ -26,6 +25,7 @@ from corral.sdk.protocol import (
     Credit,
     Failure,
 )
+from corral.sdk.protocol.framing import FrameTooLarge, encode_body
 from corral.system.aio.tasks import set_within
 
 T = TypeVar("T")

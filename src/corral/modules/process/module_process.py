@@ -32,11 +32,11 @@ from corral.modules.process.process_values import (
 )
 from corral.modules.process.usage_sample import sample_tree
 from corral.modules.process.zygote_deaths import NOBODY, DeathVerdict
-from corral.sdk.frame_limits import FrameLimit, limit_of, shown
-from corral.sdk.framing import FrameTooLarge, encode_body
-from corral.sdk.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
-from corral.sdk.protocol import Answer, Call, Cancel, Chunk, Credit, Failure, Message
-from corral.sdk.protocol import Notice as NoticeFrame
+from corral.sdk.protocol.frame_limits import FrameLimit, limit_of, shown
+from corral.sdk.protocol.frames import Answer, Call, Cancel, Chunk, Credit, Failure, Message
+from corral.sdk.protocol.frames import Notice as NoticeFrame
+from corral.sdk.protocol.framing import FrameTooLarge, encode_body
+from corral.sdk.protocol.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
 from corral.sdk.runner.zygote_messages import Ended
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBucket

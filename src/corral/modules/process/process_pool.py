@@ -31,7 +31,7 @@ from corral.modules.process.sdk_directory import make_view, sources
 from corral.modules.process.zygote_deaths import HOLD_SECONDS, NOBODY, DeathVerdict, ZygoteDeaths
 from corral.modules.process.zygote_leftovers import end_leftovers, pool_mark
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
-from corral.sdk.messages import Lingering
+from corral.sdk.protocol.messages import Lingering
 from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
 from corral.system.accounts import RunUser
 from corral.system.aio.tasks import Tasks

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from corral.modules.process.cpu_weight import DEFAULT_NICE
-from corral.sdk.messages import Lingering
+from corral.sdk.protocol.messages import Lingering
 
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
 """Answers a module's call: the body of the answer, or a `CorralError` that the module gets as a failure."""

@@ -8,7 +8,7 @@ import msgspec
 
 from corral.errors import Code, Rejected, unknown_choice
 from corral.modules.scope import Scope
-from corral.sdk.messages import CommandDeclaration
+from corral.sdk.protocol.messages import CommandDeclaration
 
 
 class CommandMatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from corral.domain.json_limits import MAX_DEPTH, deeper_than
 from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, Rejected
 from corral.modules.services.event_names import check_published
-from corral.sdk.messages import Publish
+from corral.sdk.protocol.messages import Publish
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 

@@ -9,11 +9,11 @@ import msgspec
 
 from corral.errors import Bug, Code, Rejected, unknown_choice
 from corral.modules.scope import Scope
-from corral.sdk.frame_limits import FROM_MODULE
+from corral.sdk.protocol.frame_limits import FROM_MODULE
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """A method of the host, one of those in `corral.sdk.frame_limits`: how much may be sent under it is
+    """A method of the host, one of those in `corral.sdk.protocol.frame_limits`: how much may be sent under it is
     looked at before it comes here. `handler` gets the scope of the module that calls and the decoded body; what
     it returns is the answer's body. A `CorralError` of it reaches the module with its code."""
 
@@ -35,7 +35,7 @@ class OperationTable:
         unlimited = self._operations.keys() - FROM_MODULE.keys()
         if unlimited:
             raise Bug(
-                f"operations without a limit in corral.sdk.frame_limits: {', '.join(sorted(unlimited))}"
+                f"operations without a limit in corral.sdk.protocol.frame_limits: {', '.join(sorted(unlimited))}"
             )
 
     @property

@@ -12,8 +12,8 @@ import msgspec
 
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import NoticeHandler
-from corral.sdk.messages import LOG, LogLine
-from corral.sdk.runner.log_bridge import BURST, LINES_A_SECOND, MAX_LINE
+from corral.sdk.protocol.messages import LOG, LogLine
+from corral.sdk.runner.log_output import BURST, LINES_A_SECOND, MAX_LINE
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 from corral.system.logger import Logger, logger

@@ -17,8 +17,8 @@ import msgspec
 from corral.modules.process.process_values import OverLimit
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import NoticeHandler
-from corral.sdk.frame_limits import METRIC_SAMPLES
-from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
+from corral.sdk.protocol.frame_limits import METRIC_SAMPLES
+from corral.sdk.protocol.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
 
 KINDS: Final = ("counter", "gauge", "histogram")
 MAX_NAMES: Final = 100

@@ -10,7 +10,7 @@ from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.permissions import Permission
 from corral.modules.services.path_patterns import PathPattern
 from corral.sdk.commands import MAX_COMMANDS
-from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
+from corral.sdk.protocol.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.sdk.routes import MAX_ROUTES
 
 RESERVED_SEGMENTS: Final = frozenset(

@@ -13,7 +13,7 @@ from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import PackageStore
 from corral.modules.scope import Scope
 from corral.modules.services.path_patterns import PathPattern
-from corral.sdk.messages import RouteDeclaration
+from corral.sdk.protocol.messages import RouteDeclaration
 
 
 class RouteMatch(msgspec.Struct, frozen=True, kw_only=True):

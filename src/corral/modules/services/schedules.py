@@ -17,7 +17,15 @@ from corral.domain.cron import Cron, parse_cron
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Owned, Scope
 from corral.modules.services.host_operations import Operation
-from corral.sdk.messages import CANCEL_TASK, RUN_TASK, SCHEDULE, CancelTask, Nothing, Schedule, TaskRun
+from corral.sdk.protocol.messages import (
+    CANCEL_TASK,
+    RUN_TASK,
+    SCHEDULE,
+    CancelTask,
+    Nothing,
+    Schedule,
+    TaskRun,
+)
 from corral.system.aio.tasks import Tasks, cancel_and_wait
 from corral.system.clock import Clock
 

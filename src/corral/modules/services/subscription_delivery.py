@@ -18,7 +18,7 @@ from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.scope import Scope
 from corral.modules.services.event_names import EVENTS_MISSED, name_of, subject_of
-from corral.sdk.messages import DELIVER, Delivery, EventBody, Nothing
+from corral.sdk.protocol.messages import DELIVER, Delivery, EventBody, Nothing
 from corral.system.aio.backoff import doubled
 
 SUBSCRIPTION: Final = "subscription"

@@ -18,14 +18,14 @@ import sys
 import threading
 from typing import Final, NoReturn, TypeVar
 
-from corral.sdk.messages import Lingering
+from corral.sdk.protocol.messages import Lingering
 from corral.sdk.runner.connection import Connection
 from corral.sdk.runner.import_guard import ImportGuard
-from corral.sdk.runner.lingering import look_around
-from corral.sdk.runner.log_bridge import LogBridge
+from corral.sdk.runner.lingering_work import look_around
+from corral.sdk.runner.log_output import LogBridge
+from corral.sdk.runner.module_server import ModuleServer, load_class
 from corral.sdk.runner.orphans import OrphanReaper
 from corral.sdk.runner.output_capture import OutputCapture
-from corral.sdk.runner.serving import ModuleServer, load_class
 from corral.sdk.runner.workers import Workers
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from corral.sdk.errors import ContextMisused, HostError, HostTimeout, Refused, host_error
-from corral.sdk.frame_limits import body_problem
-from corral.sdk.framing import FrameReader, FrameTooLarge, encode_body, encode_frame
-from corral.sdk.protocol import (
+from corral.sdk.protocol.chunk_streams import ChunkReceiver, ChunkSender, Streamed
+from corral.sdk.protocol.frame_limits import body_problem
+from corral.sdk.protocol.frames import (
     MAX_CALLS_FROM_MODULE,
     MAX_CALLS_TO_MODULE,
     Answer,
@@ -30,9 +30,9 @@ from corral.sdk.protocol import (
     Message,
     Notice,
 )
+from corral.sdk.protocol.framing import FrameReader, FrameTooLarge, encode_body, encode_frame
 from corral.sdk.runner.failures import CallRefused, failure_message
 from corral.sdk.runner.outbox import Outbox
-from corral.sdk.runner.streams import ChunkReceiver, ChunkSender, Streamed
 
 T = TypeVar("T")
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
@@ -54,7 +54,7 @@ class Connection:
     ) -> None:
         """`most_calls` of ours are unanswered at once; more wait for their turn, and their deadline with them: a
         module that makes many calls at once waits for its own alone. `limited`: this is a module's
-        end, which sends no more than `corral.sdk.frame_limits` allows."""
+        end, which sends no more than `corral.sdk.protocol.frame_limits` allows."""
         sock.setblocking(False)
         self._sock = sock
         self._serve = serve

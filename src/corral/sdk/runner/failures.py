@@ -6,7 +6,7 @@ import traceback
 from typing import Final
 
 from corral.sdk.errors import HostError
-from corral.sdk.protocol import Failure
+from corral.sdk.protocol.frames import Failure
 
 MAX_MESSAGE: Final = 4096
 MAX_TRACEBACK: Final = 16_384

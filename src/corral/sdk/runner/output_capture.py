@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from corral.sdk.messages import LogLine
-from corral.sdk.runner.log_bridge import MAX_LINE, clean
+from corral.sdk.protocol.messages import LogLine
+from corral.sdk.runner.log_output import MAX_LINE, clean
 
 _READ: Final = 64 * 1024
 _LEVELS: Final = {1: "INFO", 2: "WARNING"}

@@ -19,7 +19,13 @@ from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.services.command_table import CommandMatch
-from corral.sdk.messages import COMMAND, CallerBody, CommandAnswer, CommandDeclaration, CommandRequest
+from corral.sdk.protocol.messages import (
+    COMMAND,
+    CallerBody,
+    CommandAnswer,
+    CommandDeclaration,
+    CommandRequest,
+)
 
 ACTION: Final = "commands.execute"
 DEADLINE_SECONDS: Final = 30.0

@@ -25,7 +25,7 @@ from corral.controller.modules.data.spaces import PAGE_BYTES, ROWS, Space, check
 from corral.controller.state.ledger import Ledger
 from corral.domain.document_values import invalid, parse_path
 from corral.errors import Rejected
-from corral.sdk.storage_messages import IndexBody
+from corral.sdk.protocol.storage_messages import IndexBody
 from corral.store.port import Conflict, Document, Put, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 

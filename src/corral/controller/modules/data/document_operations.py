@@ -18,7 +18,7 @@ from corral.domain.document_filters import ANY, Filter, parse_filter
 from corral.domain.document_updates import parse_update
 from corral.domain.document_values import invalid
 from corral.errors import Code, Rejected
-from corral.sdk import storage_messages as said
+from corral.sdk.protocol import storage_messages as said
 from corral.store.port import ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock

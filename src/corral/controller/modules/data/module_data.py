@@ -20,7 +20,7 @@ from corral.controller.modules.data.valkey_keys import ValkeyKeys
 from corral.controller.state.ledger import Ledger
 from corral.errors import CorralError
 from corral.modules.services.host_operations import Operation
-from corral.sdk import storage_messages as said
+from corral.sdk.protocol import storage_messages as said
 from corral.store.port import ABSENT, Delete, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock

@@ -14,7 +14,7 @@ from corral.domain.document_filters import Filter, matches
 from corral.domain.document_updates import Update, apply_update, parse_update
 from corral.domain.document_values import check_value, invalid
 from corral.errors import Code, Rejected
-from corral.sdk.storage_messages import MAX_STEPS, Step
+from corral.sdk.protocol.storage_messages import MAX_STEPS, Step
 from corral.store.port import ABSENT, Document
 
 MAX_DOCUMENT: Final = 1024 * 1024

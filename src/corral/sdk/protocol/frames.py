@@ -3,7 +3,7 @@
 A frame is a length (4 bytes, little-endian) and a tagged message. Either side may call the other; a call
 has a number of its caller's, a method, a body and a deadline, and ends with exactly one `Answer` or
 `Failure`, whatever else is sent under its number before. Bodies are msgpack of the struct that belongs
-to the method (`corral.sdk.messages`). The limits below are checked by both sides; who breaks one is cut off.
+to the method (`corral.sdk.protocol.messages`). The limits below are checked by both sides; who breaks one is cut off.
 
 Nothing in here is for module authors: they see `corral.sdk`.
 """

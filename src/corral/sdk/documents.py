@@ -7,7 +7,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 import msgspec
 
-from corral.sdk import storage_messages as said
+from corral.sdk.protocol import storage_messages as said
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from corral.sdk import messages as m
-from corral.sdk import storage_messages as s
-from corral.sdk.instance_messages import MOST_WRITTEN
-from corral.sdk.nesting import MAX_DEPTH, Nesting, nesting
-from corral.sdk.protocol import MAX_CHUNK, MAX_FRAME
+from corral.sdk.protocol import messages as m
+from corral.sdk.protocol import storage_messages as s
+from corral.sdk.protocol.frames import MAX_CHUNK, MAX_FRAME
+from corral.sdk.protocol.instance_messages import MOST_WRITTEN
+from corral.sdk.protocol.nesting import MAX_DEPTH, Nesting, nesting
 
 KIB: Final = 1024
 HEAD_BYTES: Final = 512

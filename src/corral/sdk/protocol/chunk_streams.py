@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from corral.sdk.protocol import MAX_CHUNK, STREAM_CREDIT, Chunk, Credit, Message
+from corral.sdk.protocol.frames import MAX_CHUNK, STREAM_CREDIT, Chunk, Credit, Message
 
 
 class Streamed(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection
 from typing import Any, Final
 
-from corral.sdk.messages import Lingering
+from corral.sdk.protocol.messages import Lingering
 from corral.sdk.runner.proc_table import content, tree
 from corral.sdk.runner.workers import Workers
 

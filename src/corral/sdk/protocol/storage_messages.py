@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.sdk.messages import Body
+from corral.sdk.protocol.messages import Body
 
 CREATE: Final = "documents.create"
 COLLECTIONS: Final = "documents.collections"

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from corral.sdk.frame_limits import body_problem
-from corral.sdk.framing import encode_body
-from corral.sdk.messages import LOG, LogLine
+from corral.sdk.protocol.frame_limits import body_problem
+from corral.sdk.protocol.framing import encode_body
+from corral.sdk.protocol.messages import LOG, LogLine
 from corral.sdk.runner.failures import traceback_of
 
 MAX_LINE: Final = 4096

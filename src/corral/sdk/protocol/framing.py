@@ -1,4 +1,4 @@
-"""Frames of `corral.sdk.protocol` to bytes and back, for both ends of the socket."""
+"""Frames of `corral.sdk.protocol.frames` to bytes and back, for both ends of the socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from corral.sdk.protocol import MAX_FRAME, Message
+from corral.sdk.protocol.frames import MAX_FRAME, Message
 
 _HEAD: Final = 4
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -10,8 +10,8 @@ from corral.sdk.capabilities import CapabilityBinding
 from corral.sdk.commands import Commands
 from corral.sdk.contracts import Contract, read_contract
 from corral.sdk.errors import BadRegistration, CapabilityTypeError, CapabilityUnavailable
-from corral.sdk.invocation import Invoke
-from corral.sdk.messages import CapabilityAnswer, CapabilityRequest, Registrations
+from corral.sdk.invocation_port import Invoke
+from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest, Registrations
 from corral.sdk.routes import Routes
 
 

@@ -1,4 +1,4 @@
-"""The body of every method that host and module call on each other. `corral.sdk.protocol` carries them.
+"""The body of every method that host and module call on each other. `corral.sdk.protocol.frames` carries them.
 
 Structs are encoded as maps, and neither side minds a field it does not know: a host may be newer than
 the SDK that a module was built with.

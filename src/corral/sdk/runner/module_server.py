@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from corral.sdk import messages as m
 from corral.sdk.context import Host, ModuleContext
 from corral.sdk.errors import BadRegistration
 from corral.sdk.health import Health
-from corral.sdk.host_link import HostLink
 from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec
 from corral.sdk.module_classes import ALL_HOOKS, LIFECYCLE_HOOKS, DaemonModule, PlatformModule
+from corral.sdk.protocol import messages as m
 from corral.sdk.runner.failures import CallRefused, told
-from corral.sdk.runner.registering import Registered, register
+from corral.sdk.runner.module_registrations import Registered, register
 from corral.sdk.runner.workers import Workers
+from corral.sdk.runner_port import HostLink
 from corral.sdk.version import SDK_VERSION
 
 T = TypeVar("T")

@@ -7,14 +7,29 @@ from typing import Final
 
 import msgspec
 
-from corral.sdk.instance_files import FileEntry
-from corral.sdk.messages import Body
+from corral.sdk.protocol.messages import Body
 
 MOST_READ: Final = 262_144
 """Bytes of a file in one answer."""
 MOST_WRITTEN: Final = 1_048_576
 """Bytes that are written or appended at once."""
 MOST_ENTRIES: Final = 10_000
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or directory beneath an instance's directory.
+
+    ```python
+    logs = [entry for entry in entries if entry.kind == "file" and entry.path.endswith(".log")]
+    ```
+    """
+
+    path: str
+    """Relative, with `/`."""
+    kind: str
+    """`file`, `directory`, `link` or `other`."""
+    size: int = 0
+    modified_at: dt.datetime | None = None
 
 
 class ReadFile(Body, frozen=True, kw_only=True):
