@@ -15,8 +15,7 @@ from typing import NoReturn
 
 from corral.runtimes.keeper import companion_files, exit_file, forked_process
 from corral.runtimes.keeper.keeper_log import log
-from corral.runtimes.keeper.oom_kills import carries
-from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
+from corral.runtimes.keeper.proc_facts import boot_id, environment_has, open_process, start_time
 
 MARK = "CORRAL_BESIDE"
 _PAUSE = 0.005
@@ -109,6 +108,6 @@ def _marked(mark: str) -> list[tuple[int, int]]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - no pathlib in the keeper
         if name.isdecimal():
             start = start_time(int(name))
-            if start is not None and carries(name, (mark,)) and start_time(int(name)) == start:
+            if start is not None and environment_has(name, (mark,)) and start_time(int(name)) == start:
                 found.append((int(name), start))
     return found

@@ -61,7 +61,19 @@ class ConsoleRelay:
             self._pump.note_loss()
         self._pump.size_source()  # after the gap: one who dies in between leaves the next to tell it
 
-    def watch(self, poller: select.poll) -> float | None:
+    def wait(self, descriptors: tuple[int, ...], timeout: float | None = None) -> set[int]:
+        """Serve the console until an event or the timeout; returns those of `descriptors` that are ready."""
+        poller = select.poll()
+        for descriptor in descriptors:
+            poller.register(descriptor, select.POLLIN)
+        pause = self._register(poller)
+        if timeout is not None:
+            pause = timeout if pause is None else min(pause, timeout)
+        events = poller.poll(None if pause is None else pause * 1000 + 0.5)
+        self._handle(events)
+        return {descriptor for descriptor, _ in events if descriptor in descriptors}
+
+    def _register(self, poller: select.poll) -> float | None:
         """Register what matters now; returns after how many seconds to come back without an event."""
         now = time.monotonic()
         pauses = []
@@ -76,7 +88,7 @@ class ConsoleRelay:
                 poller.register(self._input, select.POLLIN)
         return min(pauses) if pauses else None
 
-    def handle(self, events: list[tuple[int, int]]) -> None:
+    def _handle(self, events: list[tuple[int, int]]) -> None:
         for descriptor, event in events:
             if descriptor == self._out:
                 if event & select.POLLIN:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 
 from corral.runtimes.keeper import linux_calls
-from corral.runtimes.keeper.console_relay import ConsoleRelay
 
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTTOU)
 
@@ -46,19 +44,6 @@ def child_signals() -> int:
 
 def _wake(*_: object) -> None:
     """The signal's number in the wake-up pipe is all we need; without a handler it is not written."""
-
-
-def wait(relay: ConsoleRelay, descriptors: tuple[int, ...], timeout: float | None = None) -> set[int]:
-    """Until something happens: the console is served, the others that are ready are returned."""
-    poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
-    pause = relay.watch(poller)
-    if timeout is not None:
-        pause = timeout if pause is None else min(pause, timeout)
-    events = poller.poll(None if pause is None else pause * 1000 + 0.5)
-    relay.handle(events)
-    return {descriptor for descriptor, _ in events if descriptor in descriptors}
 
 
 def empty_pipe(reader: int) -> None:

@@ -18,7 +18,7 @@ from corral.runtimes.keeper import exit_file, keeper_protocol, run_files
 from corral.runtimes.keeper.held_run import MindedRun, open_run, taken_over
 from corral.runtimes.keeper.keeper_caller import LOCK, MINDER, TERMINAL, Caller
 from corral.runtimes.keeper.keeper_log import Fatal, fork, log
-from corral.runtimes.keeper.oom_kills import oom_seen
+from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import has_ended, open_process, start_time
 from corral.runtimes.keeper.rescue import run_rescue
 from corral.runtimes.keeper.run_lock import try_lock
@@ -222,7 +222,7 @@ class HeldRuns:
 def _note_exit(directory: str, status: int) -> None:
     try:
         record = run_files.read_record(directory)
-        oom = record is not None and oom_seen(record.oom_file)
+        oom = record is not None and oom_kill_counted(record.oom_file)
         exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="keeper", oom=oom)
     except (OSError, ValueError) as error:
         log(f"exit of {directory}: {error}")

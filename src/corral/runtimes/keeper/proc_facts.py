@@ -116,6 +116,29 @@ def raw_status(code: int, value: int) -> int:
     return value | 0x80 if code == os.CLD_DUMPED else value
 
 
+def environment_has(pid: str, marks: tuple[str, ...]) -> bool:
+    """Whether the environment of a process, as it was executed, holds all of these `NAME=value`."""
+    entries = (kernel_file(f"/proc/{pid}/environ") or b"").split(b"\0")
+    return bool(marks) and all(os.fsencode(mark) in entries for mark in marks)
+
+
+def kernel_file(path: str) -> bytes | None:
+    """The whole content of a file of the kernel's; None when there is none, or it may not be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    content = b""
+    try:
+        while piece := os.read(descriptor, 65536):
+            content += piece
+    except OSError:
+        return None  # the process ended while it was read
+    finally:
+        os.close(descriptor)
+    return content
+
+
 def _stat(pid: int) -> list[bytes]:
     try:
         return _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()

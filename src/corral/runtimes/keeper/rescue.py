@@ -14,8 +14,15 @@ from typing import NoReturn
 from corral.runtimes.keeper import exit_file, forked_process, run_files
 from corral.runtimes.keeper.companion_sweep import clear_lost
 from corral.runtimes.keeper.console_relay import ConsoleRelay
-from corral.runtimes.keeper.oom_kills import oom_seen, work_left
-from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_process, start_time
+from corral.runtimes.keeper.oom_kills import oom_kill_counted
+from corral.runtimes.keeper.proc_facts import (
+    environment_has,
+    exit_witness,
+    has_ended,
+    kernel_file,
+    open_process,
+    start_time,
+)
 from corral.runtimes.keeper.run_files import Record
 from corral.runtimes.keeper.run_lock import try_lock
 
@@ -74,25 +81,41 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: in
     """Until the main process has ended and `exit` says how, or that nobody knows. A pidfd that somebody held
     tells it also of one that has ended before we began; without one, nobody saw it end."""
     while process is not None:
-        if forked_process.wait(relay, (process,)):
+        if relay.wait((process,)):
             break
     ends = time.monotonic() + _WITNESS_SECONDS
     ended_ns = time.time_ns()
     while exit_file.read_exit(directory) is None:
         status = None if process is None else exit_witness(process, record.pid, record.start)
         if status is not None or time.monotonic() > ends:
-            oom = oom_seen(record.oom_file)
+            oom = oom_kill_counted(record.oom_file)
             seen = process is not None
             exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom, seen=seen)
             return
-        forked_process.wait(relay, (), _WITNESS_PAUSE)
+        relay.wait((), _WITNESS_PAUSE)
 
 
 def _await_empty(directory: str, record: Record, relay: ConsoleRelay) -> None:
     pause = _LOOK_FIRST
-    while work_left(record):
+    while _has_processes(record):
         clear_lost(directory, wait=False)
         ends = time.monotonic() + pause
         while (left := ends - time.monotonic()) > 0:
-            forked_process.wait(relay, (), left)
+            relay.wait((), left)
         pause = min(pause * 2, _LOOK_AT_MOST)
+
+
+def _has_processes(record: Record) -> bool:
+    """Whether processes of the run are left: by its control groups, else by the marks in environments, where a process
+    that wiped its environment after its shim was killed is not found."""
+    if record.procs:
+        return any(_is_populated(path) for path in record.procs)
+    return any(environment_has(pid, record.marks) for pid in os.listdir("/proc") if pid.isdecimal())  # noqa: PTH208
+
+
+def _is_populated(path: str) -> bool:
+    """By `cgroup.events`, which counts groups within, or by the list of processes (version 1)."""
+    events = kernel_file(path.rpartition("/")[0] + "/cgroup.events")
+    if events is not None:
+        return b"populated 1" in events
+    return bool((kernel_file(path) or b"").strip())

@@ -16,7 +16,7 @@ from corral.runtimes.keeper import exit_file, forked_process, keeper_protocol, l
 from corral.runtimes.keeper.companion_sweep import clear_lost
 from corral.runtimes.keeper.console_relay import ConsoleRelay
 from corral.runtimes.keeper.held_run import make_fifo
-from corral.runtimes.keeper.oom_kills import oom_seen
+from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import boot_id, raw_status, start_time
 from corral.runtimes.keeper.run_files import Failure, Record
 from corral.runtimes.keeper.workload import become_workload
@@ -60,7 +60,7 @@ def run_shim(
     keeper_protocol.send(connection, {"pid": pid, "start": start})
     connection.close()
     while _reap(directory, pid, oom_file):
-        if wake in forked_process.wait(relay, (wake,)):
+        if wake in relay.wait((wake,)):
             forked_process.empty_pipe(wake)
     relay.finish()
     clear_lost(directory, wait=True)
@@ -177,5 +177,5 @@ def _reap(directory: str, main: int, oom_file: str) -> bool:
             return True
         if ended.si_pid == main:
             status = raw_status(ended.si_code, ended.si_status)
-            exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="shim", oom=oom_seen(oom_file))
+            exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="shim", oom=oom_kill_counted(oom_file))
         os.waitpid(ended.si_pid, 0)

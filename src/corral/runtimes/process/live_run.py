@@ -19,7 +19,7 @@ from corral.errors import CorralError
 from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.exit_file import Ending
 from corral.runtimes.keeper.keeper_caller import CONSOLE, MINDER, PROCESS, TERMINAL
-from corral.runtimes.keeper.oom_kills import oom_seen
+from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_process
 from corral.runtimes.keeper.run_files import Record
 from corral.runtimes.keeper.run_lock import try_lock
@@ -145,7 +145,7 @@ class LiveRun:
         status = exit_witness(self.process, main.pid, main.start)
         if status is None:
             return False
-        oom = oom_seen(main.oom_file)
+        oom = oom_kill_counted(main.oom_file)
         exit_file.write_exit(self.directory, status, at_ns=time.time_ns(), who="daemon", oom=oom, sync=False)
         return True
 
