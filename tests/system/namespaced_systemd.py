@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 from corral.runtimes.cgroups import control_files, unified
-from corral.runtimes.cgroups.mounts import mounted_hierarchies
+from corral.runtimes.cgroups.control_files import mounted_hierarchies
 from corral.testing.waiting import eventually
 
 SYSTEMD: Final = "/lib/systemd/systemd"

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pathlib
 
-from corral.runtimes.cgroups.mounts import mounted_hierarchies
+from corral.runtimes.cgroups.control_files import mounted_hierarchies
 from corral.runtimes.cgroups.selection import DEFAULT_ROOT, owner_of
 
 

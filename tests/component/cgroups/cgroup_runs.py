@@ -17,10 +17,10 @@ import pytest
 
 from corral.errors import CorralError, Rejected
 from corral.runtimes.cgroups import control_files
-from corral.runtimes.cgroups.mounts import Hierarchies, mounted_hierarchies
+from corral.runtimes.cgroups.control_files import Hierarchies, mounted_hierarchies
 from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.cgroups.port import Cgroups
-from corral.runtimes.cgroups.process_table import alive_among, all_pids
+from corral.runtimes.cgroups.processes import alive_among, all_pids
 from corral.runtimes.cgroups.selection import open_cgroups
 from corral.runtimes.cgroups.systemd import systemd_is_pid_1
 from corral.runtimes.cgroups.v1 import SeparateCgroups

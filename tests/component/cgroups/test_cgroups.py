@@ -11,7 +11,7 @@ import pytest
 from cgroup_runs import IDLE, SPINNING, machine_of, root_paths
 
 from corral.errors import Code, CorralError, Rejected
-from corral.runtimes.cgroups.process_table import alive_among, read_stat
+from corral.runtimes.cgroups.processes import alive_among, read_stat
 from corral.sdk.runtime import RunLimits
 from corral.testing.waiting import eventually
 

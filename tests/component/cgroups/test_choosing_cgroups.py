@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from corral.errors import Code, Rejected
-from corral.runtimes.cgroups.mounts import mounted_hierarchies, own_groups
-from corral.runtimes.cgroups.run_names import escaped, is_keeper_name, keeper_name, unescaped
+from corral.runtimes.cgroups.control_files import mounted_hierarchies, own_groups
+from corral.runtimes.cgroups.run_groups import escaped, is_keeper_name, keeper_name, unescaped
 from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.cgroups.systemd import systemd_is_pid_1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.runtimes.cgroups import unified
+from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.sdk.runtime import RunLimits
 
 DEFAULTS = {
@@ -55,9 +56,9 @@ def test_a_file_that_the_kernel_does_not_have_is_not_made(tmp_path):
 
 
 def test_only_a_kill_for_want_of_memory_counts_as_one(work):
-    assert not unified.oom_killed(str(work))
+    assert not oom_kill_counted(str(work / "memory.events"))
     (work / "memory.events").write_text("oom 3\noom_kill 1\noom_group_kill 0\n")
-    assert unified.oom_killed(str(work))
+    assert oom_kill_counted(str(work / "memory.events"))
 
 
 def test_memory_of_files_that_can_be_dropped_is_not_counted(work):

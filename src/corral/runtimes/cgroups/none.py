@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from corral.errors import Code, Rejected
-from corral.runtimes.cgroups import process_table, signalling
+from corral.runtimes.cgroups import processes
 from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
 from corral.sdk.runtime import RunLimits
 
@@ -65,18 +65,18 @@ class NoCgroups:
     def pids(self, run: str) -> list[int]:
         """By the whole process table, and by the kernel's lists of children before and after: a process
         that forks and ends is missed by one look easily."""
-        quick, whole = process_table.descendants, process_table.descendants_by_parent
+        quick, whole = processes.descendants, processes.descendants_by_parent
         return self._members(run, quick) or self._members(run, whole) or self._members(run, quick)
 
     async def signal(self, run: str, number: int) -> None:
-        signalling.send_to_members(lambda: self.pids(run), number)
+        processes.send_to_members(lambda: self.pids(run), number)
 
     async def kill(self, run: str) -> None:
         """First by the kernel's lists of children, which are read faster than a process forks; then
         by the whole process table."""
-        quick = lambda: self._members(run, process_table.descendants)  # noqa: E731
-        await signalling.kill_until_quiet(quick, run)
-        await signalling.kill_until_quiet(lambda: self.pids(run), run)
+        quick = lambda: self._members(run, processes.descendants)  # noqa: E731
+        await processes.kill_until_quiet(quick, run)
+        await processes.kill_until_quiet(lambda: self.pids(run), run)
 
     async def set_frozen(self, run: str, frozen: bool) -> None:
         """Nothing is ever frozen here, so that a thaw is fine."""
@@ -91,8 +91,8 @@ class NoCgroups:
         members = self.pids(run)
         return WorkUsage(
             processes=len(members),
-            memory_bytes=process_table.resident_bytes(members),
-            cpu_seconds=process_table.cpu_seconds(members),
+            memory_bytes=processes.resident_bytes(members),
+            cpu_seconds=processes.cpu_seconds(members),
         )
 
     def oom_killed(self, run: str) -> bool:  # noqa: ARG002  # the kernel tells it of groups only
@@ -107,7 +107,7 @@ class NoCgroups:
     def leftovers(self) -> list[str]:
         """Runs known here, and those whose mark is found on the machine with this owner."""
         marked = self._marks()
-        return sorted({*self._known, *(marked[pid] for pid in process_table.alive_among(marked))})
+        return sorted({*self._known, *(marked[pid] for pid in processes.alive_among(marked))})
 
     async def house_keeper(self, pid: int, name: str) -> None:
         """There is nowhere to move it."""
@@ -120,11 +120,11 @@ class NoCgroups:
         below it, and whoever bears the mark."""
         known = self._known.get(run)
         if known is not None and _lives(known.shim):
-            return process_table.living(lambda: list(below([known.shim[0]])))
+            return processes.living(lambda: list(below([known.shim[0]])))
         found = set(self._marked(run))
         if known is not None and _lives(known.work):
             found.add(known.work[0])
-        return sorted(process_table.alive_among(found | below(found)))
+        return sorted(processes.alive_among(found | below(found)))
 
     def _marked(self, run: str) -> list[int]:
         return [pid for pid, marked in self._marks().items() if marked == run]
@@ -132,18 +132,18 @@ class NoCgroups:
     def _marks(self) -> dict[int, str]:
         """Runs of this owner by the pids that bear their mark."""
         found: dict[int, str] = {}
-        for pid in process_table.all_pids() if self._owner else ():
-            marks = process_table.environment_of(pid)
+        for pid in processes.all_pids() if self._owner else ():
+            marks = processes.environment_of(pid)
             if RUN_MARK in marks and marks.get(OWNER_MARK) == self._owner and pid != os.getpid():
                 found[pid] = marks[RUN_MARK]
         return found
 
 
 def _identity(pid: int) -> tuple[int, int]:
-    stat = process_table.read_stat(pid)
+    stat = processes.read_stat(pid)
     return (pid, stat.start) if stat is not None else (0, 0)
 
 
 def _lives(identity: tuple[int, int]) -> bool:
-    stat = process_table.read_stat(identity[0]) if identity[0] else None
+    stat = processes.read_stat(identity[0]) if identity[0] else None
     return stat is not None and stat.alive and stat.start == identity[1]

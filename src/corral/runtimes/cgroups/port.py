@@ -3,15 +3,21 @@
 A run has one group of its own, never reused, with two leaves: `shim` for our own process, `work` for
 the workload. Limits, freezing and killing concern `work` alone. No group of ours lies beneath the
 daemon's own unit: the service manager may then restart the daemon as it likes.
+
+The end of a run's control group.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from typing import Final, Protocol
 
 import msgspec
+import structlog
 
+from corral.errors import CorralError, Retryable
 from corral.sdk.runtime import RunLimits
+from corral.system.aio.backoff import doubled
 
 
 class CgroupFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,3 +93,29 @@ class Cgroups(Protocol):
         Idempotent; `name` tells the keepers of a node apart."""
 
     async def close(self) -> None: ...
+
+
+_TRIES: Final = 8
+_PAUSE: Final = 0.005
+_log = structlog.get_logger("corral.runtimes.process")
+
+
+async def remove_group(cgroups: Cgroups, run: str) -> None:
+    """The kernel may count a process that has just ended for a moment more. Idempotent."""
+    for attempt in range(_TRIES):
+        try:
+            await cgroups.remove(run)
+        except Retryable:
+            if attempt == _TRIES - 1:
+                raise
+            await asyncio.sleep(doubled(_PAUSE, attempt))
+        else:
+            return
+
+
+async def remove_group_if_empty(cgroups: Cgroups, run: str) -> None:
+    """What is not empty stays, and is said."""
+    try:
+        await remove_group(cgroups, run)
+    except CorralError as error:
+        _log.warning("run.group_left", run=run, error=str(error))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from corral.errors import CorralError
-from corral.runtimes.cgroups import control_files, process_table
+from corral.runtimes.cgroups import control_files, processes
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.sdk.runtime import RunLimits
 
@@ -99,7 +99,7 @@ async def _freezes(cgroups: Provable, run: str, pid: int, notes: list[str]) -> b
     except CorralError as error:
         notes.append(f"no freezing: {error}")
         return False
-    return process_table.alive_among([pid]) == [pid]
+    return processes.alive_among([pid]) == [pid]
 
 
 async def _kills(cgroups: Provable, run: str, work: subprocess.Popen[bytes], notes: list[str]) -> bool:

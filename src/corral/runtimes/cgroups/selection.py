@@ -11,7 +11,7 @@ from typing import Final
 
 from corral.errors import Code, CorralError, Rejected, unknown_choice
 from corral.runtimes.cgroups import control_files
-from corral.runtimes.cgroups.mounts import Hierarchies, mounted_hierarchies, own_groups
+from corral.runtimes.cgroups.control_files import Hierarchies, mounted_hierarchies, own_groups
 from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.cgroups.systemd import SystemdCgroups, open_systemd, systemd_is_pid_1

@@ -13,7 +13,7 @@ import time
 from typing import Final
 
 from corral.errors import Code, Retryable
-from corral.runtimes.cgroups import control_files, process_table, signalling
+from corral.runtimes.cgroups import control_files, processes
 from corral.runtimes.cgroups.port import WorkUsage
 from corral.sdk.runtime import RunLimits
 
@@ -63,11 +63,11 @@ def limits_in_force(work: str) -> frozenset[str]:
 
 
 def pids(work: str) -> list[int]:
-    return process_table.living(lambda: control_files.member_pids(work))
+    return processes.living(lambda: control_files.member_pids(work))
 
 
 def send(work: str, number: int) -> None:
-    signalling.send_to_members(lambda: pids(work), number)
+    processes.send_to_members(lambda: pids(work), number)
 
 
 async def kill(work: str, run: str) -> None:
@@ -108,13 +108,9 @@ def usage(work: str) -> WorkUsage:
     if memory:  # pages of files that the kernel may drop at any time are not what a run needs
         memory = max(0, memory - control_files.read_field(f"{work}/memory.stat", "inactive_file"))
     else:
-        memory = process_table.resident_bytes(members)
+        memory = processes.resident_bytes(members)
     microseconds = control_files.read_field(f"{work}/cpu.stat", "usage_usec")
     return WorkUsage(processes=len(members), memory_bytes=memory, cpu_seconds=microseconds / 1e6)
-
-
-def oom_killed(work: str) -> bool:
-    return control_files.read_field(f"{work}/memory.events", "oom_kill") > 0
 
 
 def is_populated(group: str) -> bool:
@@ -136,6 +132,6 @@ def groups_below(directory: str, prefix: str) -> list[str]:
 
 async def _kill_one_by_one(work: str, run: str) -> None:
     control_files.write_if_there(f"{work}/cgroup.freeze", "1")
-    signalling.send_to_members(lambda: pids(work), signal.SIGKILL)
+    processes.send_to_members(lambda: pids(work), signal.SIGKILL)
     control_files.write_if_there(f"{work}/cgroup.freeze", "0")
-    await signalling.kill_until_quiet(lambda: pids(work), run)
+    await processes.kill_until_quiet(lambda: pids(work), run)

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.cgroups import control_files, process_table, signalling, unified
-from corral.runtimes.cgroups.mounts import Hierarchies
+from corral.runtimes.cgroups import control_files, processes, unified
+from corral.runtimes.cgroups.control_files import Hierarchies
 from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
 from corral.runtimes.cgroups.proof import proven_facts
-from corral.runtimes.cgroups.root_groups import RUN, RootGroup
-from corral.runtimes.cgroups.run_names import escaped, unescaped
+from corral.runtimes.cgroups.run_groups import RUN, RootGroup, escaped, unescaped
+from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.sdk.runtime import RunLimits
 from corral.system.threads import to_end
 
@@ -85,10 +85,10 @@ class SeparateCgroups:
 
     def pids(self, run: str) -> list[int]:
         work = self._work(run, self._lister)
-        return process_table.living(lambda: control_files.member_pids(work))
+        return processes.living(lambda: control_files.member_pids(work))
 
     async def signal(self, run: str, number: int) -> None:
-        signalling.send_to_members(lambda: self.pids(run), number)
+        processes.send_to_members(lambda: self.pids(run), number)
 
     async def kill(self, run: str) -> None:
         if self._by_v2:
@@ -96,7 +96,7 @@ class SeparateCgroups:
             return
         if "freezer" in self._roots:
             await self._kill_frozen(run)
-        await signalling.kill_until_quiet(lambda: self.pids(run), run)
+        await processes.kill_until_quiet(lambda: self.pids(run), run)
 
     async def set_frozen(self, run: str, frozen: bool) -> None:
         if self._by_v2:
@@ -124,12 +124,12 @@ class SeparateCgroups:
         nanoseconds = control_files.read_number(f"{self._work(run, 'cpuacct')}/cpuacct.usage")
         return WorkUsage(
             processes=len(members),
-            memory_bytes=used or process_table.resident_bytes(members),
-            cpu_seconds=nanoseconds / 1e9 if nanoseconds else process_table.cpu_seconds(members),
+            memory_bytes=used or processes.resident_bytes(members),
+            cpu_seconds=nanoseconds / 1e9 if nanoseconds else processes.cpu_seconds(members),
         )
 
     def oom_killed(self, run: str) -> bool:
-        return control_files.read_field(f"{self._work(run, 'memory')}/memory.oom_control", "oom_kill") > 0
+        return oom_kill_counted(self.oom_file(run))
 
     def oom_file(self, run: str) -> str:
         return f"{self._work(run, 'memory')}/memory.oom_control" if "memory" in self._roots else ""
@@ -196,7 +196,7 @@ class SeparateCgroups:
             if not self.pids(run):
                 break
             complete = await self._freeze(run, True)
-            signalling.send_to_members(lambda: self.pids(run), signal.SIGKILL)
+            processes.send_to_members(lambda: self.pids(run), signal.SIGKILL)
             control_files.write_if_there(f"{self._work(run, 'freezer')}/freezer.state", "THAWED")
             if complete:
                 return

@@ -177,5 +177,7 @@ def _reap(directory: str, main: int, oom_file: str) -> bool:
             return True
         if ended.si_pid == main:
             status = raw_status(ended.si_code, ended.si_status)
-            exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="shim", oom=oom_kill_counted(oom_file))
+            exit_file.write_exit(
+                directory, status, at_ns=time.time_ns(), who="shim", oom=oom_kill_counted(oom_file)
+            )
         os.waitpid(ended.si_pid, 0)

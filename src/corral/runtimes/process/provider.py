@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.cgroups.port import CgroupFacts, Cgroups, remove_group, remove_group_if_empty
 from corral.runtimes.console.log import note_loss
 from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.proc_facts import boot_id, has_ended
@@ -25,7 +25,6 @@ from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.run_exits import RUNTIME, exit_of, handle_of, lost_with_the_host
-from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
 from corral.runtimes.process.run_lookup import Found, executed, find_run, stored_elsewhere
 from corral.runtimes.process.run_start import spawn
 from corral.runtimes.process.runtime_mark import RuntimeMark, read_mark, write_mark

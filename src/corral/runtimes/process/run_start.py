@@ -8,12 +8,11 @@ import os
 from typing import Any, Final
 
 from corral.errors import CorralError
-from corral.runtimes.cgroups.port import Cgroups
+from corral.runtimes.cgroups.port import Cgroups, remove_group_if_empty
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.runtimes.keeper.run_files import Failure
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import Dialogue
-from corral.runtimes.process.run_groups import remove_group_if_empty
 from corral.runtimes.process.start_failures import start_failure
 from corral.sdk.runtime import RunSpec
 from corral.system.accounts import RunUser
