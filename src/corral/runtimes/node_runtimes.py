@@ -10,12 +10,10 @@ import structlog
 from corral.errors import Code, Rejected
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.runtimes.process.provider import SEGMENT_BYTES, ProcessRuntime
-from corral.runtimes.process.run_exits import RUNTIME
-from corral.runtimes.process.runtime_mark import runtime_of
-from corral.runtimes.sessions.multiplexer import Multiplexer
+from corral.runtimes.process.run_lookup import RUNTIME
+from corral.runtimes.process.workload_context import runtime_of
+from corral.runtimes.sessions.multiplexer import Multiplexer, ScreenMultiplexer, TmuxMultiplexer
 from corral.runtimes.sessions.provider import SessionRuntime
-from corral.runtimes.sessions.screen import Screen
-from corral.runtimes.sessions.tmux import Tmux
 from corral.sdk.runtime import RuntimeProvider
 
 __all__ = ["Runtimes", "open_runtimes", "runtime_of"]
@@ -88,7 +86,7 @@ async def open_runtimes(
     what `cgroups.prove` said, if it was asked already."""
     process = ProcessRuntime(data, cgroups, segment_bytes, facts=facts)
     await process.start_keeper()
-    multiplexers: tuple[Multiplexer, ...] = (Tmux(), Screen())
+    multiplexers: tuple[Multiplexer, ...] = (TmuxMultiplexer(), ScreenMultiplexer())
     sessions = {
         multiplexer.name: SessionRuntime(
             ProcessRuntime(

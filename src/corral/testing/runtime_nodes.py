@@ -24,10 +24,15 @@ from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.keeper.keeper_protocol import PROTOCOL, lock_name, socket_name
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.sessions.multiplexer import Multiplexer, base_environment
+from corral.runtimes.sessions.multiplexer import (
+    SOCKETS,
+    TMUX_SOCKET,
+    Multiplexer,
+    ScreenMultiplexer,
+    TmuxMultiplexer,
+    base_environment,
+)
 from corral.runtimes.sessions.provider import SessionRuntime
-from corral.runtimes.sessions.screen import SOCKETS, Screen
-from corral.runtimes.sessions.tmux import SOCKET, Tmux
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing.reaper import reap
 from corral.testing.workloads import Argv
@@ -136,7 +141,7 @@ MULTIPLEXERS: Final = ("tmux", "screen")
 
 
 def multiplexer_called(name: str) -> Multiplexer:
-    return Tmux() if name == "tmux" else Screen()
+    return TmuxMultiplexer() if name == "tmux" else ScreenMultiplexer()
 
 
 class SessionHouse:
@@ -176,7 +181,7 @@ class SessionHouse:
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The multiplexer's own program, as an operator would call it. Blocking."""
-        own = ("tmux", "-S", SOCKET) if self.multiplexer == "tmux" else ("screen",)
+        own = ("tmux", "-S", TMUX_SOCKET) if self.multiplexer == "tmux" else ("screen",)
         return subprocess.run(
             (*own, *arguments),
             cwd=self.keeper_directory,

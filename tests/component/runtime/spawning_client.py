@@ -16,10 +16,10 @@ import msgspec
 
 from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.keeper import keeper_protocol
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import try_lock
 from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.spawn_plan import spawn_plan
+from corral.runtimes.process.run_start import spawn_plan
 from corral.sdk.runtime import RunLimits, RunSpec
 from corral.system.accounts import own_user
 

@@ -13,7 +13,7 @@ import pytest
 
 from corral.errors import Code, CorralError
 from corral.runtimes.keeper.proc_facts import parents
-from corral.runtimes.process.runtime_mark import MARK, runtime_of
+from corral.runtimes.process.workload_context import MARK, runtime_of
 from corral.sdk.runtime import Execution, RunHandle
 from corral.testing import workloads
 from corral.testing.reaper import Reaper

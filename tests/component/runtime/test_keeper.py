@@ -17,10 +17,10 @@ import pytest
 
 import corral
 from corral.runtimes.keeper import exit_file, keeper_protocol, run_files
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import try_lock
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.spawn_plan import spawn_plan
+from corral.runtimes.process.run_start import spawn_plan
 from corral.system.accounts import own_user
 from corral.testing import workloads
 from corral.testing.runtime_contract import is_running

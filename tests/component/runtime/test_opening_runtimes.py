@@ -14,8 +14,8 @@ from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.keeper import run_files
 from corral.runtimes.node_runtimes import Runtimes, open_runtimes, runtime_of
 from corral.runtimes.process.provider import ProcessRuntime
+from corral.runtimes.sessions.multiplexer import TmuxMultiplexer
 from corral.runtimes.sessions.provider import SessionRuntime
-from corral.runtimes.sessions.tmux import Tmux
 from corral.sdk.runtime import AdoptionKind, RunSpec
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
@@ -115,7 +115,7 @@ async def test_without_its_program_nothing_is_started_but_what_runs_is_minded(
     await said(handle, b"up\n")
     await runtimes.close()
     process = ProcessRuntime(scratch, NoCgroups("opening"), name="tmux")
-    tmux = SessionRuntime(process, Tmux(program=""))
+    tmux = SessionRuntime(process, TmuxMultiplexer(program=""))
     await tmux.open()
     bare = Runtimes(runtimes.process, {"tmux": tmux}, frozenset({"tmux"}))
     assert bare.names() == ("process",)

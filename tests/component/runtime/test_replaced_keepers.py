@@ -14,10 +14,10 @@ import pytest
 from corral.errors import Retryable
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.keeper import keeper_protocol, run_files
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import try_lock
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.spawn_plan import spawn_plan
+from corral.runtimes.process.run_start import spawn_plan
 from corral.sdk.runtime import RunExit, RunHandle
 from corral.system.accounts import own_user
 from corral.testing import workloads

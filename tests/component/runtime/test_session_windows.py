@@ -20,10 +20,9 @@ import msgspec
 import pytest
 
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.runtimes.process.runtime_mark import runtime_of
-from corral.runtimes.sessions.multiplexer import session_name
+from corral.runtimes.process.workload_context import runtime_of
+from corral.runtimes.sessions.multiplexer import TmuxMultiplexer, session_name
 from corral.runtimes.sessions.provider import SessionRuntime
-from corral.runtimes.sessions.tmux import Tmux
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing import workloads
@@ -499,7 +498,7 @@ async def test_a_window_that_never_comes_does_not_hold_up_the_end_of_its_run(
     program.chmod(0o755)
     node = ProcessHouse(scratch / "node")
     runtime = SessionRuntime(
-        ProcessRuntime(node.data, node.cgroups(), name="tmux"), Tmux(program=str(program))
+        ProcessRuntime(node.data, node.cgroups(), name="tmux"), TmuxMultiplexer(program=str(program))
     )
     await runtime.open()
     handle = await runtime.start(node.spec(*workloads.silent()))

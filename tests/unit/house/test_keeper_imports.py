@@ -23,8 +23,7 @@ WINDOW_LIBRARY = {
     "zlib",
 }  # fmt: skip
 WINDOW_FILES = {f"{KEEPER}.{name}" for name in ("console_layout", "proc_facts", "run_files")} | {
-    f"corral.runtimes.sessions.{name}"
-    for name in ("console_tail", "directory_changes", "window_file", "window_main")
+    f"corral.runtimes.sessions.{name}" for name in ("console_tail", "window_file", "window_main")
 }
 
 

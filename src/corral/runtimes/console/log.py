@@ -14,7 +14,7 @@ import msgspec
 from corral.runtimes.console.lines import Line, pieces, text_of
 from corral.runtimes.console.time_index import Stamp, TimeIndex
 from corral.runtimes.keeper import console_layout as layout
-from corral.runtimes.keeper.console_gaps import GapRing
+from corral.runtimes.keeper.console_writer import GapRing
 
 RETENTION: Final = "retention"
 UNKNOWN: Final = "unknown"

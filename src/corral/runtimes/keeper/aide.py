@@ -20,10 +20,9 @@ import time
 from typing import Any, NoReturn
 
 from corral.runtimes.keeper import forked_process, keeper_protocol, linux_calls
-from corral.runtimes.keeper.descendants import end_descendants
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.runtimes.keeper.run_files import Failure
-from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program
+from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program, end_descendants
 
 _KILL_SECONDS = 5.0
 _NEXT_SECONDS = 0.05

@@ -22,10 +22,9 @@ from typing import Any, NoReturn
 from corral.runtimes.keeper import companion_files, exit_file, forked_process, keeper_protocol, linux_calls
 from corral.runtimes.keeper.companion_files import CompanionRecord
 from corral.runtimes.keeper.companion_sweep import MARK, clear_up
-from corral.runtimes.keeper.descendants import end_descendants
 from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
 from corral.runtimes.keeper.run_files import Failure
-from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program
+from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program, end_descendants
 
 GRACE_SECONDS = 2.0
 """Between asking and killing, when the run has ended."""

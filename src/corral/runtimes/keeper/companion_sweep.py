@@ -14,7 +14,7 @@ import time
 from typing import NoReturn
 
 from corral.runtimes.keeper import companion_files, exit_file, forked_process
-from corral.runtimes.keeper.keeper_log import log
+from corral.runtimes.keeper.forked_process import log
 from corral.runtimes.keeper.proc_facts import boot_id, environment_has, open_process, start_time
 
 MARK = "CORRAL_BESIDE"

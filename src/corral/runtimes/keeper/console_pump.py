@@ -21,9 +21,8 @@ import struct
 import termios
 import time
 
-from corral.runtimes.keeper.console_gaps import GapRing
 from corral.runtimes.keeper.console_layout import DISK_ERROR, DISK_FULL, DISK_QUOTA, REMOVED
-from corral.runtimes.keeper.console_segments import Segments
+from corral.runtimes.keeper.console_writer import GapRing, Segments
 
 MOVE_BYTES = 1 << 20
 MOVES = 8

@@ -11,7 +11,7 @@ import termios
 from typing import Any
 
 from corral.runtimes.keeper import run_files
-from corral.runtimes.keeper.keeper_caller import CONSOLE, PROCESS, TERMINAL, Caller
+from corral.runtimes.keeper.keeper_protocol import CONSOLE, PROCESS, TERMINAL, RequestConnection
 
 _ROWS_AND_COLUMNS = struct.pack("HHHH", 24, 80, 0, 0)
 _OF_EARLIER_STARTS = (
@@ -41,7 +41,7 @@ class MindedRun:
         copies = [-1 if descriptor < 0 else os.dup(descriptor) for descriptor in (self.master, self.process)]
         return MindedRun(self.directory, os.dup(self.out), *copies)
 
-    def learn(self, caller: Caller) -> None:
+    def learn(self, caller: RequestConnection) -> None:
         """Take what it lacks from a request about this run."""
         if self.master < 0:
             self.master = caller.take(TERMINAL)
@@ -81,7 +81,7 @@ def open_run(plan: dict[str, Any]) -> tuple[MindedRun, int]:
     return run, slave
 
 
-def taken_over(directory: str, caller: Caller) -> MindedRun:
+def taken_over(directory: str, caller: RequestConnection) -> MindedRun:
     """A run that another keeper started, with what came with the request. What somebody removed of it is made
     again: better a console without bytes than a run that nobody can mind."""
     _make_console(directory)

@@ -15,13 +15,13 @@ import time
 from typing import Any
 
 from corral.runtimes.keeper import exit_file, keeper_protocol, run_files
+from corral.runtimes.keeper.forked_process import Fatal, fork, log
 from corral.runtimes.keeper.held_run import MindedRun, open_run, taken_over
-from corral.runtimes.keeper.keeper_caller import LOCK, MINDER, TERMINAL, Caller
-from corral.runtimes.keeper.keeper_log import Fatal, fork, log
+from corral.runtimes.keeper.keeper_protocol import LOCK, MINDER, TERMINAL, RequestConnection
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import has_ended, open_process, start_time
 from corral.runtimes.keeper.rescue import run_rescue
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import try_lock
 from corral.runtimes.keeper.shim import run_shim
 
 _REMEMBERED = 1024
@@ -50,7 +50,7 @@ class HeldRuns:
 
     # requests
 
-    def spawn(self, caller: Caller, plan: dict[str, Any]) -> None:
+    def spawn(self, caller: RequestConnection, plan: dict[str, Any]) -> None:
         """Raises OSError when the run's files cannot be made."""
         run, slave = open_run(plan)
         pid = fork()
@@ -65,7 +65,7 @@ class HeldRuns:
             return
         self._minded[pid] = run
 
-    def hold(self, caller: Caller, directory: str) -> None:
+    def hold(self, caller: RequestConnection, directory: str) -> None:
         """Mind a run that another keeper started. Of one that we have, we take the terminal if we lack it.
         Whoever asks is given the terminal, to hand it to our successor."""
         run = self._with_minder(directory) or self._unminded.get(directory)
@@ -82,7 +82,7 @@ class HeldRuns:
             caller.connection, {"held": True, "terminal": run.master >= 0}, descriptor=run.master
         )
 
-    def rescue(self, caller: Caller, directory: str) -> None:
+    def rescue(self, caller: RequestConnection, directory: str) -> None:
         """Another minder, as a daemon asks that has the lock."""
         for minder, handed in list(self._handed.items()):
             if handed.directory == directory and has_ended(minder):

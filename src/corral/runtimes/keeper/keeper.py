@@ -20,9 +20,9 @@ from corral.runtimes.keeper import forked_process, keeper_protocol
 from corral.runtimes.keeper.aide import run_aide
 from corral.runtimes.keeper.companion import run_companion
 from corral.runtimes.keeper.companion_sweep import run_sweep
+from corral.runtimes.keeper.forked_process import Fatal, fork, log, told
 from corral.runtimes.keeper.held_runs import HeldRuns
-from corral.runtimes.keeper.keeper_caller import LOCK, Caller
-from corral.runtimes.keeper.keeper_log import Fatal, fork, log, told
+from corral.runtimes.keeper.keeper_protocol import LOCK, RequestConnection
 from corral.runtimes.keeper.proc_facts import raw_status, start_time
 from corral.runtimes.keeper.shim import STAGE_PREPARE
 
@@ -36,7 +36,7 @@ class Keeper:
         self._listener = listener
         self._wake = wake
         self._poller = select.poll()
-        self._callers: dict[int, Caller] = {}
+        self._callers: dict[int, RequestConnection] = {}
         self._runs = HeldRuns(self._poller)
         self._aides: set[int] = set()
         """They tell whoever asked by themselves; nobody asks us how they ended."""
@@ -68,10 +68,10 @@ class Keeper:
             time.sleep(_ACCEPT_PAUSE)  # out of descriptors: whoever waits will wait on
             return
         connection.setblocking(False)
-        self._callers[connection.fileno()] = Caller(connection)
+        self._callers[connection.fileno()] = RequestConnection(connection)
         self._poller.register(connection, select.POLLIN)
 
-    def _read(self, caller: Caller) -> None:
+    def _read(self, caller: RequestConnection) -> None:
         try:
             piece = caller.read()
             request = caller.frames.feed(piece) if piece else None
@@ -94,7 +94,7 @@ class Keeper:
                 log(f"request {str(request.get('do'))[:20]!r}: {told(error)}")
         caller.close()
 
-    def _answer(self, caller: Caller, request: dict[str, Any]) -> None:
+    def _answer(self, caller: RequestConnection, request: dict[str, Any]) -> None:
         kind = request.get("do")
         if kind == "spawn":
             self._spawn(caller, request)
@@ -119,7 +119,7 @@ class Keeper:
         else:
             keeper_protocol.send(caller.connection, {"unknown": str(kind)})
 
-    def _spawn(self, caller: Caller, plan: dict[str, Any]) -> None:
+    def _spawn(self, caller: RequestConnection, plan: dict[str, Any]) -> None:
         try:
             if caller.peek(LOCK) < 0:
                 raise OSError(errno.EBADF, "without its lock a run could be started twice")
@@ -128,7 +128,7 @@ class Keeper:
             answer = {"error": STAGE_PREPARE, "errno": error.errno or 0, "path": str(error.filename or "")}
             keeper_protocol.send(caller.connection, answer)
 
-    def _execute(self, caller: Caller, request: dict[str, Any]) -> None:
+    def _execute(self, caller: RequestConnection, request: dict[str, Any]) -> None:
         pid = fork()
         if pid == 0:
             with Fatal():
@@ -136,7 +136,7 @@ class Keeper:
         if pid > 0:
             self._aides.add(pid)
 
-    def _accompany(self, caller: Caller, request: dict[str, Any]) -> None:
+    def _accompany(self, caller: RequestConnection, request: dict[str, Any]) -> None:
         pid = fork()
         if pid == 0:
             with Fatal():

@@ -13,8 +13,8 @@ import socket
 import sys
 
 from corral.runtimes.keeper import forked_process, linux_calls
+from corral.runtimes.keeper.forked_process import log
 from corral.runtimes.keeper.keeper import Keeper
-from corral.runtimes.keeper.keeper_log import log
 from corral.runtimes.keeper.keeper_protocol import lock_name
 from corral.runtimes.keeper.proc_facts import boot_id
 

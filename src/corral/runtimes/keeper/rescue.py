@@ -23,8 +23,7 @@ from corral.runtimes.keeper.proc_facts import (
     open_process,
     start_time,
 )
-from corral.runtimes.keeper.run_files import Record
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import Record, try_lock
 
 LOCK_LOST = 3
 """Exit code of a rescue that came too late: somebody else minds the run."""

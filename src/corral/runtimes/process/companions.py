@@ -1,5 +1,8 @@
 """Programs that stay beside a workload: the daemon's side of their minders. All there is to know of them is
-in the run's directory, so that the next daemon knows no less."""
+in the run's directory, so that the next daemon knows no less.
+
+What is known of the companions of runs: by their files and the kernel, for any daemon alike.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,25 @@ import os
 import pathlib
 import re
 import signal
+from collections.abc import Iterator
 from typing import Any, Final
 
 import structlog
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.keeper import companion_files
+from corral.runtimes.keeper import companion_files, exit_file, run_files
 from corral.runtimes.keeper.companion import HELD, RUN_ENDED
-from corral.runtimes.keeper.companion_files import names_in, place_of
+from corral.runtimes.keeper.companion_files import CompanionRecord, names_in, place_of
 from corral.runtimes.keeper.companion_sweep import clear_up
+from corral.runtimes.keeper.proc_facts import boot_id, open_process
 from corral.runtimes.keeper.run_files import Failure, Record
-from corral.runtimes.process.companion_status import exit_at, look_at, minder_of, record_of
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.executions import check_command, check_size
 from corral.runtimes.process.keeper_client import KeeperClient
+from corral.runtimes.process.run_lookup import exit_of
 from corral.runtimes.process.start_failures import start_failure
 from corral.runtimes.process.workload_context import Surroundings
-from corral.sdk.runtime import SideRun
+from corral.sdk.runtime import RunExit, SideRun
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.trees.removal import remove
@@ -234,3 +239,69 @@ def _clear_away(place: str) -> None:
             remove(pathlib.Path(place))
     finally:
         os.close(lock)
+
+
+def look_at(run_directory: str, name: str) -> SideRun | None:
+    """What its files and the kernel say; None when there is none."""
+    place = place_of(run_directory, name)
+    record = record_of(place)
+    if record is None:
+        return None
+    ending = exit_at(place)
+    running = ending is None and _lives(record)
+    if not running and ending is None:
+        ending = exit_at(place) or RunExit(known=False, reason="whoever minded it was killed")
+    return SideRun(
+        name=name,
+        command=record.command,
+        pid=record.pid,
+        started_at_ms=record.started_ns // 1_000_000,
+        running=running,
+        exit=ending,
+        output=companion_files.read_output(place),
+    )
+
+
+def record_of(place: str) -> CompanionRecord | None:
+    try:
+        return companion_files.read_record(place)
+    except (OSError, ValueError) as error:
+        _log.warning("run.companion_unreadable", place=place, error=str(error))
+        return None
+
+
+def exit_at(place: str) -> RunExit | None:
+    """How it ended; None while it has not."""
+    try:
+        ending = exit_file.read_exit(place)
+    except run_files.TooNew as error:
+        return RunExit(known=False, reason=str(error))
+    if ending is None:
+        return None
+    if ending.status is None:
+        return RunExit(
+            known=False, ended_at_ms=ending.at_ns // 1_000_000, reason="whoever minded it was killed"
+        )
+    return exit_of(ending)
+
+
+def _lives(record: CompanionRecord) -> bool:
+    """While its minder does: it dies with it."""
+    minder = open_process(record.minder, record.minder_start) if record.boot == boot_id() else None
+    if minder is not None:
+        os.close(minder)
+    return minder is not None
+
+
+@contextlib.contextmanager
+def minder_of(place: str) -> Iterator[int | None]:
+    """A pidfd of the very process that minds it; None when there is none."""
+    record = record_of(place)
+    minder = None
+    if record is not None and record.boot == boot_id():
+        minder = open_process(record.minder, record.minder_start)
+    try:
+        yield minder
+    finally:
+        if minder is not None:
+            os.close(minder)

@@ -23,8 +23,7 @@ import structlog
 import corral
 from corral.errors import Code, Retryable
 from corral.runtimes.keeper import keeper_protocol
-from corral.runtimes.keeper.keeper_caller import LOCK
-from corral.runtimes.keeper.keeper_protocol import lock_name, socket_name
+from corral.runtimes.keeper.keeper_protocol import LOCK, lock_name, socket_name
 from corral.runtimes.process.descriptors import readable
 
 _log = structlog.get_logger("corral.runtimes.process")

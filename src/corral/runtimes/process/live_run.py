@@ -3,6 +3,12 @@
 Both are noticed by pidfds. A minder (shim or rescue) that ended without having said `empty` was killed,
 and is replaced at once. The read end of the console FIFO is held, too, and a copy of its terminal: whatever is
 killed, the bytes in it stay, and no terminal hangs up.
+
+A copy of the terminal that a living shim or rescue holds.
+
+Who has the master of a terminal cannot open it again by its name: the descriptor itself is copied out of the
+other process. The kernel allows that to whoever may trace it: root always may, others where the system does not
+restrict tracing to descendants.
 """
 
 from __future__ import annotations
@@ -18,15 +24,14 @@ import structlog
 from corral.errors import CorralError
 from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.exit_file import Ending
-from corral.runtimes.keeper.keeper_caller import CONSOLE, MINDER, PROCESS, TERMINAL
+from corral.runtimes.keeper.keeper_protocol import CONSOLE, MINDER, PROCESS, TERMINAL
+from corral.runtimes.keeper.linux_calls import pidfd_getfd
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_process
-from corral.runtimes.keeper.run_files import Record
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import Record, try_lock
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.run_lookup import console_source
-from corral.runtimes.process.terminal_copy import copy_of_terminal
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks
 
@@ -200,3 +205,19 @@ class LiveRun:
 
 def _gone(pidfd: int | None) -> bool:
     return pidfd is None or has_ended(pidfd)
+
+
+_MASTERS: Final = ("/dev/ptmx", "/dev/pts/ptmx")
+
+
+def copy_of_terminal(minder: int, pid: int) -> int | None:
+    """`minder` is a pidfd of `pid`, which holds one terminal at most; None when it has none, or the kernel
+    refuses."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names alone
+            if os.readlink(f"/proc/{pid}/fd/{name}") in _MASTERS:  # noqa: PTH115
+                descriptor = pidfd_getfd(minder, int(name))
+                if not has_ended(minder):  # else what we read may be another's
+                    return descriptor
+                os.close(descriptor)
+    return None

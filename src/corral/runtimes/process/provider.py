@@ -17,21 +17,28 @@ from corral.runtimes.cgroups.port import CgroupFacts, Cgroups, remove_group, rem
 from corral.runtimes.console.log import note_loss
 from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.proc_facts import boot_id, has_ended
-from corral.runtimes.keeper.run_lock import try_lock, was_attempted
+from corral.runtimes.keeper.run_files import try_lock, was_attempted
 from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.companions import Companions
 from corral.runtimes.process.executions import Executions
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.run_exits import RUNTIME, exit_of, handle_of, lost_with_the_host
-from corral.runtimes.process.run_lookup import Found, executed, find_run, stored_elsewhere
-from corral.runtimes.process.run_start import spawn
-from corral.runtimes.process.runtime_mark import RuntimeMark, read_mark, write_mark
-from corral.runtimes.process.spawn_plan import look_up_user, spawn_plan
-from corral.runtimes.process.unreadable_runs import conclude, refuse_living
+from corral.runtimes.process.run_lookup import (
+    RUNTIME,
+    Found,
+    conclude,
+    executed,
+    exit_of,
+    find_run,
+    handle_of,
+    lost_with_the_host,
+    refuse_living,
+    stored_elsewhere,
+)
+from corral.runtimes.process.run_start import look_up_user, spawn, spawn_plan
 from corral.runtimes.process.watched_runs import WatchedRuns
-from corral.runtimes.process.workload_context import Surroundings
+from corral.runtimes.process.workload_context import RuntimeMark, Surroundings, read_mark, write_mark
 from corral.sdk.runtime import (
     Adoption,
     AdoptionKind,

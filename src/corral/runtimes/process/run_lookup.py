@@ -2,6 +2,12 @@
 
 The lock is asked first: held, something of the run exists or is coming; free, what the files say is
 final, but for a workload that lost its shim.
+
+Runs whose record somebody removed or damaged, and its copy, too: what can be known and done without it.
+
+Their processes are found by control group or mark, whether a shim lives by the lock.
+
+From what the run's files say to what the interface says.
 """
 
 from __future__ import annotations
@@ -9,17 +15,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import stat
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
-from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.keeper import run_files
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.runtimes.cgroups.port import Cgroups
+from corral.runtimes.keeper import exit_file, run_files
+from corral.runtimes.keeper.exit_file import Ending
 from corral.runtimes.keeper.proc_facts import start_time
-from corral.runtimes.keeper.run_files import Record, TooNew
-from corral.runtimes.keeper.run_lock import try_lock
+from corral.runtimes.keeper.run_files import Record, TooNew, try_lock
+from corral.runtimes.process.workload_context import read_mark
+from corral.sdk.runtime import RunExit, RunHandle
 from corral.system.aio.backoff import Backoff
 
 _START_SECONDS: Final = 60.0
@@ -141,3 +152,80 @@ def _has(directory: str, name: str, file: str) -> bool:
         return os.path.samestat(held, os.stat(f"{directory}/{name}"))  # noqa: PTH116
     except FileNotFoundError:
         return False
+
+
+_NAMED = 10
+
+
+def refuse_living(directory: str, cgroups: Cgroups) -> None:
+    """Of a run without record and shim: FORMAT_INVALID where its processes are found, for it was started."""
+    mark = read_mark(directory)
+    if mark is None or not mark.run or not run_files.was_executed(directory):
+        return
+    pids = cgroups.pids(mark.run)
+    if pids:
+        raise unreadable(directory, f"its record is gone, and its processes {pids[:_NAMED]} live")
+
+
+def conclude(handle: RunHandle, cgroups: Cgroups) -> None:
+    """After a kill: once nothing of such a run is left, its files say so. A shim that lives says it by itself, and
+    a run whose record can be read is none of ours."""
+    directory = handle.run_directory
+    with contextlib.suppress(CorralError):
+        if executed(directory) is not None:
+            return
+    if not run_files.was_executed(directory) or (lock := try_lock(directory)) is None:
+        return
+    try:
+        if not cgroups.pids(handle.run_name):
+            exit_file.write_exit(directory, None, at_ns=time.time_ns(), who="daemon", seen=False)
+            run_files.say_empty(directory)
+    finally:
+        os.close(lock)
+
+
+RUNTIME = "process"
+
+
+def exit_of(ending: Ending, *, oom: bool = False) -> RunExit:
+    """`oom`: what the control group says beside the file."""
+    at_ms = ending.at_ns // 1_000_000
+    if ending.status is None:
+        return RunExit(
+            known=False,
+            ended_at_ms=at_ms,
+            seen=ending.seen,
+            reason="shim and keeper were both killed, and the kernel does not tell"
+            if ending.seen
+            else "daemon, keeper and shim had all been killed",
+        )
+    if not os.WIFSIGNALED(ending.status):
+        return RunExit(known=True, code=os.WEXITSTATUS(ending.status), ended_at_ms=at_ms)
+    number = os.WTERMSIG(ending.status)
+    return RunExit(
+        known=True,
+        signal=number,
+        core_dumped=os.WCOREDUMP(ending.status),
+        ended_at_ms=at_ms,
+        oom_killed=number == signal.SIGKILL and (oom or ending.oom),
+    )
+
+
+def lost_with_the_host() -> RunExit:
+    return RunExit(known=False, host_rebooted=True, reason="the machine was restarted while it ran")
+
+
+def handle_of(record: Record, directory: str, *, runtime: str = RUNTIME) -> RunHandle:
+    return RunHandle(
+        runtime=runtime,
+        run_name=record.run,
+        run_directory=directory,
+        pid=record.pid,
+        started_at_ms=record.started_ns // 1_000_000,
+        state={
+            "start": record.start,
+            "boot": record.boot,
+            "shim": record.shim,
+            "shim_start": record.shim_start,
+        },
+    )

@@ -3,17 +3,66 @@
 A provider remembers them of what it started itself. Of a run that it adopted, the mark tells user and
 directory, and the kernel the environment with which the main process was executed: written down it
 could give away secrets.
+
+`runtime`: which runtime a run belongs to, and in what surroundings its workload was started.
+
+Written by the daemon before it orders the spawn. It holds no environment: there may be secrets in it.
 """
 
 from __future__ import annotations
 
 import os
 import pathlib
+from typing import Final
 
 import msgspec
 
-from corral.runtimes.process.runtime_mark import read_mark
+from corral.errors import Code, Rejected
 from corral.system.accounts import RunUser
+
+MARK: Final = "runtime"
+PROCESS: Final = "process"
+VERSION: Final = 1
+
+
+class RuntimeMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys that a reader does not know are ignored: the writer may be newer."""
+
+    version: int = VERSION
+    runtime: str
+    directory: str
+    user: RunUser
+    run: str = ""
+    """Its name; empty in marks of earlier versions."""
+
+
+def write_mark(run_directory: str, mark: RuntimeMark) -> None:
+    """Replaced as a whole. Not synced: it matters only while the machine is up, as the run does."""
+    place = pathlib.Path(run_directory, MARK)
+    temporary = place.with_name(f".{MARK}.{os.getpid()}")
+    temporary.write_bytes(msgspec.json.encode(mark))
+    temporary.replace(place)
+
+
+def read_mark(run_directory: str) -> RuntimeMark | None:
+    """None for a run that was started before there were marks, or whose mark is damaged."""
+    try:
+        mark = msgspec.json.decode(pathlib.Path(run_directory, MARK).read_bytes(), type=RuntimeMark)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+    if mark.version > VERSION:
+        raise Rejected(
+            Code.FORMAT_TOO_NEW,
+            f"the run in {run_directory} was started by a newer Corral: runtime mark of version {mark.version}",
+            hint="run the version that started it, or a newer one",
+        )
+    return mark
+
+
+def runtime_of(run_directory: str) -> str:
+    """The name of the runtime that a run was started with; `process` when nothing says otherwise."""
+    mark = read_mark(run_directory)
+    return PROCESS if mark is None else mark.runtime
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):

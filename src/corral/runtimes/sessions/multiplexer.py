@@ -2,11 +2,18 @@
 
 Every name is relative to the keeper's directory, in which its programs run: an address of a socket holds
 108 bytes, and the path of a data directory may be longer.
+
+`screen`: one server a session, its socket in a directory of ours.
+
+`tmux`: one server with a private socket, one session a run.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pathlib
+import shlex
 import shutil
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -66,3 +73,122 @@ def checked(execution: Execution, what: str) -> None:
     if execution.code != 0:
         said = execution.output.strip() or f"exit code {execution.code}"
         raise Retryable(Code.SPAWN_FAILED, f"{what}: {said}")
+
+
+SOCKETS: Final = "screen"
+SCREEN_CONFIG: Final = "screen.conf"
+_QUIT_SECONDS: Final = 2.0
+_QUIT_PAUSE: Final = 0.02
+_SCREEN_SETTINGS: Final = f"""\
+# Written by Corral at each start; changes are lost.
+startup_message off
+defscrollback {HISTORY_LINES}
+defutf8 on
+defflow off
+vbell off
+"""
+
+
+class ScreenMultiplexer:
+    """A `Multiplexer`. A session is its process: `screen` names it by pid and name, and so do we."""
+
+    name = "screen"
+
+    def __init__(self, program: str | None = None) -> None:
+        self.program = find_program("screen") if program is None else program
+        self._directory = ""
+
+    def prepare(self, directory: str) -> None:
+        sockets = pathlib.Path(directory, SOCKETS)
+        sockets.mkdir(parents=True, exist_ok=True, mode=0o700)
+        config = pathlib.Path(directory, SCREEN_CONFIG)
+        if not config.exists() or config.read_text() != _SCREEN_SETTINGS:
+            config.write_text(_SCREEN_SETTINGS)
+        self._directory = directory
+
+    async def open(self, session: str, command: tuple[str, ...], *, execute: Execute) -> None:
+        made = await execute(
+            (self.program, "-c", SCREEN_CONFIG, "-U", "-d", "-m", "-S", session, *command),
+            self._environment(),
+        )
+        checked(made, f"screen did not make session {session}")
+
+    async def close(self, session: str, *, execute: Execute) -> None:
+        """By pid and name, so that nothing else is meant. The socket of a session that was killed stays
+        behind: it goes, too."""
+        for exact in self._called(session):
+            await execute((self.program, "-S", exact, "-X", "quit"), self._environment())
+            ends = asyncio.get_running_loop().time() + _QUIT_SECONDS
+            while exact in self._called(session) and asyncio.get_running_loop().time() < ends:
+                await execute((self.program, "-wipe", exact), self._environment())  # nothing, while it lives
+                await asyncio.sleep(_QUIT_PAUSE)
+
+    def _called(self, session: str) -> list[str]:
+        """Sockets are named `PID.NAME`."""
+        sockets = pathlib.Path(self._directory, SOCKETS)
+        return [place.name for place in sockets.iterdir() if place.name.partition(".")[2] == session]
+
+    def attach_command(self, session: str, directory: str) -> str:
+        return f"cd {shlex.quote(directory)} && SCREENDIR={SOCKETS} screen -x {session}"
+
+    def _environment(self) -> dict[str, str]:
+        return {**base_environment(), "SCREENDIR": SOCKETS, "SYSSCREENRC": "/dev/null"}
+
+
+TMUX_SOCKET: Final = "tmux.sock"
+TMUX_CONFIG: Final = "tmux.conf"
+_TMUX_SETTINGS: Final = f"""\
+# Written by Corral at each start; changes are lost.
+set -s exit-empty on
+set -s set-clipboard off
+set -g history-limit {HISTORY_LINES}
+set -g remain-on-exit off
+set -g destroy-unattached off
+set -g allow-rename off
+set -g mouse off
+"""
+
+
+class TmuxMultiplexer:
+    """A `Multiplexer`. The server ends with its last session."""
+
+    name = "tmux"
+
+    def __init__(self, program: str | None = None) -> None:
+        self.program = find_program("tmux") if program is None else program
+
+    def prepare(self, directory: str) -> None:
+        config = pathlib.Path(directory, TMUX_CONFIG)
+        config.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not config.exists() or config.read_text() != _TMUX_SETTINGS:
+            config.write_text(_TMUX_SETTINGS)
+
+    async def open(self, session: str, command: tuple[str, ...], *, execute: Execute) -> None:
+        made = await execute(
+            self._command(
+                "new-session",
+                "-d",
+                "-s",
+                session,
+                "-n",
+                "console",
+                "-x",
+                COLUMNS,
+                "-y",
+                LINES,
+                "--",
+                *command,
+            ),
+            base_environment(),
+        )
+        checked(made, f"tmux did not make session {session}")
+
+    async def close(self, session: str, *, execute: Execute) -> None:
+        """`=` matches this very name; without it tmux would take any session that begins with it."""
+        await execute(self._command("kill-session", "-t", f"={session}"), base_environment())
+
+    def attach_command(self, session: str, directory: str) -> str:
+        return f"cd {shlex.quote(directory)} && tmux -S {TMUX_SOCKET} attach -t '={session}'"
+
+    def _command(self, *arguments: str) -> tuple[str, ...]:
+        return (self.program, "-S", TMUX_SOCKET, "-f", TMUX_CONFIG, *arguments)
