@@ -35,7 +35,7 @@ from corral.store.port import StorageFailed, Store
 from corral.system.addresses import Address, parse_address, raise_descriptors
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy, SystemEntropy, new_id
 from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_ring import LogPort

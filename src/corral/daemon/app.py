@@ -33,7 +33,7 @@ from corral.domain.ids import NodeId
 from corral.system.addresses import raise_descriptors
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.files import DirectoryLock
 from corral.system.log_ring import LogPort

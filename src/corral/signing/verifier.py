@@ -19,7 +19,7 @@ from corral.signing.sidecars import Sidecar, check_size
 from corral.signing.trust_root import TrustRoot
 from corral.signing.trust_root_reading import read_log_keys, read_trust_root
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import SigningSection
+from corral.system.config_sections import SigningSection
 
 MODES: Final = ("cosign-bundle", "keyed")
 POLICIES: Final = ("require-set", "disabled")

@@ -15,14 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import yaml
 
 from corral.system.config_keys import Key, Shape, keys_of
-from corral.system.config_schema import (
-    ControllerConfig,
-    DaemonConfig,
-    Section,
-    check_controller,
-    check_daemon,
-    node_id_of_host,
-)
+from corral.system.config_sections import Section
 from corral.system.config_sources import (
     DEFAULT,
     FORMATS,
@@ -33,6 +26,8 @@ from corral.system.config_sources import (
     read_flags,
     wrong_value,
 )
+from corral.system.controller_config import ControllerConfig, check_controller
+from corral.system.daemon_config import DaemonConfig, check_daemon, node_id_of_host
 
 __all__ = [
     "ControllerConfig",

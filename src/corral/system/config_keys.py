@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from corral.errors import CorralError
-from corral.system.config_schema import Section
+from corral.system.config_sections import Section
 from corral.system.config_values import Check
 
 

@@ -16,7 +16,9 @@ import yaml
 
 from corral.errors import Code, Rejected, nearest
 from corral.system.config_keys import Key, keys_of, sections_of
-from corral.system.config_schema import ControllerConfig, DaemonConfig, Section
+from corral.system.config_sections import Section
+from corral.system.controller_config import ControllerConfig
+from corral.system.daemon_config import DaemonConfig
 
 VERSION: Final = 1
 FORMATS: Final[Mapping[type[Section], str]] = {

@@ -29,7 +29,8 @@ from corral.domain.records import LogRecord
 from corral.system.aio.tasks import first_of, set_within
 from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
-from corral.system.config_schema import ControllerConfig, DaemonConfig
+from corral.system.controller_config import ControllerConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.log_ring import LogRing
 from corral.testing.api_calls import call
 from corral.testing.cgroup_cleanup import drop_groups

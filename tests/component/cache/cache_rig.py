@@ -19,7 +19,7 @@ from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.plans import PlanTemplate
 from corral.domain.templates import Manifest
 from corral.system.clock import SystemClock
-from corral.system.config_schema import CacheSection, DownloadsSection
+from corral.system.daemon_config import CacheSection, DownloadsSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import LocalController, daemon_config
 from corral.testing.scripted_peers import enrolled_identity

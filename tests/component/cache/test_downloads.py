@@ -18,7 +18,7 @@ from corral.daemon.cache.downloads import Downloads
 from corral.daemon.cache.http_exchange import exchange
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
-from corral.system.config_schema import DownloadsSection
+from corral.system.daemon_config import DownloadsSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.ports import free_range
 from corral.testing.waiting import eventually

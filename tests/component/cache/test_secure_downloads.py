@@ -17,7 +17,7 @@ from web_server import WebServer, says, serves
 from corral.daemon.cache.downloads import Downloads
 from corral.errors import Code, Rejected
 from corral.system.clock import SystemClock
-from corral.system.config_schema import DownloadsSection
+from corral.system.daemon_config import DownloadsSection
 from corral.system.entropy import SystemEntropy
 
 CONTENT = b"jar" * 50_000

@@ -12,7 +12,7 @@ from depot import packed
 
 from corral.controller.distribution.instance_saves import FileSaving
 from corral.errors import Code, CorralError, Rejected
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
 from corral.wire.v1.data_pb2 import DataChunk, PushMessage

@@ -53,7 +53,7 @@ from corral.store.opening import open_store
 from corral.store.port import ABSENT, Commit, Store
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
-from corral.system.config_schema import HttpLimitsSection, ModulesSection, TemplatesSection
+from corral.system.controller_config import HttpLimitsSection, ModulesSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import RecordedLog
 from corral.testing.failing_store import FailingStore

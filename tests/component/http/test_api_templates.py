@@ -18,7 +18,7 @@ from http_rig import Rig, http_rig, tar_gz
 from raw_client import raw_call
 
 from corral.domain.permissions import Role
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.testing.waiting import eventually
 
 TEMPLATES = "/api/v1/templates"

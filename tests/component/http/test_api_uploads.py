@@ -20,7 +20,7 @@ from corral.controller.http.uploading import Incoming
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected
-from corral.system.config_schema import HttpLimitsSection, TemplatesSection
+from corral.system.controller_config import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.failing_store import Failure
 from corral.testing.waiting import eventually

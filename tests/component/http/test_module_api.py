@@ -19,7 +19,8 @@ from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Role
 from corral.modules.services.registrations import RESERVED_SEGMENTS
 from corral.signing import new_key, sign_keyed
-from corral.system.config_schema import ModulesSection, SigningSection
+from corral.system.config_sections import SigningSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.waiting import eventually
 
 MODULES = "/api/v1/modules"

@@ -25,7 +25,7 @@ from corral.controller.http.setting import Setting
 from corral.errors import Code, Rejected
 from corral.pki.keys import key_pem, new_key
 from corral.system.clock import SystemClock
-from corral.system.config_schema import HttpLimitsSection
+from corral.system.controller_config import HttpLimitsSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import RecordedLog
 

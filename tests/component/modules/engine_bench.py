@@ -24,7 +24,7 @@ from corral.domain.module_records import PackageRecord
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.engine_deps import RestartBackoff
 from corral.system.clock import SystemClock
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 

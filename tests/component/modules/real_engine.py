@@ -19,7 +19,7 @@ from corral.modules.process import ProcessPool
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.module_log import ModuleLogs
 from corral.system.clock import SystemClock
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 

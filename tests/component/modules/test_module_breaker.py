@@ -15,7 +15,7 @@ from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope
 from corral.sdk.protocol.messages import Nothing, Registrations, RouteDeclaration
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.waiting import eventually
 
 

@@ -21,7 +21,7 @@ from corral.sdk.protocol.frames import MAX_CALLS_FROM_MODULE
 from corral.sdk.protocol.messages import PUBLISH, ROUTE, CallerBody, Published, RouteAnswer, RouteRequest
 from corral.sdk.protocol.storage_messages import INSERT, KV_INCREMENT, Incremented, Written
 from corral.sdk.runner.workers import MAX_WORKERS
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.waiting import eventually
 
 _ANSWERS = {

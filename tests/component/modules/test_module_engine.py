@@ -34,7 +34,7 @@ from corral.sdk.protocol.messages import (
     RouteAnswer,
     RouteRequest,
 )
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.waiting import eventually
 
 PATIENT = 20_000

@@ -17,7 +17,8 @@ from corral.errors import Code, CorralError, IllegalTransition
 from corral.modules.lifecycle.module_lifecycle import BIRTHS_TRIED
 from corral.modules.process.call_failures import ZygoteGone
 from corral.sdk.protocol.messages import CommandDeclaration, Registrations, RouteDeclaration
-from corral.system.config_schema import ActivationSection, ModulesSection
+from corral.system.config_sections import ActivationSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 

@@ -11,7 +11,8 @@ from stand_in_house import Script, StandInProcess
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import CorralError
-from corral.system.config_schema import ActivationSection, ModulesSection
+from corral.system.config_sections import ActivationSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.waiting import eventually
 
 

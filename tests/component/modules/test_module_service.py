@@ -22,7 +22,7 @@ from corral.errors import Code, CorralError
 from corral.modules.archive.compatibility import Outcome
 from corral.signing import Sidecar, new_key, sign_keyed
 from corral.system.clock import SystemClock
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
 

@@ -18,7 +18,7 @@ from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.sdk.protocol.messages import Registrations, RouteDeclaration
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.testing.memory_package_store import MemoryBook
 from corral.testing.waiting import eventually
 

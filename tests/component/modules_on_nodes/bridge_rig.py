@@ -55,7 +55,7 @@ from corral.sdk.protocol.messages import (
     Unsubscribe,
 )
 from corral.system.clock import SystemClock
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import daemon_config
 from corral.testing.memory_package_store import MemoryBook

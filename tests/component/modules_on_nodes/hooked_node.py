@@ -37,7 +37,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.module_log import ModuleLogs
 from corral.runtimes.console.log import ConsoleLog
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import DaemonConfig, InstancesSection, NodeModulesSection
+from corral.system.daemon_config import DaemonConfig, InstancesSection, NodeModulesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.memory_package_store import MemoryBook

@@ -14,7 +14,7 @@ from corral.controller.sessions.daemon_service import DaemonService
 from corral.daemon.node.identity import Identity, load_identity
 from corral.domain.ids import NodeId
 from corral.system.clock import SystemClock
-from corral.system.config_schema import LinkSection
+from corral.system.controller_config import LinkSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.scripted_peers import ScriptedDaemon
 from corral.testing.waiting import eventually

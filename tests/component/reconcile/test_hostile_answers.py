@@ -11,7 +11,7 @@ from hostile_site import LARGE, VICTIM, exit_of
 from corral.cli.failure import Refused
 from corral.controller.instances.report_values import CRASH_BYTES
 from corral.controller.instances.retention import forgotten
-from corral.system.config_schema import InstanceRetentionSection
+from corral.system.controller_config import InstanceRetentionSection
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from corral.signing import Sidecar, Verifier, open_verifier
-from corral.system.config_schema import RekorSection, SigningSection
+from corral.system.config_sections import RekorSection, SigningSection
 from corral.testing.signing_authority import SIGNER, TrustHouse
 
 

@@ -144,7 +144,7 @@ def test_opening_and_classic_bundles_do_not_import_the_library(trust_house, arch
     program = (
         "import hashlib, pathlib, sys\n"
         "from corral.signing import Sidecar, open_verifier\n"
-        "from corral.system.config_schema import SigningSection\n"
+        "from corral.system.config_sections import SigningSection\n"
         "root, archive, bundle = map(pathlib.Path, sys.argv[1:])\n"
         "verifier = open_verifier(SigningSection(trust_root=str(root)))\n"
         "sidecar = Sidecar(kind='cosign-bundle', content=bundle.read_bytes())\n"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from corral.signing import sidecar_beside
-from corral.system.config_schema import SigningSection
+from corral.system.config_sections import SigningSection
 
 GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "guides" / "sign-modules.md"
 RSA = "openssl genrsa -out module-signing.key 3072"

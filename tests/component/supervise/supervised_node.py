@@ -21,7 +21,7 @@ from corral.domain.plans import Plan, encode_plan
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.node_runtimes import Runtimes
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import DaemonConfig, InstancesSection
+from corral.system.daemon_config import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.testing.preloaded_cache import ShelfCache
 from corral.testing.waiting import eventually

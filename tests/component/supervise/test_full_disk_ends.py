@@ -12,7 +12,7 @@ import pytest
 from supervised_node import FIRST, SETTINGS, SupervisedNode
 
 from corral.errors import Retryable
-from corral.system.config_schema import DaemonConfig, DiskSection
+from corral.system.daemon_config import DaemonConfig, DiskSection
 from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceState

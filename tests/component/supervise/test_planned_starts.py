@@ -22,7 +22,7 @@ from corral.domain.plans import PlanJvm
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, NodeSection
+from corral.system.daemon_config import DaemonConfig, DiskSection, JavaSection, NodeSection
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.waiting import eventually

@@ -13,7 +13,7 @@ from corral.controller.templates.library import TemplateLibrary
 from corral.domain.templates import TemplateVersion
 from corral.store.port import Store
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 
 
 def a_library(

@@ -28,7 +28,7 @@ from corral.domain.plan_resolution import resolve_plan
 from corral.domain.plans import PlanArtifact, PlanExtension, encode_plan, read_plan
 from corral.errors import Retryable
 from corral.store.port import Change, Commit, Delete, Put, Store
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.testing.archives import in_chunks, tar_gz
 
 HOUR = 3600

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.system.config import load_controller, load_daemon, render
 from corral.system.config_keys import keys_of
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 
 
 def test_every_key_stands_there_with_description_and_source() -> None:

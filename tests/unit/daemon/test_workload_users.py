@@ -18,7 +18,7 @@ import structlog
 from corral.daemon.workload.isolated_uids import IsolatedUids
 from corral.daemon.workload.workload_users import WorkloadUsers
 from corral.errors import Code, Rejected, Retryable
-from corral.system.config_schema import InstancesSection
+from corral.system.daemon_config import InstancesSection
 from corral.system.files import write_versioned
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a daemon that is not root has no choice")

@@ -11,7 +11,7 @@ from corral.daemon.modules.controller_capabilities import ARGUMENT_BYTES, MOST_C
 from corral.daemon.modules.event_publisher import MODULE_BYTES
 from corral.daemon.modules.node_events import RING_BYTES, RING_EVENTS
 from corral.modules.services.module_metrics import MAX_SERIES
-from corral.system.config_schema import NodeModulesSection
+from corral.system.daemon_config import NodeModulesSection
 
 PAGE = (pathlib.Path(__file__).parents[3] / "docs" / "concepts" / "daemon-modules.md").read_text()
 KIB, MIB = 1024, 1024 * 1024

@@ -13,7 +13,7 @@ from corral.domain.group_documents import parse_group
 from corral.domain.groups import PortSpec
 from corral.domain.plans import read_plan
 from corral.errors import Code, Rejected
-from corral.system.config_schema import InstanceRetentionSection
+from corral.system.controller_config import InstanceRetentionSection
 
 
 @pytest.fixture

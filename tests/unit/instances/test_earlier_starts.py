@@ -13,7 +13,7 @@ from corral.controller.reconcile.apply_plan import keep_group
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import EARLIER_STARTS
 from corral.domain.instance_states import InstanceState
-from corral.system.config_schema import InstanceRetentionSection
+from corral.system.controller_config import InstanceRetentionSection
 
 
 def told(world, state, **fields):

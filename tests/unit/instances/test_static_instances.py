@@ -25,7 +25,7 @@ from corral.domain.instance_records import live
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.errors import Rejected
-from corral.system.config_schema import InstanceRetentionSection
+from corral.system.controller_config import InstanceRetentionSection
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.instance_pb2 import ExitStatus
 

@@ -15,7 +15,7 @@ from corral.controller.instances.tickets import StartTickets
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_claims import told_time
-from corral.system.config_schema import InstanceRetentionSection
+from corral.system.controller_config import InstanceRetentionSection
 from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 

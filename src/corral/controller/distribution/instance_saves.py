@@ -15,7 +15,7 @@ from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.spec import invalid
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage

@@ -26,7 +26,7 @@ from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Commit
 from corral.system.clock import Clock
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1.instance_pb2 import InstanceFileContent, InstanceFileTree, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage

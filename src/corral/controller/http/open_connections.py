@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from corral.system.addresses import affordable, counted_as, share_of
-from corral.system.config_schema import HttpLimitsSection
+from corral.system.controller_config import HttpLimitsSection
 
 log = structlog.get_logger(__name__)
 

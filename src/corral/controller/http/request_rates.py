@@ -8,7 +8,7 @@ from corral.domain.ids import TokenId
 from corral.errors import Code, Retryable
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
-from corral.system.config_schema import HttpLimitsSection
+from corral.system.controller_config import HttpLimitsSection
 
 STRANGERS_PER_SECOND: Final = 10
 _STRANGERS_BURST: Final = 50

@@ -40,7 +40,7 @@ from corral.errors import Code, Retryable
 from corral.store.port import BlobEngine, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
-from corral.system.config_schema import HttpLimitsSection, TemplatesSection
+from corral.system.controller_config import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import Entropy
 from corral.version import VERSION
 

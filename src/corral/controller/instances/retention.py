@@ -15,7 +15,7 @@ from corral.controller.state.ledger import Step
 from corral.controller.state.mirrors import Stored
 from corral.domain.events import Draft, EventType
 from corral.domain.instance_records import InstanceRecord, live
-from corral.system.config_schema import InstanceRetentionSection
+from corral.system.controller_config import InstanceRetentionSection
 
 
 def forgotten(

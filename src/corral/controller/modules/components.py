@@ -37,7 +37,7 @@ from corral.sdk.instance_files import INSTANCE_FILES
 from corral.signing import Verifier
 from corral.store.port import Store
 from corral.system.clock import Clock
-from corral.system.config_schema import ModulesSection
+from corral.system.controller_config import ModulesSection
 from corral.system.entropy import Entropy
 
 ARTIFACTS: Final = "artifacts"

@@ -49,7 +49,7 @@ from corral.sdk.protocol.messages import (
 )
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.config_schema import ModuleHostSection
+from corral.system.config_sections import ModuleHostSection
 
 _LAG: Final = 1000
 """So far a stored cursor may lag behind events that were not wanted."""

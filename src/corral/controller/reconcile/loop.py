@@ -39,7 +39,7 @@ from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit, Conflict, Fenced, StoreUnavailable
 from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock, boot_id
-from corral.system.config_schema import ReconcileSection
+from corral.system.controller_config import ReconcileSection
 
 _GROUPS_PER_COMMIT: Final = 20
 _STARTS_PER_COMMIT: Final = 50

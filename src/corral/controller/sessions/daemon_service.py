@@ -22,7 +22,7 @@ from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import Peer, PeerKind
 from corral.system.clock import Clock
-from corral.system.config_schema import LinkSection
+from corral.system.controller_config import LinkSection
 from corral.system.entropy import Entropy, new_id
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features

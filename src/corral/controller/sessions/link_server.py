@@ -22,7 +22,7 @@ from corral.system.addresses import affordable
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy
 from corral.wire.channels import Options, server_options
 from corral.wire.frames import CountingServer

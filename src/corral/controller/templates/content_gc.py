@@ -24,7 +24,7 @@ from corral.domain.templates import decode_manifest
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.threads import to_end
 
 _FLOOR: Final = dt.timedelta(seconds=60)

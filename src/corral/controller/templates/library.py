@@ -29,7 +29,7 @@ from corral.domain.templates import Manifest, TemplateFile, TemplateVersion, dec
 from corral.errors import Code, unknown_choice
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
-from corral.system.config_schema import TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.threads import to_end
 
 FORMATS: Final = ("tar.gz", "zip")

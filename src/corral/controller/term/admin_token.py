@@ -25,7 +25,7 @@ from corral.store.opening import open_store
 from corral.store.port import Fenced, Store
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import SystemEntropy, new_id
 from corral.system.files import DirectoryLock, atomic_write
 

@@ -35,7 +35,7 @@ from corral.store.port import Store
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 
 _SWEEP_SECONDS: Final = 60.0
 _PER_COMMIT: Final = 200

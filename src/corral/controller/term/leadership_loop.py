@@ -22,7 +22,7 @@ from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.port import Fenced, Store, StoreUnavailable
 from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.clock import Clock
-from corral.system.config_schema import LeaseSection
+from corral.system.controller_config import LeaseSection
 
 _LOOK_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller")

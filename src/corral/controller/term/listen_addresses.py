@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from corral.system.addresses import Address, parse_address
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _OUTGOING: Final = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -21,7 +21,7 @@ import structlog
 from corral.errors import Code, Rejected
 from corral.store.opening import is_embedded
 from corral.store.port import ReadEngine
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 from corral.system.files import read_versioned, write_versioned
 from corral.system.threads import to_end
 

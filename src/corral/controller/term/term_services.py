@@ -40,7 +40,7 @@ from corral.domain.ids import Epoch, NodeId
 from corral.signing import Verifier
 from corral.store.port import Store
 from corral.system.clock import Clock
-from corral.system.config_schema import ControllerConfig
+from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy
 
 

@@ -29,7 +29,7 @@ from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanArtifact
 from corral.errors import CorralError
 from corral.system.clock import Clock
-from corral.system.config_schema import CacheSection, DaemonConfig
+from corral.system.daemon_config import CacheSection, DaemonConfig
 from corral.system.entropy import Entropy
 from corral.system.threads import to_end
 from corral.wire.v1 import plan_pb2

@@ -25,7 +25,7 @@ from corral.domain.artifacts import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.backoff import doubled, spread
 from corral.system.clock import Clock
-from corral.system.config_schema import DownloadsSection
+from corral.system.daemon_config import DownloadsSection
 from corral.system.entropy import Entropy
 from corral.system.threads import to_end
 

@@ -26,7 +26,7 @@ from corral.errors import Code, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
-from corral.system.config_schema import DaemonLinkSection
+from corral.system.daemon_config import DaemonLinkSection
 from corral.system.entropy import Entropy
 from corral.system.logger import LogQuota
 from corral.wire.frame_table import kind_of

@@ -25,7 +25,7 @@ from corral.daemon.link.spool_file import open_table
 from corral.daemon.link.spool_table import Spooled, SpoolTable
 from corral.daemon.link.spool_worker import SpoolWorker, Work
 from corral.domain.records import LogRecord
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord

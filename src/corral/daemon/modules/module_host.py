@@ -37,7 +37,7 @@ from corral.modules.services.schedules import ModuleSchedules
 from corral.signing import Verifier, open_verifier
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy
 from corral.system.threads import to_end
 from corral.wire.v1.link_pb2 import DaemonMessage

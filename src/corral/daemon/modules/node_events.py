@@ -41,7 +41,7 @@ from corral.sdk.protocol.messages import (
     Unsubscribe,
 )
 from corral.system.clock import Clock
-from corral.system.config_schema import ModuleHostSection
+from corral.system.config_sections import ModuleHostSection
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import EventCursor, ModuleEvent
 from corral.wire.v1.node_pb2 import HandshakeAck

@@ -19,7 +19,7 @@ from corral.daemon.supervise.node_runs import NodeRuns
 from corral.modules.services.event_publication import EventPace
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy
 
 _log = structlog.get_logger("corral.daemon.modules")

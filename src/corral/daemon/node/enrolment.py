@@ -26,7 +26,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.join_token import JoinToken
 from corral.pki.keys import key_pem, load_key, make_csr, new_key
 from corral.pki.names import controller_host
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.files import read_versioned
 from corral.wire.channels import channel_options
 from corral.wire.rpc_errors import from_rpc

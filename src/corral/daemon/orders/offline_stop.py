@@ -22,7 +22,7 @@ from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.errors import CorralError
 from corral.system.clock import SystemClock
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import SystemEntropy
 from corral.system.files import DirectoryLock
 

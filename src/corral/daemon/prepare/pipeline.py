@@ -52,7 +52,7 @@ from corral.domain.probes import check_probes
 from corral.domain.secret_masks import refuse_in_command
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import run_name
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy
 from corral.system.trees.entries import is_tree
 

@@ -13,7 +13,7 @@ from corral.daemon.supervise.supervisor import running_instances
 from corral.errors import CorralError
 from corral.system.addresses import parse_host
 from corral.system.clock import boot_id
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy, new_id
 from corral.system.log_ring import LogPort
 from corral.version import PROTOCOL_VERSION, VERSION

@@ -12,7 +12,7 @@ from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.reporter import Reporter, ReportSpool
 from corral.daemon.runs.run import Run
 from corral.daemon.supervise.instance import Instance
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy
 from corral.wire.v1.link_pb2 import DaemonMessage
 

@@ -29,7 +29,7 @@ from corral.runtimes.node_runtimes import Runtimes, open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, boot_id
-from corral.system.config_schema import DaemonConfig, InstancesSection
+from corral.system.daemon_config import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
 
 _QUIT_TRIES: Final = 6

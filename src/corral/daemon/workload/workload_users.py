@@ -19,7 +19,7 @@ import structlog
 from corral.daemon.workload.isolated_uids import ETC, IsolatedUids, describe
 from corral.errors import Code, Rejected
 from corral.system.accounts import LONGEST_NAME, find_account, find_group, is_id, name_of
-from corral.system.config_schema import InstancesSection
+from corral.system.daemon_config import InstancesSection
 
 AUTO: Final = "auto"
 UID: Final = "uid"

@@ -36,7 +36,7 @@ from corral.modules.services.route_table import RouteTable, not_active, without_
 from corral.sdk.protocol.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
-from corral.system.config_schema import ModuleHostSection
+from corral.system.config_sections import ModuleHostSection
 
 _log = structlog.get_logger("corral.modules.lifecycle")
 

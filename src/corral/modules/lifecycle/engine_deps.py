@@ -17,7 +17,7 @@ from corral.modules.scope import Scope
 from corral.modules.services.command_table import CommandTable
 from corral.modules.services.route_table import RouteTable
 from corral.system.clock import Clock
-from corral.system.config_schema import ModuleHostSection
+from corral.system.config_sections import ModuleHostSection
 
 
 class GenerationKeeper(Protocol):

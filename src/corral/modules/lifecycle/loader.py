@@ -35,7 +35,7 @@ from corral.sdk.protocol.messages import (
     HookArguments,
 )
 from corral.system.clock import Clock
-from corral.system.config_schema import ModuleHostSection
+from corral.system.config_sections import ModuleHostSection
 
 VENDOR: Final = "vendor"
 _ERROR_LENGTH: Final = 500

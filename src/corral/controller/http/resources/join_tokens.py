@@ -21,7 +21,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Permission
 from corral.domain.records import JoinTokenRecord
 from corral.store.port import ABSENT
-from corral.system.config_schema import DaemonConfig
+from corral.system.daemon_config import DaemonConfig
 
 
 class JoinTokenState(enum.StrEnum):

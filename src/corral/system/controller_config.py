@@ -1,0 +1,271 @@
+"""Every key of the controller's configuration: its kind, its default, and one line that says what it does."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated
+
+from msgspec import Meta
+
+from corral.system import config_values as kind
+from corral.system.addresses import MAX_PORT, Address, parse_address
+from corral.system.config_sections import (
+    LogSection,
+    ModuleHostSection,
+    Section,
+    ShutdownSection,
+    contradiction,
+    described,
+)
+
+
+class CorsSection(Section, frozen=True, kw_only=True):
+    origins: Annotated[kind.Origins, described("Origins that browsers may call the API from.")] = ()
+
+
+class HttpLimitsSection(Section, frozen=True, kw_only=True):
+    connections: Annotated[
+        kind.Limit,
+        described("Connections in all; at most half of the process's file descriptors. 0: no limit."),
+    ] = 4096
+    connections_per_address: Annotated[
+        kind.Limit,
+        described("Connections of one address, or IPv6 /64; the host itself may have half of all."),
+    ] = 256
+    head_seconds: Annotated[
+        kind.Seconds, described("How long a caller may take for the head of a request.")
+    ] = 10
+    idle_seconds: Annotated[
+        kind.Seconds,
+        described("How long a connection is kept between requests, and an answered body read on."),
+    ] = 30
+    stall_seconds: Annotated[
+        kind.Seconds, described("How long a caller may take nothing of an answer that waits for it.")
+    ] = 120
+    body_pause_seconds: Annotated[
+        kind.Seconds, described("How long a body may pause that comes with less than 1 KiB a second.")
+    ] = 5
+    requests_per_second: Annotated[
+        kind.Limit, described("Requests of one token, once its burst is used up; 0: no limit.")
+    ] = 50
+    burst: Annotated[kind.Count, described("Requests of one token at once.")] = 200
+    streams: Annotated[
+        kind.Limit, described("Streams, sockets, downloads and waits that one token has open; 0: no limit.")
+    ] = 50
+    all_streams: Annotated[kind.Count, described("The same, of all tokens.")] = 2000
+    tickets: Annotated[kind.Limit, described("Tickets of one token that are not used yet; 0: no limit.")] = 20
+    uploads: Annotated[kind.Limit, described("Uploads that one token sends at once; 0: no limit.")] = 5
+    all_uploads: Annotated[kind.Count, described("The same, of all tokens.")] = 200
+
+
+class HttpSection(Section, frozen=True, kw_only=True):
+    listen: Annotated[kind.Listen, described("Address of the API; port 0 picks a free one.")] = (
+        "127.0.0.1:8480"
+    )
+    advertise: Annotated[
+        kind.OptionalAddress, described("HOST:PORT others reach the API at; empty: as listened.")
+    ] = ""
+    body_limit_bytes: Annotated[kind.Bytes, described("Largest request body that is read.")] = 1_048_576
+    cors: CorsSection = CorsSection()
+    limits: HttpLimitsSection = HttpLimitsSection()
+
+
+class GrpcSection(Section, frozen=True, kw_only=True):
+    listen: Annotated[kind.Listen, described("Address that daemons connect to.")] = "127.0.0.1:8481"
+    advertise: Annotated[
+        kind.OptionalAddress, described("HOST:PORT daemons are told to use; empty: as listened.")
+    ] = ""
+    connections: Annotated[
+        kind.Limit, described("Connections in all; at most a quarter of the file descriptors. 0: no limit.")
+    ] = 8192
+    connections_per_address: Annotated[
+        kind.Limit, described("Connections of one address, or IPv6 /64; a node has up to four. 0: no limit.")
+    ] = 512
+    handshake_seconds: Annotated[
+        kind.Seconds, described("How long a peer may take for its handshake, here and for join tokens.")
+    ] = 10
+
+
+class BootstrapSection(Section, frozen=True, kw_only=True):
+    enabled: Annotated[bool, described("Whether new nodes may exchange a join token here.")] = True
+    listen: Annotated[
+        kind.OptionalListen, described("Address for join tokens alone; empty: the gRPC port + 1.")
+    ] = ""
+    rate_per_minute: Annotated[kind.Count, described("Exchanges a single peer may try in a minute.")] = 30
+    connections: Annotated[kind.Limit, described("Connections in all; 0: no limit.")] = 256
+    connections_per_address: Annotated[
+        kind.Limit, described("Connections of one address, or IPv6 /64; 0: no limit.")
+    ] = 32
+
+
+class StoreSection(Section, frozen=True, kw_only=True):
+    url: Annotated[
+        kind.StoreUrl, described("Where state lives: sqlite (DATA/corral.db) or postgresql://….")
+    ] = "sqlite"
+    commit_wait_seconds: Annotated[
+        kind.Seconds, described("How long a write may wait to be durable before it is refused.")
+    ] = 5
+
+
+class LeaseSection(Section, frozen=True, kw_only=True):
+    ttl_seconds: Annotated[kind.Seconds, described("How long leadership lasts without renewal.")] = 15
+    renew_seconds: Annotated[kind.Seconds, described("How often the leader renews its lease.")] = 3
+    margin_seconds: Annotated[kind.Seconds, described("How early a leader stops trusting its lease.")] = 3
+
+
+class LinkSection(Section, frozen=True, kw_only=True):
+    heartbeat_seconds: Annotated[kind.Seconds, described("How often each node is pinged.")] = 30
+    handshake_timeout_seconds: Annotated[
+        kind.Seconds, described("How long a new stream may take to introduce itself.")
+    ] = 10
+    missed_pongs: Annotated[kind.Count, described("Pings without answer until a node is UNREACHABLE.")] = 3
+
+
+class PkiSection(Section, frozen=True, kw_only=True):
+    cluster_key_file: Annotated[
+        kind.OptionalPath, described("Key that seals the authority; empty: DATA/ca/cluster.key.")
+    ] = ""
+    node_certificate_days: Annotated[kind.Days, described("Life of a node's certificate.")] = 30
+
+
+class ControllerLogSection(LogSection, frozen=True, kw_only=True):
+    ring_records: Annotated[kind.Count, described("Log records kept in memory for the API.")] = 10_000
+
+
+class MetricsSection(Section, frozen=True, kw_only=True):
+    scrape_networks: Annotated[
+        kind.Networks, described("Networks that may read /metrics without a token.")
+    ] = ()
+
+
+class RetentionSection(Section, frozen=True, kw_only=True):
+    events: Annotated[kind.Count, described("Events kept; older ones are dropped.")] = 100_000
+    module_events_percent: Annotated[
+        int, Meta(ge=1, le=100), described("Of these, how many may be events that modules published.")
+    ] = 20
+    module_event_bytes: Annotated[
+        kind.Bytes, described("And how much data these may have; the oldest of them are dropped.")
+    ] = 67_108_864
+    audit: Annotated[kind.Count, described("Audit entries kept.")] = 100_000
+    node_log: Annotated[kind.Count, described("Log records kept of each node.")] = 10_000
+
+
+class ReconcileSection(Section, frozen=True, kw_only=True):
+    observe_seconds: Annotated[
+        kind.Seconds, described("How long a new leader waits for the known nodes before it starts anything.")
+    ] = 15
+    floor_seconds: Annotated[
+        kind.Seconds, described("How often every group is looked at though nothing has happened.")
+    ] = 30
+    offline_after_seconds: Annotated[
+        kind.Seconds, described("How long after the end of its stream a node's instances become OFFLINE.")
+    ] = 5
+    resend_seconds: Annotated[
+        kind.Seconds, described("First pause before an order without an answer is sent again; doubles.")
+    ] = 5
+
+
+class TemplatesSection(Section, frozen=True, kw_only=True):
+    max_bytes: Annotated[kind.Bytes, described("Largest tree of one version, unpacked.")] = 8_589_934_592
+    max_files: Annotated[kind.Count, described("Most files of one version.")] = 100_000
+    keep_versions: Annotated[
+        int, Meta(ge=1, le=1000), described("Versions kept of each template; those in use stay beside them.")
+    ] = 20
+    collect_after_seconds: Annotated[
+        kind.Seconds, described("How long contents that nothing names any more stay in the store.")
+    ] = 3600
+
+
+class WorkloadSection(Section, frozen=True, kw_only=True):
+    token_seconds: Annotated[
+        kind.Seconds, described("How long an instance's token holds before it must be renewed.")
+    ] = 3600
+
+
+class KeyValueSection(Section, frozen=True, kw_only=True):
+    url: Annotated[
+        str, Meta(max_length=2048), described("valkey:// or redis:// for key-value data; empty: the store.")
+    ] = ""
+
+
+class ModulesSection(ModuleHostSection, frozen=True, kw_only=True):
+    key_value: KeyValueSection = KeyValueSection()
+
+
+class InstanceRetentionSection(Section, frozen=True, kw_only=True):
+    ended_seconds: Annotated[kind.Seconds, described("How long records of ended instances stay.")] = 86_400
+    ended_per_group: Annotated[int, Meta(ge=1, le=10_000), described("How many of them a group keeps.")] = 20
+    crashes: Annotated[int, Meta(ge=1, le=100_000), described("How many crashes are kept.")] = 1000
+    decisions_per_subject: Annotated[
+        int, Meta(ge=1, le=100_000), described("How many decisions are kept about each instance and group.")
+    ] = 100
+    development: Annotated[
+        bool, described("The node here runs instances as this controller's user, as 'corral up' does.")
+    ] = False
+
+
+class ControllerConfig(Section, frozen=True, kw_only=True):
+    """What a controller was told. Construct it through `load_controller`, which checks."""
+
+    data: Annotated[kind.Directory, described("Directory of everything the controller keeps.")] = (
+        pathlib.Path("/var/lib/corral/controller")
+    )
+    http: HttpSection = HttpSection()
+    grpc: GrpcSection = GrpcSection()
+    bootstrap: BootstrapSection = BootstrapSection()
+    store: StoreSection = StoreSection()
+    lease: LeaseSection = LeaseSection()
+    link: LinkSection = LinkSection()
+    pki: PkiSection = PkiSection()
+    log: ControllerLogSection = ControllerLogSection()
+    metrics: MetricsSection = MetricsSection()
+    retention: RetentionSection = RetentionSection()
+    reconcile: ReconcileSection = ReconcileSection()
+    instances: InstanceRetentionSection = InstanceRetentionSection()
+    templates: TemplatesSection = TemplatesSection()
+    workload: WorkloadSection = WorkloadSection()
+    modules: ModulesSection = ModulesSection()
+    shutdown: ShutdownSection = ShutdownSection()
+
+    @property
+    def cluster_key_path(self) -> pathlib.Path:
+        given = self.pki.cluster_key_file
+        return pathlib.Path(given) if given else self.data / "ca" / "cluster.key"
+
+    @property
+    def bootstrap_address(self) -> Address:
+        """Where join tokens are exchanged; a free port when gRPC itself takes a free one."""
+        if self.bootstrap.listen:
+            return parse_address(self.bootstrap.listen, any_port=True)
+        host, port = parse_address(self.grpc.listen, any_port=True)
+        return Address(host, port + 1 if port else 0)
+
+
+def check_controller(config: ControllerConfig) -> None:
+    """Refuse values that are fine alone and wrong together."""
+    lease = config.lease
+    if lease.renew_seconds + lease.margin_seconds >= lease.ttl_seconds:
+        raise contradiction(
+            "lease.ttl_seconds",
+            f"lease.renew_seconds ({lease.renew_seconds:g}) and lease.margin_seconds "
+            f"({lease.margin_seconds:g}) leave nothing of lease.ttl_seconds ({lease.ttl_seconds:g})",
+            "raise lease.ttl_seconds above their sum",
+        )
+    if not config.bootstrap.listen and parse_address(config.grpc.listen, any_port=True).port == MAX_PORT:
+        raise contradiction(
+            "bootstrap.listen",
+            f"grpc.listen uses port {MAX_PORT}, so there is no port + 1 for join tokens",
+            "set bootstrap.listen, or use a lower gRPC port",
+        )
+    _check_distinct_ports(config)
+
+
+def _check_distinct_ports(config: ControllerConfig) -> None:
+    listeners = {"http.listen": config.http.listen, "grpc.listen": config.grpc.listen}
+    if config.bootstrap.enabled:
+        listeners["bootstrap.listen"] = str(config.bootstrap_address)
+    taken: dict[str, str] = {}
+    for key, address in listeners.items():
+        if not address.endswith(":0") and address in taken:
+            raise contradiction(key, f"{key} and {taken[address]} are both {address}", "use two ports")
+        taken[address] = key
