@@ -8,8 +8,7 @@ import click
 
 from corral.cli.api.session import Session, api_command
 from corral.cli.terminal.output import Column, limit_option, plain, show_list
-from corral.cli.terminal.times import check_times, time_options
-from corral.cli.terminal.values import short_time
+from corral.cli.terminal.values import check_times, short_time, time_options
 
 COLUMNS: Final = (
     Column("TIME", lambda entry: short_time(entry.get("at"))),

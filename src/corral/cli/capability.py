@@ -7,8 +7,8 @@ from typing import Final
 import click
 
 from corral.cli.api.session import Session, api_command
+from corral.cli.command_groups import Noun
 from corral.cli.module.node_states import named
-from corral.cli.noun import Noun
 from corral.cli.terminal.output import Column, show_list
 
 CAPABILITIES: Final = "/api/v1/capabilities"

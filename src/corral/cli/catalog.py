@@ -11,8 +11,8 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
+from corral.cli.command_groups import Noun
 from corral.cli.failure import Refused, WrongUsage
-from corral.cli.noun import Noun
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, Item, plain, show_done, show_list, show_one
 from corral.cli.terminal.values import age, size_text
@@ -163,7 +163,7 @@ def _upload(
     about: dict[str, Any],
 ) -> Any:
     """The digest is computed here, so that what arrives is what was meant."""
-    from corral.cli.api.archive_upload import blocks
+    from corral.cli.api.transfers import blocks
     from corral.cli.terminal.progress_line import Bar
 
     source = pathlib.Path(path).expanduser()

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from corral.cli.api.session import Session, api_command
-from corral.cli.noun import Noun
+from corral.cli.command_groups import Noun
 from corral.cli.terminal.output import Column, show_done, show_list
 
 COMMANDS: Final = "/api/v1/commands"

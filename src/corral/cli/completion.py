@@ -1,4 +1,4 @@
-"""`corral completion`, and the names that a shell offers for a noun's arguments."""
+"""`corral completion`, and the names that a shell offers for the arguments of commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
 
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_CORRAL_COMPLETE"
@@ -25,7 +26,7 @@ _LISTS: Final = {
     "token": ("/api/v1/tokens", "id"),
 }
 _OWN_ARGUMENT: Final = ("id", "name")
-"""What the nouns above call the argument that names one of them; of other arguments the name is the noun."""
+"""The nouns above call their own argument so; any other argument is called like its noun."""
 
 
 class KnownName(click.ParamType[str]):
@@ -69,7 +70,8 @@ class KnownName(click.ParamType[str]):
 
 
 def offer_names(noun: str, command: click.Command) -> None:
-    """Let the arguments of a noun's command that name something be completed; a new name is nobody's."""
+    """Complete the arguments of a noun's command that name something, but for `create` and `new`: they take a name
+    that does not exist yet."""
     if command.name in ("create", "new"):
         return
     for parameter in command.params:

@@ -8,11 +8,10 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
+from corral.cli.command_groups import Noun
 from corral.cli.failure import printable
-from corral.cli.noun import Noun
 from corral.cli.terminal.output import Column, Item, limit_option, plain, show_list, show_one
-from corral.cli.terminal.times import check_times, time_options
-from corral.cli.terminal.values import age, full_time
+from corral.cli.terminal.values import age, check_times, full_time, time_options
 
 CRASHES: Final = "/api/v1/crashes"
 CLASSES: Final = (

@@ -11,8 +11,7 @@ from corral.cli.api.session import Session, api_command
 from corral.cli.failure import note, printable
 from corral.cli.terminal.output import Column, Item, details, limit_option, plain, show_list, show_streamed
 from corral.cli.terminal.table import GREEN, RED, YELLOW, coloured, wants_colour
-from corral.cli.terminal.times import check_times, time_options
-from corral.cli.terminal.values import short_time
+from corral.cli.terminal.values import check_times, short_time, time_options
 
 EVENTS: Final = "/api/v1/events"
 RESYNC: Final = "RESYNC_REQUIRED"

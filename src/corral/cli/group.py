@@ -1,15 +1,17 @@
-"""`corral group`: what shall run, and how many of it."""
+"""`corral group`: what runs, how many of it, and which instances still run as before a change."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage
-from corral.cli.noun import Noun
+from corral.cli.command_groups import Noun
+from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage, note
+from corral.cli.instance.waits import wait_options, wait_until
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
     Column,
@@ -22,13 +24,16 @@ from corral.cli.terminal.output import (
     state_column,
 )
 from corral.cli.terminal.values import age, full_time
-from corral.cli.terminal.wait_option import wait_options, wait_until
 
 GROUPS: Final = "/api/v1/groups"
 _LOOKED_AT: Final = 500
 _REASONS: Final = 5
 READ_ONLY: Final = ("status", "revision")
 """What the API adds to a document: a group that was read can be written back."""
+_NAMES_SHOWN: Final = 5
+_OVER: Final = ("STOPPED", "CRASHED")
+_NOT_OF_RUNS: Final = {"min", "max", "crash_loop", "nodes", "node_labels", "node_capabilities"}
+"""Fields whose change does not matter to instances that run already."""
 
 COLUMNS: Final = (
     Column("NAME", "name"),
@@ -167,7 +172,6 @@ def create(session: Session, path: str, wait: bool, timeout: int) -> None:
 def update(session: Session, name: str | None, path: str, yes: bool) -> None:
     """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
     from corral.cli.document_files import read_documents
-    from corral.cli.group_changes import differing, say_what_runs_as_before
 
     documents = read_documents(path)
     if name is not None and len(documents) > 1:
@@ -335,3 +339,31 @@ def _instances_left(session: Session, name: str) -> int | None:
             raise
         return None
     return int(_status(found).get("instances", 0))
+
+
+def differing(before: Item, after: Item) -> set[str]:
+    """The fields that are not as they were."""
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def say_what_runs_as_before(session: Session, group: Item, fields: Collection[str]) -> None:
+    """After a change of these fields: who was started before it, and how to start them again."""
+    if session.output != "table" or not set(fields) - _NOT_OF_RUNS:
+        return
+    name, since = str(group.get("name")), str((group.get("status") or {}).get("updated_at"))
+    found = session.client.pages("/api/v1/instances", {"group": name})
+    old = [
+        str(each.get("id"))
+        for each in found
+        if each.get("state") not in _OVER and str(_ordered_at(each)) < since
+    ]
+    if old:
+        shown = ", ".join(old[:_NAMES_SHOWN]) + (", …" if len(old) > _NAMES_SHOWN else "")
+        runs = "instance runs" if len(old) == 1 else "instances run"
+        note(f"{len(old)} {runs} as the group was before ({shown}): corral group restart {name}")
+
+
+def _ordered_at(instance: Item) -> Any:
+    """When it was started by the controller: a run that its node makes of it again is as the one before it."""
+    began = instance.get("created_at")
+    return began if instance.get("restarts") else instance.get("started_at") or began

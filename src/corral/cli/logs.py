@@ -13,7 +13,7 @@ from corral.cli.api.session import Session, api_command
 from corral.cli.failure import WrongUsage, printable
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import coloured, paint_state, wants_colour
-from corral.cli.terminal.times import check_times, time_options
+from corral.cli.terminal.values import check_times, time_options
 
 LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
 LOGS: Final = "/api/v1/logs"
@@ -127,10 +127,12 @@ def _history(session: Session, params: dict[str, object], newest: int, tail: int
 
 
 def _follow(session: Session, source: str, newest: int, level: str | None) -> None:
-    from corral.cli.api import event_stream as sse
+    from corral.cli.api import event_stream
 
     least = LEVELS.index(level) if level else 0
-    for message in sse.follow(session.client, f"{LOGS}/stream", {"source": source, "after": str(newest)}):
+    for message in event_stream.follow(
+        session.client, f"{LOGS}/stream", {"source": source, "after": str(newest)}
+    ):
         try:
             record = json.loads(message.data)
         except ValueError:

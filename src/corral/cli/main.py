@@ -9,8 +9,8 @@ from typing import Final, NoReturn
 
 import click
 
+from corral.cli.command_groups import LazyGroup
 from corral.cli.failure import Failure, report
-from corral.cli.lazy_group import LazyGroup
 from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
 
@@ -34,12 +34,12 @@ NOUNS: Final = {
     "cluster": ("corral.cli.cluster:cluster", "The cluster as a whole: leader, epoch, certificates."),
     "audit": ("corral.cli.audit:audit", "Who changed what, and from where."),
     "context": ("corral.cli.context:context", "Controllers this command line knows."),
-    "login": ("corral.cli.login:login", "Check a token and remember the controller."),
-    "logout": ("corral.cli.login:logout", "Forget a controller and its token."),
+    "login": ("corral.cli.context:login", "Check a token and remember the controller."),
+    "logout": ("corral.cli.context:logout", "Forget a controller and its token."),
     "up": ("corral.cli.local.up:up", "Run a whole cluster on this machine, in the foreground."),
     "down": ("corral.cli.local.down:down", "End what 'up' runs, instances included."),
-    "controller": ("corral.cli.controller:controller", "Run a controller, in the foreground."),
-    "daemon": ("corral.cli.daemon:daemon", "Run a node's daemon, in the foreground."),
+    "controller": ("corral.cli.roles:controller", "Run a controller, in the foreground."),
+    "daemon": ("corral.cli.roles:daemon", "Run a node's daemon, in the foreground."),
     "local": ("corral.cli.local.instances:local", "Instances of this machine, without any controller."),
     "completion": ("corral.cli.completion:completion", "Print the script for completion in a shell."),
     "version": ("corral.cli.version:version", "Print the version of this program."),

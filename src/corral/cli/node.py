@@ -1,4 +1,4 @@
-"""`corral node`: the hosts of the cluster."""
+"""`corral node`: the hosts of the cluster, and the join tokens that let a host enrol once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, WaitRanOut
-from corral.cli.join_token import join_token, join_token_revoke, join_tokens, label
+from corral.cli.command_groups import Noun
+from corral.cli.failure import Refused, WaitRanOut, note
 from corral.cli.node_cache import cache, prewarm
-from corral.cli.noun import Noun
-from corral.cli.terminal.confirmation import act_confirmed, yes_option
+from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
     Column,
     Item,
@@ -28,6 +27,8 @@ from corral.cli.terminal.values import Span, age, full_time
 STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
 NODES: Final = "/api/v1/nodes"
 _STRAYS: Final = 5
+_LABEL_FORM: Final = "KEY=VALUE"
+JOIN_TOKENS: Final = "/api/v1/nodes/join-tokens"
 
 COLUMNS: Final = (
     Column("ID", "id"),
@@ -40,6 +41,15 @@ COLUMNS: Final = (
     Column("ADDRESS", "address", rank=5),
     Column("VERSION", "version", rank=6),
     Column("LABELS", "labels", rank=4, stretched=True),
+)
+
+JOIN_TOKEN_COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("NODE", lambda token: str(token.get("node_id") or "any")),
+    Column("REPLACE", "replace"),
+    Column("EXPIRES", lambda token: age(token.get("expires_at"))),
+    Column("USED", lambda token: str(token.get("used_by") or "-")),
+    Column("BY", "created_by"),
 )
 
 
@@ -261,6 +271,56 @@ def remove(session: Session, id: str, yes: bool) -> None:
         yes=yes,
     )
     show_done(session.output, {"id": id}, f"node '{id}' is removed")
+
+
+def label(text: str) -> tuple[str, str]:
+    """KEY=VALUE, read."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"'{text}' is not {_LABEL_FORM}")
+    return key, value
+
+
+@click.command("join-token")
+@click.option("--node-id", metavar="ID", help="Let only this node id use it.")
+@click.option("--ttl", type=Span(), default="1h", show_default=True, help="How long it can be used.")
+@click.option("--replace", is_flag=True, help="Let it take over the id of a node that exists.")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Label for the node; may be repeated.")
+@api_command
+def join_token(
+    session: Session, node_id: str | None, ttl: int, replace: bool, labels: tuple[str, ...]
+) -> None:
+    """Make a join token and print the one command to run on the new host."""
+    body: dict[str, object] = {"ttl_seconds": ttl, "replace": replace}
+    if labels:
+        body["labels"] = dict(map(label, labels))
+    if node_id:
+        body["node_id"] = node_id
+    made = session.client.post(JOIN_TOKENS, body)
+    if session.output == "table":
+        whom = f"node '{made['node_id']}'" if made.get("node_id") else "any node id"
+        note(
+            f"join token {made.get('id')}: for {whom}, once, until {made.get('expires_at')}. Run on the host:"
+        )
+    show_done(session.output, made, str(made.get("command") or made.get("token")))
+
+
+@click.command("join-tokens")
+@api_command
+def join_tokens(session: Session) -> None:
+    """List the join tokens that were made, without their secrets."""
+    show_list(session.output, session.client.pages(JOIN_TOKENS), columns=JOIN_TOKEN_COLUMNS)
+
+
+@click.command("join-token-revoke")
+@click.argument("id")
+@yes_option
+@api_command
+def join_token_revoke(session: Session, id: str, yes: bool) -> None:
+    """Make a join token useless. A node that used it already stays."""
+    confirm(f"revoke join token '{id}'", yes=yes)
+    session.client.delete(f"{JOIN_TOKENS}/{segment(id)}")
+    show_done(session.output, {"id": id}, f"join token '{id}' is revoked")
 
 
 for command in (join_token, join_tokens, join_token_revoke, cache, prewarm):

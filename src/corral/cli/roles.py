@@ -1,4 +1,4 @@
-"""What `corral controller` and `corral daemon` have in common."""
+"""`corral controller` and `corral daemon`: run one, in the foreground."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import functools
 import os
 import pathlib
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
 
-from corral.cli.failure import BadConfiguration, Refused
+from corral.cli.failure import BadConfiguration, Refused, WrongUsage, note
 from corral.errors import CorralError
 
 R = TypeVar("R")
@@ -76,3 +78,146 @@ def ended_by(kind: type[Refused] = Refused) -> Iterator[None]:
 def settings_read() -> contextlib.AbstractContextManager[None]:
     """Settings that are refused end a role with a code of their own."""
     return ended_by(BadConfiguration)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--data", metavar="DIR", help="Directory of everything it keeps.")
+@click.option("--http", metavar="HOST:PORT", help="Address of the API; port 0 picks a free one.")
+@click.option("--grpc", metavar="HOST:PORT", help="Address that daemons connect to.")
+@click.option(
+    "--bootstrap", metavar="HOST:PORT", help="Address for join tokens; the gRPC port + 1 if left out."
+)
+@click.option("--advertise", metavar="HOST:PORT", help="Address that daemons are told to use.")
+@click.option("--store", metavar="URL", help="sqlite or postgresql://….")
+@click.option(
+    "--found-cluster",
+    is_flag=True,
+    help="For one start: make a new cluster although a former one left its key, token or artifacts here.",
+)
+@click.option(
+    "--accept-older-store",
+    is_flag=True,
+    help="For one start: go on with a store that has lost what this controller has seen, as after a restore.",
+)
+@role_options
+@click.pass_context
+def controller(
+    ctx: click.Context,
+    flags: Flags,
+    data: str | None,
+    http: str | None,
+    grpc: str | None,
+    bootstrap: str | None,
+    advertise: str | None,
+    store: str | None,
+    found_cluster: bool,
+    accept_older_store: bool,
+) -> int:
+    """Run a controller until a signal ends it. Every other setting: --print-config."""
+    if ctx.invoked_subcommand is not None:
+        given = [name for name in ("--data", "--store", "--config") if ctx.params.get(name[2:])]
+        if given:
+            raise WrongUsage(f"{given[0]} stands before '{ctx.invoked_subcommand}'", hint="write it behind")
+        return 0
+    settings = {
+        "data": data,
+        "http.listen": http,
+        "grpc.listen": grpc,
+        "grpc.advertise": advertise,
+        "bootstrap.listen": bootstrap,
+        "store.url": store,
+        **flags.settings,
+    }
+    with settings_read():
+        from corral.system.config import load_controller, render
+
+        config, sources = load_controller(flags.path, os.environ, settings)
+    if flags.print_config:
+        click.echo(render(config, sources), nl=False)
+        return 0
+    with ended_by():
+        from corral.controller.app import run_controller
+
+        return run_controller(
+            config,
+            parent_fd=flags.parent_fd,
+            found_cluster=found_cluster,
+            accept_older_store=accept_older_store,
+        )
+
+
+@controller.command("admin-token")
+@click.option("--data", metavar="DIR", help="Directory of the controller, which must not run.")
+@click.option("--store", metavar="URL", help="sqlite or postgresql://….")
+@click.option("--config", metavar="FILE", help="YAML file with its settings (CORRAL_CONFIG).")
+def admin_token(data: str | None, store: str | None, config: str | None) -> None:
+    """Make a new administrator's token, when all of them are lost. It is written to DATA/admin.token, and audited."""
+    flags = Flags(config=config, level=None, format=None)
+    with ended_by():
+        from corral.system.config import load_controller
+
+        settings, _ = load_controller(flags.path, os.environ, {"data": data, "store.url": store})
+        _log_warnings_alone()
+        from corral.controller.term.admin_token import make_admin_token
+
+        made = make_admin_token(settings)
+    click.echo(f"a new administrator's token ({made.id}) is in {made.path}")
+    note("start the controller, then: corral login URL --token-file " + shlex.quote(str(made.path)))
+
+
+def _log_warnings_alone() -> None:
+    """To stderr: what is printed is the answer."""
+    import logging
+
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+@click.command()
+@click.option("--data", metavar="DIR", help="Directory of everything it keeps.")
+@click.option("--controller", metavar="HOST:PORT,…", help="gRPC address of each controller.")
+@click.option("--join", metavar="TOKEN", help="Enrol with this join token, unless enrolled already.")
+@click.option("--node-id", metavar="ID", help="Id of this node; the host name if left out.")
+@click.option("--advertise", metavar="HOST", help="Host that players reach instances at.")
+@click.option("--labels", metavar="K=V,…", help="Labels that groups may select this node by.")
+@role_options
+def daemon(
+    flags: Flags,
+    data: str | None,
+    controller: str | None,
+    join: str | None,
+    node_id: str | None,
+    advertise: str | None,
+    labels: str | None,
+) -> int:
+    """Run a daemon until a signal ends it; its instances keep running. Settings: --print-config."""
+    settings = {
+        "data": data,
+        "controllers": controller,
+        "node.id": node_id,
+        "node.advertise": advertise,
+        "node.labels": labels,
+        **flags.settings,
+    }
+    with settings_read():
+        from corral.system.config import load_daemon, render
+
+        config, sources = load_daemon(flags.path, os.environ, settings)
+    if flags.print_config:
+        click.echo(render(config, sources), nl=False)
+        return 0
+    with ended_by():
+        from corral.daemon.app import run_daemon
+
+        return run_daemon(config, join=join or _join_token_of_environment(), parent_fd=flags.parent_fd)
+
+
+def _join_token_of_environment() -> str | None:
+    """The join token from the environment, taken out of it so that no child inherits it."""
+    from corral.domain.variable_checks import JOIN_VARIABLE
+
+    return os.environ.pop(JOIN_VARIABLE, None) or None

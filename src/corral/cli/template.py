@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.session import Session, api_command
+from corral.cli.command_groups import Noun
 from corral.cli.failure import Refused, WrongUsage
-from corral.cli.noun import Noun
 from corral.cli.template_files import (
     TEMPLATES,
     edit_file,

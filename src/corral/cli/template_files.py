@@ -57,7 +57,7 @@ def file_path(name: str, path: str) -> str:
 @api_command
 def upload(session: Session, name: str, source: str, note: str | None) -> None:
     """Make a directory, a .tar.gz or a .zip the new version of a template."""
-    from corral.cli.api.archive_upload import archive_of, blocks
+    from corral.cli.api.transfers import archive_of, blocks
     from corral.cli.terminal.progress_line import Bar
 
     place = template_path(name)
@@ -77,7 +77,7 @@ def upload(session: Session, name: str, source: str, note: str | None) -> None:
 @api_command
 def export(session: Session, name: str, target: str | None, number: int | None, kind: str | None) -> None:
     """Save a version as an archive; '-' writes to stdout."""
-    from corral.cli.api.download import save
+    from corral.cli.api.transfers import save
 
     kind = kind or ("zip" if (target or "").endswith(".zip") else "tar.gz")
     target = target or f"{name.replace('/', '-')}.{kind}"
@@ -104,7 +104,7 @@ def files(session: Session, name: str, number: int | None) -> None:
 @api_command
 def get_file(session: Session, name: str, path: str, target: str, number: int | None) -> None:
     """Write one file of a template to stdout, or into FILE."""
-    from corral.cli.api.download import save
+    from corral.cli.api.transfers import save
 
     response = session.client.download(file_path(name, path), {"version": number})
     save(response, target, what=path)
@@ -132,7 +132,7 @@ def _put(
     session: Session, name: str, path: str, source: pathlib.Path, params: Params, *, revision: int = 0
 ) -> Any:
     """Send a file as it is read. With `revision`: only if the template is still that one."""
-    from corral.cli.api.archive_upload import blocks
+    from corral.cli.api.transfers import blocks
     from corral.cli.terminal.progress_line import Bar
 
     try:
@@ -166,7 +166,7 @@ def edit_file(session: Session, name: str, path: str, note: str | None) -> None:
 
     Refused when the template was changed meanwhile; what you wrote is then kept in a file.
     """
-    from corral.cli.api.download import save
+    from corral.cli.api.transfers import save
 
     found = session.client.get(template_path(name))
     with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:

@@ -8,8 +8,8 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
+from corral.cli.command_groups import Noun
 from corral.cli.failure import note
-from corral.cli.noun import Noun
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list
 from corral.cli.terminal.values import Span, age

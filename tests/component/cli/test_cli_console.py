@@ -15,8 +15,7 @@ import pytest
 from stand_in_console import RUN, Console
 from stand_in_controller import PROGRAM, Answer, Request, StandIn, refused
 
-from corral.cli.terminal.console_text import Neutraliser, neutral
-from corral.cli.terminal.line_editor import LineEditor
+from corral.cli.terminal.console_line import LineEditor, Neutraliser, neutral
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 Begin = Callable[..., subprocess.Popen[str]]

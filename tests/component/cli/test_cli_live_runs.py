@@ -6,7 +6,7 @@ import os
 import pathlib
 import signal
 
-from corral.cli.local.live_runs import keeper_lives, live_instances, unfinished_runs
+from corral.cli.local.up_state import keeper_lives, live_instances, unfinished_runs
 from corral.runtimes.keeper.run_files import read_record
 from corral.testing import workloads
 from corral.testing.reaper import Reaper

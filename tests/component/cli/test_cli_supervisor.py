@@ -13,8 +13,8 @@ import textwrap
 import pytest
 
 from corral.cli.local.child_processes import Child, Supervisor
-from corral.cli.local.restarts import MOST_QUICK_DEATHS, QUICK_SECONDS, Restarts
-from corral.cli.local.up_record import find_running, remove_record, write_record
+from corral.cli.local.cluster_processes import MOST_QUICK_DEATHS, QUICK_SECONDS, Restarts
+from corral.cli.local.up_state import find_running, remove_record, write_record
 from corral.errors import Code, Rejected
 from corral.system.service.process import watch
 

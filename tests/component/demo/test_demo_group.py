@@ -9,7 +9,7 @@ import tarfile
 
 import msgspec
 
-from corral.cli.local.demo_group import demo_archive, demo_document
+from corral.cli.local.demo import demo_archive, demo_document
 from corral.domain.group_checks import check_group
 from corral.domain.groups import GroupSpec
 

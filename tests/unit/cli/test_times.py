@@ -10,7 +10,7 @@ import click
 import pytest
 
 from corral.cli.failure import WrongUsage
-from corral.cli.terminal.times import Moment, check_times, local_time, moment, rfc3339
+from corral.cli.terminal.values import Moment, check_times, local_time, moment, rfc3339
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from corral.cli.api import context_store as contexts
+from corral.cli.api import context_store
 from corral.cli.api.client import TIMEOUT_SECONDS, Client
 from corral.cli.failure import WrongUsage
 from corral.cli.terminal.output import output_option
@@ -80,7 +80,7 @@ def connect(
         context = environment.get("CORRAL_CONTEXT") or None
     if url is not None:
         return Client(url=url, token=token, timeout=timeout)
-    known = contexts.load(contexts.default_path(environment))
+    known = context_store.load(context_store.default_path(environment))
     name = context or known.current
     if not name:
         raise WrongUsage(

@@ -1,4 +1,4 @@
-"""`corral instance`: what runs, and what one does with it."""
+"""`corral instance`: list, start, stop and show instances."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
+from corral.cli.command_groups import Noun
 from corral.cli.failure import note
-from corral.cli.instance.console import console, download, search
 from corral.cli.instance.files import files, get_file, plan, save
-from corral.cli.instance.logs import logs
-from corral.cli.instance.modules import module_rows
+from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs
 from corral.cli.instance.waits import (
     INSTANCES,
@@ -22,8 +21,8 @@ from corral.cli.instance.waits import (
     started_again,
     until_ended,
     until_ready,
+    wait_options,
 )
-from corral.cli.noun import Noun
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import (
     Column,
@@ -36,7 +35,6 @@ from corral.cli.terminal.output import (
     state_column,
 )
 from corral.cli.terminal.values import age, full_time, pairs
-from corral.cli.terminal.wait_option import wait_options
 
 STATES: Final = (
     "SCHEDULED",
@@ -286,3 +284,40 @@ def delete(session: Session, id: str, yes: bool) -> None:
 
 for extra in (console, logs, runs, search, download, plan, files, get_file, save):
     instance.add_command(extra)
+
+
+_SAID: Final = (
+    ("jvm_args_added", "+jvm", "jvm_args"),
+    ("jvm_args_removed", "-jvm", ""),
+    ("args_added", "+args", ""),
+    ("args_removed", "-args", ""),
+    ("env_set", "+env", "env"),
+    ("env_removed", "-env", "env"),
+)
+"""Where it is kept, how it is shown, and as what it may be overridden."""
+
+
+def module_rows(modules: Item) -> list[tuple[str, str]]:
+    """One for each module that changed something or was dropped, and for each that was missing; none when
+    modules had nothing to do with it."""
+    rows = [("Module", _change(change)) for change in modules.get("changes") or ()]
+    return rows + [("Missing module", str(text)) for text in modules.get("missing") or ()]
+
+
+def _change(change: Item) -> str:
+    name = " ".join(part for part in (change.get("module"), change.get("version")) if part)
+    if change.get("dropped"):
+        return f"{name}: dropped, {change['dropped']}"
+    lost = {(each["kind"], each["name"]): each["by"] for each in change.get("overridden") or ()}
+    said = [
+        f"{sign} {' '.join(_word(word, kind, lost) for word in change[field])}"
+        for field, sign, kind in _SAID
+        if change.get(field)
+    ]
+    return f"{name}: {'; '.join(said)}"
+
+
+def _word(word: str, kind: str, lost: dict[tuple[str, str], str]) -> str:
+    if (kind, word) not in lost:
+        return word
+    return f"{word} (overridden by {lost[kind, word] or 'the plan'})"

@@ -17,11 +17,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from corral.cli.api import event_stream as sse
+from corral.cli.api import event_stream
 from corral.cli.api.client import Client, segment
 from corral.cli.failure import Failure, Unreachable, note, printable
-from corral.cli.terminal.console_text import Neutraliser, gap_text
-from corral.cli.terminal.line_editor import LineEditor
+from corral.cli.terminal.console_line import LineEditor, Neutraliser, gap_text
 
 _QUIET_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 30.0
@@ -88,7 +87,7 @@ class Feed:
 
     def _follow(self) -> None:
         try:
-            messages = sse.follow(
+            messages = event_stream.follow(
                 self._client,
                 f"{self._path}/console/stream",
                 {"format": "blocks"},

@@ -76,7 +76,7 @@ def files(session: Session, id: str, path: str, limit: int) -> None:
 @api_command
 def get_file(session: Session, id: str, path: str, offset: int, length: int) -> None:
     """Write a part of one of an instance's files to stdout."""
-    from corral.cli.api.download import save as save_to
+    from corral.cli.api.transfers import save as save_to
 
     asked = {"path": path, "offset": offset, "length": length}
     response = session.client.download(f"{INSTANCES}/{segment(id)}/files/content", asked)

@@ -1,4 +1,4 @@
-"""A controller and a daemon as children of one process: how they are started, joined and kept."""
+"""The controller and the daemon of `corral up`, as child processes: started, joined, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -13,12 +13,33 @@ from typing import Final
 from corral.cli.api.client import Client, segment
 from corral.cli.failure import Failure, Refused, Unreachable, note
 from corral.cli.local.child_processes import Child, Supervisor
-from corral.cli.local.restarts import Restarts
 from corral.cli.terminal.progress_line import ProgressLine
 from corral.domain.variable_checks import JOIN_VARIABLE
 from corral.system.addresses import Address, parse_address
+from corral.system.aio.backoff import doubled
 from corral.system.config import ControllerConfig
 from corral.system.files import atomic_write
+
+QUICK_SECONDS: Final = 20.0
+"""One that lived longer than this had worked: its death starts a new count."""
+MOST_QUICK_DEATHS: Final = 5
+FIRST_DELAY: Final = 0.5
+LONGEST_DELAY: Final = 10.0
+
+
+class Restarts:
+    """Counts the quick deaths of one process."""
+
+    def __init__(self) -> None:
+        self._quick = 0
+
+    def died(self, *, after_seconds: float) -> float | None:
+        """How long to wait before the next start; None when it is time to give up."""
+        self._quick = 1 if after_seconds >= QUICK_SECONDS else self._quick + 1
+        if self._quick > MOST_QUICK_DEATHS:
+            return None
+        return doubled(FIRST_DELAY, self._quick - 1, longest=LONGEST_DELAY)
+
 
 NODE: Final = "daemon"
 """The node's data directory within ours."""

@@ -54,7 +54,7 @@ def _sentence(pid: int | None, stopped: list[str]) -> str:
 def _end_up(directory: pathlib.Path, deadline: float) -> int | None:
     """Let the `up` of this directory detach; its process id, None when there is none. Before the
     instances are stopped, because a controller would start others in their place."""
-    from corral.cli.local.up_record import find_running
+    from corral.cli.local.up_state import find_running
 
     found = find_running(directory)
     if found is None:
@@ -87,7 +87,7 @@ def _ended(pidfd: int, deadline: float) -> bool:
 def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) -> list[str]:
     """Stop what runs in the node's directory, whether or not a daemon minds it; ids of what did."""
     from corral.cli.local.cluster_processes import NODE
-    from corral.cli.local.live_runs import keeper_lives, live_instances, unfinished_runs
+    from corral.cli.local.up_state import keeper_lives, live_instances, unfinished_runs
 
     node = directory / NODE
     before = live_instances(node)
@@ -116,7 +116,7 @@ def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) ->
 
 def _watch(process: subprocess.Popen[str], node: pathlib.Path, names: list[str], deadline: float) -> None:
     """Until it has ended, with a line that says what is left."""
-    from corral.cli.local.live_runs import live_instances
+    from corral.cli.local.up_state import live_instances
     from corral.cli.terminal.progress_line import ProgressLine
 
     with ProgressLine() as progress:

@@ -16,8 +16,8 @@ import click
 from corral.cli.failure import Failure, Refused, note, printable
 from corral.cli.local.child_processes import Supervisor
 from corral.cli.local.cluster_processes import NODE, LocalCluster, Stopped
-from corral.cli.local.demo_group import PORTS, run_demo
-from corral.cli.local.up_record import remove_record, write_record
+from corral.cli.local.demo import PORTS, run_demo
+from corral.cli.local.up_state import remove_record, write_record
 from corral.cli.roles import ended_by
 from corral.system.addresses import Address, parse_address
 from corral.system.config import ControllerConfig, load_controller, load_daemon
@@ -122,7 +122,7 @@ def _demo(cluster: LocalCluster, ports: tuple[int, int]) -> str:
 
 def _demo_module(cluster: LocalCluster) -> str:
     """Installed before the group, so that it sees the first start."""
-    from corral.cli.local.demo_module import run_demo_module
+    from corral.cli.local.demo import run_demo_module
 
     try:
         with contextlib.closing(cluster.client()) as client:
@@ -132,7 +132,7 @@ def _demo_module(cluster: LocalCluster) -> str:
 
 
 def _say_what_stays(directory: pathlib.Path) -> None:
-    from corral.cli.local.live_runs import live_instances
+    from corral.cli.local.up_state import live_instances
 
     names = live_instances(directory / NODE)
     if not names:

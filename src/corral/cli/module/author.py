@@ -1,4 +1,4 @@
-"""`corral module new | build | test | dev | doctor | sign`: what authors of modules do."""
+"""`corral module new | build | test | dev | doctor | sign`: the verbs of module authors."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, WrongUsage, note
-from corral.cli.module.extensions import extension_items, extension_rows
+from corral.cli.failure import Failure, Refused, WrongUsage, note, report
 from corral.cli.module.files import build_source, check_sources_of, inspect, refusals
-from corral.cli.module.views import needed_how
-from corral.cli.terminal.output import output_option, plain, show_done, show_one
+from corral.cli.module.nodes import WAIT_SECONDS, refuse_failed_nodes, show_outcome, wait_for_nodes
+from corral.cli.module.views import MODULES, extension_items, extension_rows, needed_how, told
+from corral.cli.terminal.output import output_option, plain, show_done, show_one, show_streamed
 from corral.cli.terminal.values import size_text
 
 if TYPE_CHECKING:
     from corral.domain.module_manifest import Manifest, Requirement
 
+
 _FIXTURES: Final = "corral.testing.module_fixtures"
 _PYTEST_FILES: Final = ("pytest.ini", ".pytest.ini", "pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg")
+_LOOK_SECONDS: Final = 0.3
+_SKIPPED: Final = frozenset({"dist", "__pycache__", "tests"})
+_MAX_FILES: Final = 20_000
+
+Seen = dict[str, tuple[int, int]]
+"""Change time and size by path."""
 
 
 @click.command("new")
@@ -164,7 +172,7 @@ def _check_api(api: str, sdk: str) -> None:
 @output_option
 def sign(archive: str | None, key: str | None, new_key: str | None, output: str) -> None:
     """Sign an archive with a key; writes FILE.sig. Set CORRAL_KEY_PASSPHRASE for a key that is locked."""
-    from corral.cli.module.keys import make_key, sign_archive
+    from corral.cli.module.files import make_key, sign_archive
 
     if new_key is not None:
         key = str(make_key(pathlib.Path(new_key).expanduser()))
@@ -186,6 +194,78 @@ def sign(archive: str | None, key: str | None, new_key: str | None, output: str)
 @api_command
 def dev(session: Session, source: str, once: bool) -> None:
     """Watch a source directory; build and reload the module whenever it changes, until Ctrl-C."""
-    from corral.cli.module.dev import DevLoop
-
     DevLoop(session, pathlib.Path(source).expanduser()).run(once=once)
+
+
+class DevLoop:
+    """Looks at the files three times a second: a module is small, and every file system can do that."""
+
+    def __init__(self, session: Session, source: pathlib.Path) -> None:
+        self._session = session
+        self._source = source
+
+    def run(self, *, once: bool) -> None:
+        seen = self._look()
+        if once:
+            self._reload()
+            return
+        self._try_reload()
+        note(f"watching {self._source}; Ctrl-C ends")
+        try:
+            while True:
+                time.sleep(_LOOK_SECONDS)
+                now = self._look()
+                if now != seen:
+                    seen = now
+                    self._try_reload()
+        except KeyboardInterrupt:
+            click.echo()
+
+    def _try_reload(self) -> None:
+        """A mistake in the source is told, and the next change is another try."""
+        try:
+            self._reload()
+        except Failure as failure:
+            report(failure.message, hint=failure.hint)
+
+    def _reload(self) -> None:
+        from corral.cli.api.transfers import FormFile, send_form
+
+        began = time.monotonic()
+        built = build_source(self._source)
+        found = send_form(
+            self._session.client,
+            MODULES,
+            [FormFile(field="file", path=built.path)],
+            what="uploading",
+            params={"replace": "true", "allow_downgrade": "true"},
+        )
+        took = (time.monotonic() - began) * 1000
+        said = f"{time.strftime('%H:%M:%S')} {told(found)}, {took:.0f} ms"
+        found = wait_for_nodes(self._session, found, WAIT_SECONDS)
+        show_streamed(self._session.output, found, lambda _: said)
+        if self._session.output == "table":
+            show_outcome(found)
+        refuse_failed_nodes(found)
+
+    def _look(self) -> Seen:
+        seen: Seen = {}
+        waiting = [self._source]
+        while waiting and len(seen) < _MAX_FILES:
+            try:
+                entries = list(waiting.pop().iterdir())
+            except OSError:
+                continue  # removed under our eyes; the next look sees it
+            for path in entries:
+                if path.name.startswith(".") or path.name in _SKIPPED:
+                    continue
+                try:
+                    facts = path.lstat()
+                    is_directory = path.is_dir() and not path.is_symlink()
+                except OSError:
+                    continue
+                if is_directory:
+                    waiting.append(path)
+                else:
+                    seen[str(path)] = (facts.st_mtime_ns, facts.st_size)
+        return seen

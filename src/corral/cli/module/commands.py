@@ -1,14 +1,17 @@
-"""`corral module`: what operators do with modules. The author's verbs are in `module_author`."""
+"""`corral module`: the verbs of operators; those of authors are in `author`."""
 
 from __future__ import annotations
 
-from typing import Final
+import pathlib
+import sys
+from typing import Any, Final
 
 import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, printable
+from corral.cli.command_groups import Noun
+from corral.cli.failure import Refused, WrongUsage, printable
 from corral.cli.module.author import build, dev, doctor, new, sign, test
 from corral.cli.module.install import install, upgrade
 from corral.cli.module.node_states import has_node_part, reached
@@ -32,9 +35,9 @@ from corral.cli.module.views import (
     taken_rows,
     told,
 )
-from corral.cli.noun import Noun
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done, show_list, show_one
+from corral.cli.terminal.values import pairs
 from corral.domain.module_verbs import VERBS, Verb
 
 VERB_SECONDS: Final = 120.0
@@ -160,8 +163,6 @@ def recover(session: Session, id: str, node: str | None, wait: float) -> None:
 def config(
     session: Session, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
 ) -> None:
-    from corral.cli.module.settings import changed_settings
-
     found = session.client.get(module_path(id))
     before = found.get("settings") or {}
     if not given and not unset and path is None:
@@ -249,3 +250,57 @@ def force_cleanup(session: Session) -> None:
         click.echo("nothing lingers")
         return
     show_list(session.output, found, columns=LEAK_COLUMNS, name="module")
+
+
+def changed_settings(
+    before: Item, *, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
+) -> dict[str, Any]:
+    """The complete new settings: those of the file, or the present ones, then single keys. `a.b=1` sets a key of a
+    mapping. Values are read as manifests are: a date is a text."""
+    settings = _read(path) if path is not None else _copy(before)
+    for key, text in pairs(given).items():
+        *above, last = key.split(".")
+        _within(settings, above, key)[last] = _value(key, text)
+    for key in unset:
+        *above, last = key.split(".")
+        _within(settings, above, key).pop(last, None)
+    return settings
+
+
+def _copy(value: Any) -> Any:
+    return {key: _copy(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _within(settings: dict[str, Any], above: list[str], key: str) -> dict[str, Any]:
+    place = settings
+    for part in above:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise WrongUsage(f"'{key}' leads into a value that holds no others")
+    return place
+
+
+def _value(key: str, text: str) -> Any:
+    from corral.modules.manifest.text_nodes import NotReadable, plain, read_yaml
+
+    try:
+        return plain(read_yaml(text)) if text.strip() else None
+    except NotReadable as error:
+        raise WrongUsage(f"the value of '{key}': {error.why}", hint="put quotes around texts") from error
+
+
+def _read(path: str) -> dict[str, Any]:
+    from corral.modules.manifest.text_nodes import NotReadable, plain, read_yaml
+
+    try:
+        text = sys.stdin.read() if path == "-" else pathlib.Path(path).expanduser().read_text("utf-8")
+        settings = plain(read_yaml(text))
+    except OSError as error:
+        raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
+    except NotReadable as error:
+        raise WrongUsage(f"{path}:{error.line}: {error.why}") from error
+    except ValueError as error:
+        raise WrongUsage(f"{path} is neither YAML nor JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise WrongUsage(f"{path} holds no mapping of settings")
+    return settings

@@ -1,8 +1,9 @@
-"""Module archives and sources on this machine, with refusals as the command line shows them."""
+"""Archives, sources, keys and signatures of modules as files on this machine; errors become command failures."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from corral.errors import CorralError
 if TYPE_CHECKING:
     from corral.modules.archive.archive_builder import Built
     from corral.modules.archive.archive_reader import ArchiveFacts
+
 
 LARGEST: Final = 1 << 40
 """Of an archive that is only looked at here; the controller has a limit of its own."""
@@ -57,3 +59,37 @@ def build_source(source: pathlib.Path, out: pathlib.Path | None = None) -> Built
         raise WrongUsage(f"there is no directory {source}")
     with refusals():
         return build_module(source, out)
+
+
+def make_key(base: pathlib.Path) -> pathlib.Path:
+    """`BASE.key` for the author alone and `BASE.pub` for everybody; an existing key is never replaced."""
+    from corral.signing import new_key
+
+    if not base.name:
+        raise WrongUsage(f"'{base}' is no name of a file", hint="write --new-key NAME")
+    private, public = base.with_name(base.name + ".key"), base.with_name(base.name + ".pub")
+    made = new_key()
+    with refusals():
+        try:
+            descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise Refused(f"{private} is there already", hint="choose another name") from None
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(made.private_pem)
+        public.write_bytes(made.public_pem)
+    return private
+
+
+def sign_archive(archive: pathlib.Path, key: pathlib.Path, passphrase: str | None) -> pathlib.Path:
+    """Write the archive's `.sig` beside it."""
+    from corral.signing import sign_keyed
+
+    try:
+        pem = key.read_bytes()
+    except OSError as error:
+        raise WrongUsage(f"cannot read {key}: {error.strerror}") from error
+    with refusals():
+        signature = sign_keyed(archive, pem, passphrase.encode() if passphrase else None)
+        written = archive.with_name(archive.name + ".sig")
+        written.write_bytes(signature)
+    return written

@@ -84,16 +84,16 @@ def _send(
     dry_run: bool,
     wait: float,
 ) -> None:
-    from corral.cli.api.form_upload import FilePart, send_form
+    from corral.cli.api.transfers import FormFile, send_form
 
     if not path.is_file():
         raise WrongUsage(f"there is no file {path}")
     if not path.stat().st_size:
         raise WrongUsage(f"{path} is empty", hint="build it again: 'corral module build'")
-    parts = [FilePart(field="file", path=path)]
+    parts = [FormFile(field="file", path=path)]
     beside = _sidecar(path, signature)
     if beside is not None:
-        parts.append(FilePart(field="signature", path=beside))
+        parts.append(FormFile(field="signature", path=beside))
     params = {
         "replace": _flag(replace),
         "allow_downgrade": _flag(allow_downgrade),

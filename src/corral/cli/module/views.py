@@ -1,17 +1,22 @@
-"""Modules as people read them."""
+"""Modules as tables and rows, with the extensions that they install into instances."""
 
 from __future__ import annotations
 
 import json
-from typing import Final
+import posixpath
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from corral.cli.api.client import segment
 from corral.cli.failure import Refused
-from corral.cli.module.extensions import extension_rows
 from corral.cli.module.node_states import on_nodes, paint_nodes, phase_of, reason_of
 from corral.cli.terminal.output import Column, Item, plain, state_column
 from corral.cli.terminal.values import age, shortened, size_text
 from corral.domain.module_decisions import MODULES_DISABLED
+
+if TYPE_CHECKING:
+    from corral.domain.module_manifest import Manifest
+
 
 MODULES: Final = "/api/v1/modules"
 
@@ -206,3 +211,39 @@ def _signature(found: Item | None) -> str:
 def _step(step: Item) -> str:
     start = step.get("from") or "-"
     return f"{step.get('at')}  {start} -> {step.get('to')}{_note(step.get('reason'))}"
+
+
+def extension_rows(extensions: Iterable[Item]) -> list[tuple[str, str]]:
+    """A row for each extension, and one for each of its variants."""
+    rows = []
+    for each in extensions:
+        rivals = ", ".join(each.get("conflicts") or ())
+        apart = f"; not together with {rivals}" if rivals else ""
+        rows.append(("Extension", f"{each.get('id')} ({each.get('activation')}){apart}"))
+        rows += [("", _variant(variant)) for variant in each.get("variants") or ()]
+    return rows
+
+
+def extension_items(manifest: Manifest) -> list[Item]:
+    """The extensions of a manifest in the words of the API."""
+    from msgspec.structs import asdict
+
+    return [
+        {**asdict(each), "variants": [asdict(variant) for variant in each.variants]}
+        for each in manifest.extensions
+    ]
+
+
+def _variant(found: Item) -> str:
+    platforms = ", ".join(found.get("platforms") or ()) or "any program"
+    place = str(found.get("install_path"))
+    told = f"  {found.get('id')}: for {platforms} {found.get('version_range')}, as {place}"
+    return told + _doubt(str(found.get("file")), place)
+
+
+def _doubt(file: str, place: str) -> str:
+    """A directory is easily given where a file's name belongs."""
+    ending = posixpath.splitext(file)[1]
+    if ending and not posixpath.splitext(place)[1]:
+        return f" (a file of that name, not a directory: is '{place}/{posixpath.basename(file)}' meant?)"
+    return ""

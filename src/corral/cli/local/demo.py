@@ -1,4 +1,4 @@
-"""The demo of `corral up`: a template and a group of small servers that ship with the package."""
+"""The demo of `corral up`: a template, a group of small servers and a module, which ship with the package."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import pathlib
 import socket
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import corral
 from corral import demo
 from corral.cli.api.client import Client, segment
+from corral.cli.api.transfers import FormFile, send_form
 from corral.cli.failure import Refused
+from corral.cli.module.files import build_source
+from corral.cli.module.views import MODULES, module_path, told
 from corral.cli.template_files import template_path
 from corral.cli.terminal.progress_line import ProgressLine
 
@@ -120,3 +125,32 @@ def _answers(item: Any) -> bool:
     except OSError:
         return False
     return True
+
+
+MODULE: Final = "stats-aggregator"
+SOURCE: Final = pathlib.Path(corral.__file__).resolve().parents[2] / "modules" / MODULE
+"""Beside the source of Corral; a wheel does not bring it."""
+
+
+def run_demo_module(client: Client) -> str:
+    """Install it unless it is there, whatever somebody did to it; empty where its source is missing."""
+    found = _find_module(client)
+    if found is None and not SOURCE.is_dir():
+        return ""
+    return told(found or _install(client))
+
+
+def _find_module(client: Client) -> Any:
+    try:
+        return client.get(module_path(MODULE))
+    except Refused as refusal:
+        if refusal.status == 404:
+            return None
+        raise
+
+
+def _install(client: Client) -> Any:
+    with tempfile.TemporaryDirectory(prefix="corral-demo-") as directory:
+        built = build_source(SOURCE, pathlib.Path(directory) / f"{MODULE}.cmod")
+        part = FormFile(field="file", path=built.path)
+        return send_form(client, MODULES, [part], what="installing the demo's module")

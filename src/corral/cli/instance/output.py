@@ -1,9 +1,10 @@
-"""`corral instance logs`: what an instance wrote, by lines, by times, by runs, and as it comes."""
+"""`corral instance logs | console | search | download`: what an instance writes, and a line to write to it."""
 
 from __future__ import annotations
 
 import collections
 import json
+import pathlib
 import sys
 from typing import Any, Final
 
@@ -14,9 +15,9 @@ from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Refused, WrongUsage, note
 from corral.cli.instance.runs import chosen_run, each_run, run_option
 from corral.cli.instance.waits import INSTANCES
-from corral.cli.terminal.console_text import gap_text
+from corral.cli.terminal.console_line import gap_text
 from corral.cli.terminal.output import Item, show_streamed
-from corral.cli.terminal.times import check_times, local_time, time_options
+from corral.cli.terminal.values import check_times, local_time, time_options
 
 PAGE: Final = 5000
 _TAIL: Final = 100
@@ -95,7 +96,7 @@ class Printer:
     def _line(self, item: Item) -> str:
         text = str(item.get("line", ""))
         if self._neutral:
-            from corral.cli.terminal.console_text import neutral
+            from corral.cli.terminal.console_line import neutral
 
             text = neutral(text)
         return f"{local_time(item.get('time'))} {text}" if self._timestamps else text
@@ -149,7 +150,7 @@ class Lines:
         return place or self.newest(None, 0, follow=True)
 
     def _runs_between(self, since: str | None, until: str | None) -> list[Any]:
-        from corral.cli.terminal.times import is_before
+        from corral.cli.terminal.values import is_before
 
         found = []
         for run in each_run(self._session, self._id):
@@ -189,10 +190,10 @@ class Lines:
 
     def live(self, run: int | None, place: str) -> None:
         """What comes from there on, from run to run unless one was asked for."""
-        from corral.cli.api import event_stream as sse
+        from corral.cli.api import event_stream
 
         stream = f"{console_path(self._id)}/stream"
-        for message in sse.follow(self._session.client, stream, {"incarnation": run}, last_id=place):
+        for message in event_stream.follow(self._session.client, stream, {"incarnation": run}, last_id=place):
             try:
                 told = json.loads(message.data)
             except ValueError:
@@ -233,3 +234,79 @@ class Lines:
     def _note_gaps(page: Item) -> None:
         for gap in page.get("gaps", []):
             note(gap_text(gap))
+
+
+@click.command()
+@click.argument("id")
+@click.option(
+    "-n",
+    "--tail",
+    type=click.IntRange(0, PAGE),
+    default=200,
+    show_default=True,
+    help="Begin with so many old lines.",
+)
+@click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")
+@api_command
+def console(session: Session, id: str, tail: int, raw: bool) -> None:
+    """Attach to an instance: its newest lines, what it writes, and a line to write to it.
+
+    Ctrl-C, Ctrl-] or Ctrl-D detaches; the instance goes on.
+    """
+    from corral.cli.instance import console_session
+
+    page = session.client.get(console_path(id), {"newest": "true", "limit": max(1, tail)})
+    feed = console_session.Feed(session.client, id, place=f"{page['incarnation']}-{page['next_offset']}")
+    scrollback = "".join(f"{item['line']}\n" for item in page["items"]) if tail else ""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        console_session.attach_terminal(feed, id, scrollback=scrollback, raw=raw)
+    else:
+        console_session.attach_pipe(feed, id, scrollback=scrollback)
+
+
+@click.command()
+@click.argument("id")
+@click.argument("pattern")
+@click.option(
+    "--after", type=click.IntRange(0), default=0, metavar="OFFSET", help="Look from this offset on."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=500, show_default=True, help="At most so many lines."
+)
+@run_option
+@api_command
+def search(session: Session, id: str, pattern: str, after: int, limit: int, incarnation: int | None) -> int:
+    """Lines of a console that match PATTERN (RE2); exit code 1 when none does."""
+    show = Printer(session.output, raw=False)
+    left = limit
+    while left > 0:
+        params = {
+            "pattern": pattern,
+            "after": str(after),
+            "limit": min(left, PAGE),
+            "incarnation": incarnation,
+        }
+        page = session.client.get(f"{console_path(id)}/search", params)
+        show.items(page["items"])
+        left -= len(page["items"])
+        moved, after = int(page["next_offset"]) > after, int(page["next_offset"])
+        if not moved or after >= int(page["end_offset"]):
+            break
+    return 0 if left < limit else 1
+
+
+@click.command()
+@click.argument("id")
+@click.option("-O", "--to", "path", metavar="FILE", help="Where to; '-': stdout, without it ID.log.")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="OFFSET", help="Begin at this offset.")
+@run_option
+@api_command
+def download(session: Session, id: str, path: str | None, after: int, incarnation: int | None) -> None:
+    """Save a console byte by byte, as it was written."""
+    from corral.cli.api.transfers import save
+
+    target = path or f"{pathlib.PurePath(id).name}.log"
+    params = {"after": str(after), "incarnation": incarnation}
+    response = session.client.download(f"{console_path(id)}/download", params)
+    size = save(response, target, what=f"console of {id}")
+    note(f"{size} bytes of '{id}' are in {'stdout' if target == '-' else target}")

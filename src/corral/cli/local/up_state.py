@@ -1,17 +1,21 @@
-"""Which process runs `up` in a directory: written by `up`, read by `down`.
+"""What `up` leaves in its directory: the record of its process, and the runs of its node.
 
-A process id alone may belong to somebody else by the time it is read; with the time the
-process was started, it does not.
+`up` writes the record and `down` reads it. A process id alone may belong to another process by the time it is read;
+the id together with the start time of the process does not.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
 from typing import Final
 
 from corral.errors import Code, Rejected
+from corral.runtimes.keeper.proc_facts import boot_id, is_alive
+from corral.runtimes.keeper.run_files import EMPTY, read_record
 from corral.system.files import atomic_write, check_format
 
 _FILE: Final = "up.pid"
@@ -62,3 +66,35 @@ def _start_ticks(pid: int) -> int | None:
         return None
     state, *numbers = status.rpartition(")")[2].split()
     return None if state in ("Z", "X") else int(numbers[18])
+
+
+def live_instances(data: pathlib.Path) -> list[str]:
+    """Ids of the instances of which a process is left; to be told, not to be acted upon."""
+    boot = boot_id()
+    return sorted({run.parent.name for run in data.glob("runs/*/*") if _lives(run, boot)})
+
+
+def _lives(run: pathlib.Path, boot: str) -> bool:
+    if (run / EMPTY).exists():
+        return False
+    with contextlib.suppress(OSError, ValueError, KeyError):  # damaged, or gone while we looked
+        record = read_record(str(run))
+        if record is not None and record.boot == boot:
+            return is_alive(record.pid, record.start) or is_alive(record.shim, record.shim_start)
+    return False
+
+
+def unfinished_runs(data: pathlib.Path) -> bool:
+    """Whether a run has not been seen to its end: it may live, or wait to be started again."""
+    return any(not (run / "outcome.json").exists() for run in data.glob("runs/*/*"))
+
+
+def keeper_lives(data: pathlib.Path) -> bool:
+    """Whether a keeper holds its lock, though it may mind nothing."""
+    for path in data.glob("keeper/*.lock"):
+        with contextlib.suppress(OSError), path.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False

@@ -184,7 +184,7 @@ async def test_both_parts_work_together(house: ModuleHouse) -> None:
     assert await house.wait_for_line(instance, "e") == "Welcome"
 '''
 
-FILES: Final = {
+PAIRED_FILES: Final = {
     "module.yaml": _MANIFEST,
     "${package}/contract.py": _CONTRACT,
     "${package}/controller.py": _CONTROLLER,

@@ -1,14 +1,67 @@
-"""One line of input under somebody else's output: an editor without a screen of its own.
+"""An instance's console on a terminal: its text made harmless, and one line of input below it.
 
-It is fed what the terminal sends and tells what to show; it reads and writes nothing itself.
+The editor is given what the terminal sends and returns what to show; it reads and writes nothing itself.
 """
 
 from __future__ import annotations
 
 import codecs
-from typing import Final
+import re
+from typing import Any, Final
 
 from corral.cli.terminal.table import text_width
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]{0,64}m")
+_BEGUN: Final = re.compile(r"(?:\x1b(?:\[[0-9;:]{0,64})?|\r)\Z")
+_STEERS: Final = re.compile(
+    r"[^\n\t -~\u00a0-\U0010ffff]|[\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]"
+)
+
+
+class Neutraliser:
+    """Takes text in pieces. Colours are dropped, everything else that would steer the terminal is spelt
+    out; a sequence that is cut between two pieces is put together first."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def clean(self, text: str) -> str:
+        text = self._begun + text
+        cut = _BEGUN.search(text)
+        self._begun = cut[0] if cut else ""
+        if cut:
+            text = text[: cut.start()]
+        return neutral(text)
+
+    def rest(self) -> str:
+        """What was held back, when nothing more comes."""
+        rest, self._begun = self._begun, ""
+        return neutral(rest)
+
+
+def neutral(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _STEERS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def gap_text(gap: dict[str, Any]) -> str:
+    """What is missing and why, as a person says it. Where the reason is `unknown` the size is, too."""
+    missing = int(gap["to_offset"]) - int(gap["from_offset"])
+    if not missing or gap.get("late"):
+        what = (
+            f"{missing} bytes at {gap['from_offset']}" if missing else f"what follows at {gap['from_offset']}"
+        )
+        return f"{what}: {gap['reason']}" + (
+            " (late: it is told when it can be had)" if gap.get("late") else ""
+        )
+    if gap["reason"] == "unknown":
+        return (
+            f"nobody knows how much is missing at {gap['from_offset']}: nothing was left that could store it"
+        )
+    return f"{missing} bytes at {gap['from_offset']} are missing: {gap['reason']}"
+
 
 _DETACH: Final = {"\x03", "\x1d"}  # Ctrl-C, Ctrl-]
 _ESCAPES: Final = {

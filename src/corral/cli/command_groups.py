@@ -1,19 +1,20 @@
-"""Groups that know their commands by name and import one only when it is called."""
+"""Groups of commands: the root, which imports a command when it is called, and the nouns, with synonyms of verbs."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
 Table = Mapping[str, tuple[str, str]]
 """Command name → (`module:attribute`, one line of help)."""
+_SYNONYMS: Final = (("get", "info", "show"), ("delete", "remove"))
 
 
 class LazyGroup(click.Group):
-    """`--help` prints the table and imports nothing."""
+    """The root. `--help` prints the table and imports nothing."""
 
     def __init__(
         self, *args: Any, table: Table, aliases: Mapping[str, str] | None = None, **kwargs: Any
@@ -47,3 +48,23 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+
+class Noun(click.Group):
+    """Verbs of one noun. `get`, `info` and `show` find the one of them that the noun has, `delete` and `remove`
+    likewise; `ls` is `list`. A shell completes arguments that name something the controller knows."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        from corral.cli.completion import offer_names  # not for the root
+
+        offer_names(str(self.name), cmd)
+        super().add_command(cmd, name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        for words in _SYNONYMS:
+            if cmd_name in words:
+                return next((self.commands[name] for name in words if name in self.commands), None)
+        return self.commands.get("list") if cmd_name == "ls" else None

@@ -1,0 +1,234 @@
+"""Files to and from the controller: directories packed as archives, forms with files, downloads."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import pathlib
+import stat
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Final, NamedTuple
+
+from corral.cli.api.client import Client, Params
+from corral.cli.failure import Failure, Refused, WrongUsage
+from corral.cli.terminal.progress_line import Bar
+
+_BLOCK: Final = 256 * 1024
+_HEAD: Final = 512
+_TAR: Final = "application/x-tar"
+_TAR_GZ: Final = "application/gzip"
+_ZIP: Final = "application/zip"
+
+
+@contextlib.contextmanager
+def archive_of(path: str) -> Iterator[tuple[IO[bytes], int, str]]:
+    """What to upload for a path: a directory packed, an archive as it is; with its size and its kind."""
+    source = pathlib.Path(path).expanduser()
+    if source.is_dir():
+        with tempfile.TemporaryFile(prefix="corral-upload-") as packed:
+            pack(source, packed)
+            size = packed.tell()
+            packed.seek(0)
+            yield packed, size, _TAR_GZ
+        return
+    try:
+        file = source.open("rb")
+    except FileNotFoundError:
+        raise WrongUsage(
+            f"there is no directory or archive '{path}'", hint="give a directory, a .tar.gz or a .zip"
+        ) from None
+    except OSError as error:
+        raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
+    with file:
+        kind = _kind(file.read(_HEAD))
+        if kind is None:
+            raise WrongUsage(f"'{path}' is neither a tar.gz, a tar nor a zip", hint="or give a directory")
+        file.seek(0)
+        yield file, os.fstat(file.fileno()).st_size, kind
+
+
+def _kind(head: bytes) -> str | None:
+    """What a file is by its first bytes, as the controller tells it."""
+    if head[:2] == b"\x1f\x8b":
+        return _TAR_GZ
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return _ZIP
+    return _TAR if head[257:262] == b"ustar" else None
+
+
+def pack(root: pathlib.Path, target: IO[bytes]) -> None:
+    """Regular files and directories, sorted; what cannot be part of a template is named and refused."""
+    entries = list(_walk(root))
+    total = sum(found.st_size for _, _, found in entries if stat.S_ISREG(found.st_mode))
+    with (
+        Bar(f"packing {root}", total) as bar,
+        tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name, path, found in entries:
+            entry = tarfile.TarInfo(name)
+            entry.mode = stat.S_IMODE(found.st_mode)
+            if stat.S_ISDIR(found.st_mode):
+                entry.type = tarfile.DIRTYPE
+                tar.addfile(entry)
+                continue
+            entry.size = found.st_size
+            try:
+                with path.open("rb") as file:
+                    tar.addfile(entry, file)
+            except OSError as error:
+                raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+            bar.add(found.st_size)
+
+
+def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, os.stat_result]]:
+    for path in sorted(_beneath(root)):
+        try:
+            found = path.lstat()
+        except OSError as error:
+            raise Failure(f"cannot read {path}: {error.strerror}") from error
+        if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no plain file"
+            raise Failure(f"{path} is {kind}", hint="a template holds plain files and directories only")
+        yield path.relative_to(root).as_posix(), path, found
+
+
+def _beneath(root: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Everything; a directory that cannot be read is a failure, for its files would be missing."""
+
+    def refuse(error: OSError) -> None:
+        raise Failure(f"cannot read {error.filename}: {error.strerror}") from error
+
+    for place, directories, files in os.walk(root, onerror=refuse):
+        yield from (pathlib.Path(place) / name for name in (*directories, *files))
+
+
+def blocks(file: IO[bytes], bar: Bar) -> Iterator[bytes]:
+    """The file piece by piece, with the bar moving."""
+    while block := file.read(_BLOCK):
+        yield block
+        bar.add(len(block))
+
+
+class FormFile(NamedTuple):
+    """A file under a field's name."""
+
+    field: str
+    path: pathlib.Path
+
+
+class Form:
+    """`multipart/form-data` of some files. `size` is exact, so that progress can be shown and the
+    controller can refuse what is too large before it is sent."""
+
+    def __init__(self, parts: Iterable[FormFile]) -> None:
+        self._boundary = f"corral-{os.urandom(16).hex()}"
+        self._parts = [(part, _part_head(self._boundary, part)) for part in parts]
+        self._tail = f"--{self._boundary}--\r\n".encode()
+        try:
+            sizes = [part.path.stat().st_size for part, _ in self._parts]
+        except OSError as error:
+            raise WrongUsage(f"cannot read {error.filename}: {error.strerror}") from error
+        self.size = sum(sizes) + sum(len(head) + 2 for _, head in self._parts) + len(self._tail)
+        self.content_type = f"multipart/form-data; boundary={self._boundary}"
+
+    def stream(self, bar: Bar) -> Iterator[bytes]:
+        for part, head in self._parts:
+            yield head
+            bar.add(len(head))
+            try:
+                file = part.path.open("rb")
+            except OSError as error:
+                raise WrongUsage(f"cannot read {part.path}: {error.strerror}") from error
+            with file:
+                yield from blocks(file, bar)
+            yield b"\r\n"
+            bar.add(2)
+        yield self._tail
+        bar.add(len(self._tail))
+
+
+def send_form(
+    client: Client, path: str, parts: Iterable[FormFile], *, what: str, params: Params | None = None
+) -> Any:
+    """POST files as one form, with a bar that says `what` is going on."""
+    form = Form(parts)
+    with Bar(what, form.size) as bar:
+        return client.upload(
+            path,
+            form.stream(bar),
+            size=form.size,
+            content_type=form.content_type,
+            params=params,
+            method="POST",
+        )
+
+
+def _part_head(boundary: str, part: FormFile) -> bytes:
+    name = part.path.name.replace("\\", "_").replace('"', "_").replace("\r", "_").replace("\n", "_")
+    return (
+        f"--{boundary}\r\n"
+        f'Content-Disposition: form-data; name="{part.field}"; filename="{name}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n"
+    ).encode("utf-8", "replace")  # names of files need not be text
+
+
+_COPY_BYTES: Final = 256 * 1024
+
+
+def save(response: http.client.HTTPResponse, target: str, *, what: str) -> int:
+    """Write a body to `target` ('-': stdout) and close it; returns its size. A body that breaks off is
+    said, and a file that is not whole never stands under the name that was asked for."""
+    with response, opened_target(target) as file, Bar(what, _length(response)) as bar:
+        for piece in pieces(response):
+            file.write(piece)
+            bar.add(len(piece))
+        return bar.done
+
+
+def pieces(response: Any) -> Iterator[bytes]:
+    """What is left of a body; one that ends before its announced length broke off."""
+    while True:
+        try:
+            piece = response.read1(_COPY_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise _broken(str(error) or type(error).__name__) from error
+        if not piece:
+            if response.length:
+                raise _broken(f"{response.length} bytes are missing")
+            return
+        yield piece
+
+
+def _broken(why: str) -> Refused:
+    return Refused(f"the download broke off: {why}", hint="nothing was saved; try again")
+
+
+@contextlib.contextmanager
+def opened_target(target: str) -> Iterator[Any]:
+    """The file to write to; it gets its name when all of it is there."""
+    if target == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = pathlib.Path(target)
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        file = aside.open("wb")
+    except OSError as error:
+        raise Failure(f"cannot write {target}: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _length(response: http.client.HTTPResponse) -> int:
+    text = response.getheader("Content-Length") or ""
+    return int(text) if text.isdecimal() else 0
