@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import grpc
 
-from corral.controller.instances.tickets import StartTickets
+from corral.controller.instances.start_identity import StartTickets
 from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity, save_identity

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.controller.distribution.questions import MAX_WAITING, CacheQuestions
+from corral.controller.distribution.node_caches import MAX_WAITING, CacheQuestions
 from corral.errors import Code, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually

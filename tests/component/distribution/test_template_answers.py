@@ -11,7 +11,7 @@ import pytest
 from depot import unpacked
 
 from corral.controller.distribution.node_needs import Needs
-from corral.controller.distribution.offers import Offers
+from corral.controller.distribution.template_server import Offers
 from corral.domain.ids import NodeId
 from corral.domain.template_diff import apply_delta
 from corral.domain.templates import decode_manifest, manifest_digest

@@ -27,7 +27,7 @@ from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
 from corral.controller.instances.service import InstanceService
-from corral.controller.instances.tickets import ticket_keys
+from corral.controller.instances.start_identity import ticket_keys
 from corral.controller.modules.components import ModuleParts
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.frame_receivers import RefusedReports

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from corral.controller.consoles.pages import page_of, texts_of, whole_characters
-from corral.controller.consoles.ring import ConsoleRing
-from corral.controller.consoles.rings import Rings, Run
+from corral.controller.consoles.rings import ConsoleRing, Rings, Run
 from corral.controller.consoles.span import Gap, Piece, Stretch
 from corral.domain.ids import Incarnation, InstanceId
 

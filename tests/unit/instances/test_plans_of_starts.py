@@ -12,7 +12,7 @@ from corral.controller.distribution.artifact_catalog import put_entry, remove_en
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import restart_instance, start_instance, stop_instance
 from corral.controller.instances.order_answers import fold_start_answer
-from corral.controller.instances.plan_use import plans_in_use
+from corral.controller.instances.plans import plans_in_use
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
 from corral.controller.reconcile.apply_plan import keep_group

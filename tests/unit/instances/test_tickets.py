@@ -11,7 +11,7 @@ from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.retention import forgotten
-from corral.controller.instances.tickets import StartTickets
+from corral.controller.instances.start_identity import StartTickets
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_claims import told_time

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.controller.templates.tree_builder import TreeLimits
-from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
+from corral.controller.templates.tree_builder import TreeLimits, find_file, overlay, put_file, remove_path
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 

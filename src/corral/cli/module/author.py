@@ -110,7 +110,7 @@ def doctor(archive: str, output: str) -> None:
     facts = inspect(path)
     check_sources_of(path, facts)
     from corral.sdk import SDK_VERSION
-    from corral.signing import sidecar_beside
+    from corral.signing.sidecars import sidecar_beside
 
     manifest = facts.manifest
     sidecar = sidecar_beside(path)

@@ -118,7 +118,7 @@ def _sidecar(path: pathlib.Path, given: str | None) -> pathlib.Path | None:
         if not sidecar.is_file():
             raise WrongUsage(f"there is no file {sidecar}")
         return sidecar
-    from corral.signing import SIDECAR_SUFFIXES
+    from corral.signing.sidecars import SIDECAR_SUFFIXES
 
     for ending in SIDECAR_SUFFIXES.values():
         sidecar = path.with_name(path.name + ending)

@@ -1,13 +1,15 @@
-"""Asking a node for a part of a console: a query over its session, the answer over its data channel."""
+"""Asking a node for a part of a console: a query over its session, the answer over its data channel.
+
+What consoles need of those who take uploads.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from corral.controller.consoles.ports import BytesUploads
 from corral.controller.consoles.span import Piece, Stretch, told_gap
 from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.ids import NodeId
@@ -17,6 +19,14 @@ from corral.system.entropy import Entropy, new_id
 from corral.wire.frames import counted
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult, InstanceRun
 from corral.wire.v1.link_pb2 import ControllerMessage
+
+
+class BytesUploads(Protocol):
+    """Bulk data that a node was asked for."""
+
+    def expect_bytes(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[bytes]:
+        """Allow this node one upload. The future holds it when it is whole; cancelling forgets it."""
+
 
 ANSWER_SECONDS: Final = 15.0
 ANSWER_BYTES: Final = 1024 * 1024

@@ -2,6 +2,8 @@
 
 Bytes are hostile: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is
 interpreted. Escape codes stay in the text as the characters they are; who draws it has to mind them.
+
+Patterns of searches in consoles.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import msgspec
 
 from corral.controller.consoles.span import Gap, Piece, Stretch, Times, runs
 from corral.domain.ids import Incarnation
+from corral.domain.patterns import compile_pattern
 
 LINE_BYTES: Final = 16 * 1024
 _LONGEST_CHARACTER: Final = 4
@@ -214,3 +217,12 @@ def _gaps(stretch: Stretch, after: int | None, next_offset: int) -> list[Console
 
 def _gap_shape(gap: Gap) -> ConsoleGapShape:
     return ConsoleGapShape(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason[:500])
+
+
+PATTERN_MAX: Final = 1000
+
+
+def check_pattern(pattern: str) -> str:
+    """The pattern itself; INVALID_PATTERN with RE2's complaint when it is none."""
+    compile_pattern(pattern, field="pattern")
+    return pattern

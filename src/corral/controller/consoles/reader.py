@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.consoles.echoes import Echo
 from corral.controller.consoles.run_list import Step, known_end
 from corral.controller.consoles.service import Consoles, has_ended, never_ran
 from corral.controller.consoles.span import Stretch
@@ -26,6 +25,7 @@ from corral.controller.consoles.stream_messages import (
     told_page,
     told_texts,
 )
+from corral.controller.consoles.watchers import Echo
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord

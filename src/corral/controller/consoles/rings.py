@@ -1,15 +1,210 @@
-"""All rings of a term, and the bound on what they hold together."""
+"""All rings of a term, and the bound on what they hold together.
+
+The newest bytes of one run's console, with the offsets and times the node gave them.
+"""
 
 from __future__ import annotations
 
+import array
+import bisect
 import collections
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import structlog
 
-from corral.controller.consoles.ring import ENDED_BYTES, RING_BYTES, ConsoleRing
+from corral.controller.consoles.span import Gap, Piece, Stretch
 from corral.domain.ids import Incarnation, InstanceId
+
+RING_BYTES: Final = 256 * 1024
+ENDED_BYTES: Final = 64 * 1024
+_MERGE_BYTES: Final = 8 * 1024
+_MAX_TIMES: Final = 8192
+_MAX_GAPS: Final = 256
+_TIME_BYTES: Final = 16
+
+
+class ConsoleRing:
+    """Holds the bytes from `begin` to `end`, at least `capacity` of them once so many have come.
+
+    What is older lies on the node. A hole that the node does not explain is never kept inside: the
+    ring then begins anew behind it, and who wants to know asks the node.
+    """
+
+    __slots__ = (
+        "_gaps",
+        "_moments",
+        "_pieces",
+        "_since",
+        "_starts",
+        "begin",
+        "capacity",
+        "end",
+        "nonce",
+        "shared",
+        "size",
+        "writer",
+    )
+
+    def __init__(self, *, begin: int, capacity: int = RING_BYTES, writer: str = "") -> None:
+        self.nonce = ""
+        """Of the run, once its node named it."""
+        self.writer = writer
+        """The node that it comes from."""
+        self.begin = begin
+        self.end = begin
+        self.size = 0
+        self.capacity = capacity
+        self.shared: dict[object, Any] = {}
+        """What readers at the same place have encoded already; emptied by every change."""
+        self._pieces: list[Piece] = []
+        self._starts: list[int] = []
+        self._since = array.array("Q")  # from this offset on bytes came at the moment of the same index:
+        self._moments = array.array("q")
+        self._gaps: list[Gap] = []
+
+    @property
+    def memory(self) -> int:
+        """What this takes, about: short lines now and then have more times than bytes."""
+        return self.size + _TIME_BYTES * len(self._since)
+
+    def append(
+        self, offset: int, data: bytes, *, times: Sequence[tuple[int, int]] = (), gaps: Sequence[Gap] = ()
+    ) -> None:
+        """Take what comes next. Bytes that are here already are passed over."""
+        self._skip(offset, gaps)
+        if offset < self.end:
+            data = data[self.end - offset :]
+            offset = self.end
+        if not data:
+            return
+        for since, moment in times:
+            if offset <= since < offset + len(data):
+                self._note(since, moment)
+        self._add(Piece(offset, data))
+        self._trim()
+        self.shared.clear()
+
+    def _note(self, since: int, moment: int) -> None:
+        """Times go forward, and one that goes on is kept once."""
+        if not self._since or (since > self._since[-1] and moment != self._moments[-1]):
+            self._since.append(since)
+            self._moments.append(moment)
+
+    def _skip(self, offset: int, gaps: Sequence[Gap]) -> None:
+        """Move over bytes that do not exist; forget everything when the node does not say why."""
+        for gap in gaps:
+            if gap.from_offset <= self.end < gap.to_offset:
+                self._gaps.append(Gap(self.end, gap.to_offset, gap.reason))
+                self.end = gap.to_offset
+                self.shared.clear()
+        del self._gaps[:-_MAX_GAPS]
+        if offset > self.end:
+            self._pieces.clear()
+            self._starts.clear()
+            self._gaps.clear()
+            del self._since[:], self._moments[:]
+            self.size = 0
+            self.begin = self.end = offset
+            self.shared.clear()
+
+    def _add(self, piece: Piece) -> None:
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last.end == piece.offset and len(last.data) + len(piece.data) <= _MERGE_BYTES:
+            self._pieces[-1] = Piece(last.offset, last.data + piece.data)
+        else:
+            self._pieces.append(piece)
+            self._starts.append(piece.offset)
+        self.size += len(piece.data)
+        self.end = piece.end
+
+    def _trim(self) -> None:
+        """Drop the oldest pieces that are not needed to hold `capacity` bytes."""
+        surplus = 0
+        while (
+            surplus < len(self._pieces) - 1 and self.size - len(self._pieces[surplus].data) >= self.capacity
+        ):
+            self.size -= len(self._pieces[surplus].data)
+            surplus += 1
+        del self._pieces[:surplus], self._starts[:surplus]
+        only = self._pieces[0]
+        if len(only.data) > 2 * self.capacity:
+            cut = Piece(only.end - self.capacity, only.data[-self.capacity :])
+            self.size -= len(only.data) - len(cut.data)
+            self._pieces[0], self._starts[0] = cut, cut.offset
+            surplus += 1
+        if surplus:
+            self.begin = self._starts[0]
+            self._gaps = [gap for gap in self._gaps if gap.to_offset > self.begin]
+        if surplus or len(self._since) > _MAX_TIMES:
+            keep = bisect.bisect_right(self._since, self.begin) - 1
+            gone = max(keep, len(self._since) - _MAX_TIMES, 0)
+            del self._since[:gone], self._moments[:gone]
+
+    def shrink(self, capacity: int) -> None:
+        """Hold less from now on."""
+        self.capacity = min(self.capacity, capacity)
+        if self._pieces:
+            self._trim()
+            self.shared.clear()
+
+    def reaches(self, offset: int) -> bool:
+        """Whether everything from this offset on is here."""
+        return self.begin <= offset <= self.end
+
+    def stretch(self, after: int, *, max_bytes: int) -> Stretch:
+        """The bytes from an offset the ring reaches, at most `max_bytes`."""
+        index = max(0, bisect.bisect_right(self._starts, after) - 1)
+        found: list[Piece] = []
+        room = max_bytes
+        next_offset = after
+        while index < len(self._pieces) and room > 0:
+            piece = self._pieces[index]
+            index += 1
+            skipped = max(0, after - piece.offset)
+            data = piece.data[skipped : skipped + room]
+            if data:
+                found.append(Piece(piece.offset + skipped, data))
+                room -= len(data)
+                next_offset = found[-1].end
+        if index == len(self._pieces) and room > 0:
+            next_offset = max(after, self.end)
+        return Stretch(
+            pieces=tuple(found),
+            times=self._times(after, next_offset),
+            gaps=tuple(g for g in self._gaps if g.to_offset > after and g.from_offset < next_offset),
+            first_offset=self.begin,
+            end_offset=self.end,
+            next_offset=next_offset,
+        )
+
+    def _times(self, after: int, before: int) -> list[tuple[int, int]]:
+        first = max(0, bisect.bisect_right(self._since, after) - 1)
+        last = bisect.bisect_left(self._since, before)
+        return list(zip(self._since[first:last], self._moments[first:last], strict=True))
+
+    def since(self, timestamp_ms: int) -> int | None:
+        """Where the bytes begin that came then or later; None: perhaps before what is here."""
+        at = bisect.bisect_left(self._moments, timestamp_ms)
+        if self.begin > 0 and (at == 0 or not self._moments):
+            return None
+        return self._since[at] if at < len(self._since) else self.end
+
+    def newest(self, lines: int) -> int:
+        """Where the last `lines` lines begin, as far as they are here."""
+        wanted = lines
+        for position in range(len(self._pieces) - 1, -1, -1):
+            piece = self._pieces[position]
+            end = len(piece.data)
+            if position == len(self._pieces) - 1 and piece.data.endswith(b"\n"):
+                end -= 1  # ends the last line and begins none
+            while (found := piece.data.rfind(b"\n", 0, end)) >= 0:
+                wanted -= 1
+                if not wanted:
+                    return piece.offset + found + 1
+                end = found
+        return self.begin
+
 
 _log = structlog.get_logger("corral.controller.consoles")
 

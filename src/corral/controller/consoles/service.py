@@ -9,16 +9,12 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.consoles.echoes import Echoes
-from corral.controller.consoles.node_queries import ANSWER_BYTES, NodeHistory
-from corral.controller.consoles.pages import ConsolePage, matches_of, page_of, within
-from corral.controller.consoles.patterns import check_pattern
-from corral.controller.consoles.ports import BytesUploads
-from corral.controller.consoles.ring import ConsoleRing
-from corral.controller.consoles.rings import TOTAL_BYTES, Rings, Run
+from corral.controller.consoles.node_queries import ANSWER_BYTES, BytesUploads, NodeHistory
+from corral.controller.consoles.pages import ConsolePage, check_pattern, matches_of, page_of, within
+from corral.controller.consoles.rings import TOTAL_BYTES, ConsoleRing, Rings, Run
 from corral.controller.consoles.run_list import RunBook, node_of, was_given
 from corral.controller.consoles.span import EMPTY, Gap, Stretch, told_gap
-from corral.controller.consoles.watchers import Watchers
+from corral.controller.consoles.watchers import Echoes, Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
 from corral.controller.instances.reports import Standing, standing

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.plan_use import plans_in_use
+from corral.controller.instances.plans import plans_in_use
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG
 from corral.controller.state.ledger import Step

@@ -1,24 +1,40 @@
-"""What nodes need before they can start something: the template versions and artifacts of groups."""
+"""What nodes need before they can start something: the template versions and artifacts of groups.
+
+What a node may ask for: what something that may run there needs, and nothing else.
+
+These are the templates and artifacts of the groups that may be placed on it, of the plans of what it runs, of what an
+operator has it fetch, and the archives of modules for nodes. Anything else does not exist for it, by name or by
+digest: whoever steals one node's certificate reads what that node could have read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
 import structlog
 
+from corral.controller.distribution.ports import Versions
 from corral.controller.instances.plans import StateSources
 from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
 from corral.domain.groups import ConfigFormat, GroupSpec
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import live
+from corral.domain.module_manifest import ModuleHost
 from corral.domain.plan_resolution import resolve_plan
-from corral.domain.plans import Plan, PlanArtifact
+from corral.domain.plans import Plan, PlanArtifact, read_plan
 from corral.domain.records import NodeRecord
-from corral.errors import Rejected
+from corral.domain.templates import TemplateVersion
+from corral.errors import CorralError, Rejected, Retryable
 from corral.store.port import Commit
+from corral.system.clock import Clock
+from corral.system.logger import LogQuota
 from corral.wire.v1.plan_pb2 import PreWarmCache, PreWarmEntry, TemplateRef
 
 MAX_ENTRIES: Final = 5000
@@ -144,3 +160,112 @@ class GroupNeeds:
             needs = Needs()
         self._known[spec.name] = spec, needs
         return needs
+
+
+_REMEMBERED_PLANS: Final = 10_000
+_REMEMBERED_DIGESTS: Final = 500_000
+_QUIET_SECONDS: Final = 60.0
+"""Between two lines about the same list of files: every fetch of the node would say it again."""
+
+
+class NodeAccess:
+    """Asked for each request of a node; nothing is stored. Who may run what is placement's own question."""
+
+    def __init__(self, state: ClusterState, *, needs: GroupNeeds, library: Versions, clock: Clock) -> None:
+        self._state = state
+        self._needs = needs
+        self._library = library
+        self._quota = LogQuota(clock=clock, seconds=_QUIET_SECONDS)
+        self._granted: dict[NodeId, list[Needs]] = {}
+        self._plans: OrderedDict[str, Needs] = OrderedDict()
+        self._contents: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    @contextlib.contextmanager
+    def granted(self, node_id: NodeId, needs: Needs) -> Iterator[None]:
+        """An operator has the node fetch this; for as long as the order is under way."""
+        orders = self._granted.setdefault(node_id, [])
+        orders.append(needs)
+        try:
+            yield
+        finally:
+            orders.remove(needs)
+            if not orders:
+                self._granted.pop(node_id, None)
+
+    def versions(self, node_id: NodeId, name: str) -> frozenset[str]:
+        """The hashes of the versions of this template that the node may have; empty: it knows no such template."""
+        found = (needs.templates for needs in self._reasons(node_id))
+        return frozenset(hash for templates in found for each, hash in templates if each == name)
+
+    async def readable(self, node_id: NodeId, digests: Collection[str]) -> frozenset[str]:
+        """Those of these blobs that the node may read. A version whose list of files is lost or broken stands in
+        nobody's way but its own; what cannot be told for now is no answer, and raised."""
+        missing = set(digests)
+        asked = frozenset(missing)
+        missing -= self._archives()
+        seen: set[tuple[str, str]] = set()
+        for_now: Retryable | None = None
+        for needs in list(self._reasons(node_id)):
+            if not missing:
+                break
+            missing -= {artifact.sha256 for artifact, _ in needs.artifacts}
+            for name, hash in needs.templates - seen:
+                if missing and (version := self._state.templates.version_of(name, hash)) is not None:
+                    try:
+                        missing -= await self._contents_of(version)
+                    except Retryable as error:
+                        for_now = error
+                    except (CorralError, msgspec.MsgspecError) as error:
+                        self._say_lost(name, version, error)
+            seen |= needs.templates
+        if missing and for_now is not None:
+            raise for_now
+        return asked - missing
+
+    def _say_lost(self, name: str, version: TemplateVersion, error: Exception) -> None:
+        if (unsaid := self._quota.admit("manifest_lost", version.manifest)) is not None:
+            _log.error(
+                "distribution.manifest_lost",
+                template=name,
+                version=version.number,
+                manifest=version.manifest,
+                reason=str(error)[:500],
+                unsaid=unsaid,
+            )
+
+    def _reasons(self, node_id: NodeId) -> Iterator[Needs]:
+        """Each thing that may run there, the likeliest first."""
+        yield from tuple(self._granted.get(node_id, ()))
+        for stored in self._state.instances.of_node(node_id):
+            if live(stored.record.state) and stored.record.plan_hash:
+                yield self._of_plan(stored.record.plan_hash)
+        node = self._state.nodes.find(node_id)
+        if node is not None:
+            yield from self._needs.each_of_node(node.record)
+
+    def _of_plan(self, plan_hash: str) -> Needs:
+        known = self._plans.get(plan_hash)
+        if known is None:
+            stored = self._state.plans.find(plan_hash)
+            if stored is None:
+                return Needs()
+            known = self._plans[plan_hash] = needs_of(read_plan(stored.record))
+            if len(self._plans) > _REMEMBERED_PLANS:
+                self._plans.popitem(last=False)
+        return known
+
+    def _archives(self) -> frozenset[str]:
+        """Of modules that every node shall have."""
+        records = (stored.record for _, stored in self._state.modules.items())
+        return frozenset(record.sha256 for record in records if ModuleHost.DAEMON in record.manifest.hosts)
+
+    async def _contents_of(self, version: TemplateVersion) -> frozenset[str]:
+        """The digests of the version's list of files and of their contents."""
+        known = self._contents.get(version.manifest)
+        if known is None:
+            manifest = await self._library.tree_of(version)
+            blobs = (digest for file in manifest.files for digest in file.blobs)
+            known = self._contents[version.manifest] = frozenset({version.manifest, *blobs})
+            while sum(map(len, self._contents.values())) > _REMEMBERED_DIGESTS and len(self._contents) > 1:
+                self._contents.popitem(last=False)
+        return known

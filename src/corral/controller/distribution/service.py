@@ -9,13 +9,11 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
 from corral.controller.distribution.instance_saves import FileSaving
-from corral.controller.distribution.node_caches import CacheReport, SyncAnswer, cache_report
-from corral.controller.distribution.node_needs import GroupNeeds, Needs, warm_message
+from corral.controller.distribution.node_caches import CacheQuestions, CacheReport, SyncAnswer, cache_report
+from corral.controller.distribution.node_needs import GroupNeeds, Needs, NodeAccess, warm_message
 from corral.controller.distribution.ports import FileUploads, Versions
-from corral.controller.distribution.questions import CacheQuestions
 from corral.controller.distribution.template_server import TemplateDesk
 from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.node_links import NodeLinks

@@ -19,12 +19,12 @@ from corral.controller.instances.orders import (
     OrderKind,
     first_delay,
     order_for,
+    start_message,
     stop_message,
 )
-from corral.controller.instances.plan_use import decoded
+from corral.controller.instances.plans import decoded
 from corral.controller.instances.reports import Stray
-from corral.controller.instances.start_messages import start_message
-from corral.controller.instances.tickets import StartTickets
+from corral.controller.instances.start_identity import StartTickets
 from corral.controller.sessions.live_nodes import StrayRun
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_registry import Sessions

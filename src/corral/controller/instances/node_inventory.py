@@ -23,8 +23,8 @@ from corral.controller.instances.reports import (
     standing,
     superseded,
 )
+from corral.controller.instances.start_identity import StartTickets, Ticket
 from corral.controller.instances.starts import release, reserve
-from corral.controller.instances.tickets import StartTickets, Ticket
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType

@@ -16,8 +16,7 @@ from corral.controller.instances.node_inventory import Opening, add_listed, is_m
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.report_values import report_of, stage_name
 from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
-from corral.controller.instances.start_identity import Incarnations
-from corral.controller.instances.tickets import StartTickets
+from corral.controller.instances.start_identity import Incarnations, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.frame_receivers import RefusedReports, Reported
 from corral.controller.state.cluster_state import ClusterState

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.plan_use import decoded
+from corral.controller.instances.plans import decoded
 from corral.controller.instances.report_values import cut, exit_record, report_of, stage_name
 from corral.controller.instances.reports import Kinship, Stray, fold_report, kinship
 from corral.controller.instances.run_exits import end_run

@@ -1,21 +1,136 @@
-"""What came in, stored: a manifest, its contents, and the hash nodes will know it by."""
+"""What came in, stored: a manifest, its contents, and the hash nodes will know it by.
+
+From a spooled upload to batches of contents and a manifest. Blocking; run it on threads, step by step.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Final
 
 import msgspec
 
+from corral.archives.archive_reader import read_archive
+from corral.archives.entries import ArchiveEntry, blocks_of
+from corral.archives.refusals import TEMPLATE_REFUSALS
 from corral.controller.templates.tar_writer import archive_size, archive_stream, blobs_of, contents_gone
-from corral.controller.templates.unpacking import Batches
-from corral.domain.templates import PIECE, Manifest, encode_manifest
+from corral.controller.templates.tree_builder import TreeBuilder, TreeLimits
+from corral.domain.templates import PIECE, Manifest, TemplateFile, encode_manifest
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.threads import to_end
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+BATCH_BLOBS: Final = 2000
+
+Batch = dict[str, bytes]
+"""Contents by their digests: at most about BATCH_BYTES and a piece."""
+Blobs = Iterator[tuple[str, bytes]]
+
+
+class Batches:
+    """Contents as they come, several at a time; an iterator that makes its caller's steps short."""
+
+    def __init__(self, blobs: Generator[tuple[str, bytes], None, None]) -> None:
+        self._blobs = blobs
+
+    def next(self) -> Batch:
+        """Empty at the end. Contents that come again fill no batch, but they count: a step is short."""
+        batch: Batch = {}
+        size = read = 0
+        for number, (digest, content) in enumerate(self._blobs, 1):
+            read += len(content)
+            if digest not in batch:
+                batch[digest] = content
+                size += len(content)
+            if size >= BATCH_BYTES or read >= 4 * BATCH_BYTES or number >= BATCH_BLOBS:
+                break
+        return batch
+
+    def close(self) -> None:
+        self._blobs.close()
+
+
+class Unpacking(Batches):
+    """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are. With
+    `any_ratio` it may be as small as it likes: limits of what it unpacks to are all that there is."""
+
+    def __init__(self, file: IO[bytes], limits: TreeLimits, *, any_ratio: bool = False) -> None:
+        self._entries = read_archive(
+            file, limits=limits.archive(any_ratio=any_ratio), refusals=TEMPLATE_REFUSALS
+        )
+        self._tree = TreeBuilder(limits)
+        super().__init__(self._unpack())
+
+    def manifest(self) -> Manifest:
+        return self._tree.manifest()
+
+    def _unpack(self) -> Generator[tuple[str, bytes], None, None]:
+        for entry, blocks in self._entries:
+            if entry.directory:
+                self._tree.add_directory(entry.name)
+            else:
+                yield from self._take(entry, blocks)
+
+    def _take(self, entry: ArchiveEntry, blocks: Iterator[bytes]) -> Blobs:
+        path = self._tree.claim(entry.name, size=entry.size)
+        file = yield from split(path, entry.mode, self._within_limit(entry, blocks))
+        self._tree.fill(file)
+
+    def _within_limit(self, entry: ArchiveEntry, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """What a header says about a size is not believed."""
+        size = 0
+        for block in blocks:
+            size += len(block)
+            self._tree.check_size(entry.name, size)
+            yield block
+
+
+class SingleFile(Batches):
+    """One file from a spooled body."""
+
+    def __init__(self, file: IO[bytes], *, path: str, mode: int) -> None:
+        file.seek(0)
+        self.file: TemplateFile | None = None
+        super().__init__(self._read(path, mode, blocks_of(file.read)))
+
+    def _read(
+        self, path: str, mode: int, blocks: Iterable[bytes]
+    ) -> Generator[tuple[str, bytes], None, None]:
+        self.file = yield from split(path, mode, blocks)
+
+
+def split(path: str, mode: int, blocks: Iterable[bytes]) -> Generator[tuple[str, bytes], None, TemplateFile]:
+    """Yield what the content is stored as, blob by blob; return the file."""
+    whole = hashlib.sha256()
+    gathered = bytearray()
+    pieces: list[str] = []
+    size = 0
+    for block in blocks:
+        whole.update(block)
+        size += len(block)
+        gathered += block
+        while len(gathered) > PIECE:
+            piece = bytes(gathered[:PIECE])
+            del gathered[:PIECE]
+            pieces.append(hashlib.sha256(piece).hexdigest())
+            yield pieces[-1], piece
+    last = bytes(gathered)
+    digest = whole.hexdigest()
+    if pieces:
+        pieces.append(hashlib.sha256(last).hexdigest())
+    yield (pieces[-1] if pieces else digest), last
+    return TemplateFile(path=path, mode=kept_mode(mode), size=size, digest=digest, pieces=tuple(pieces))
+
+
+def kept_mode(mode: int) -> int:
+    """What is kept of a mode: may its owner execute it, and may anybody write to it."""
+    executable = 0o111 if mode & 0o100 else 0
+    return (0o644 if mode & 0o222 else 0o444) | executable
+
 
 _TOUCH_STEP: Final = 5000
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.instances.plan_use import decoded
+from corral.controller.instances.plans import decoded
 from corral.controller.modules.archive_supply import blobs_of
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import PlanRecord

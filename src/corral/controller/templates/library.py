@@ -3,6 +3,8 @@
 Nothing here changes a template. What comes in is an `Intake`: contents, manifest and hash, stored and
 stamped; `changes` makes a version of it. An intake that nobody commits is collected like any other content
 that no record names.
+
+An upload on disk, in a file without a name: when we are done or dead, it is gone.
 """
 
 from __future__ import annotations
@@ -10,27 +12,92 @@ from __future__ import annotations
 import contextlib
 import functools
 import pathlib
+import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import IO, Final, TypeVar
 
 from corral.archives.archive_reader import archive_kind
 from corral.archives.refusals import TEMPLATE_REFUSALS
-from corral.controller.templates.archive_import import Intake, complete, store_contents
-from corral.controller.templates.spooling import spooled
+from corral.controller.templates.archive_import import Intake, SingleFile, Unpacking, complete, store_contents
 from corral.controller.templates.tar_writer import archive_stream
-from corral.controller.templates.tree_builder import TreeLimits
-from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
-from corral.controller.templates.unpacking import SingleFile, Unpacking
+from corral.controller.templates.tree_builder import TreeLimits, find_file, overlay, put_file, remove_path
 from corral.controller.templates.zip_writer import zip_stream
 from corral.domain.file_paths import check_path
 from corral.domain.template_diff import TemplateDiff, diff_versions
 from corral.domain.templates import Manifest, TemplateFile, TemplateVersion, decode_manifest
-from corral.errors import Code, unknown_choice
+from corral.errors import Code, Retryable, unknown_choice
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.controller_config import TemplatesSection
 from corral.system.threads import to_end
+
+T = TypeVar("T")
+
+_HOP: Final = 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def spooled(
+    source: AsyncIterator[bytes],
+    *,
+    directory: pathlib.Path,
+    limit: int,
+    check: Callable[[bytes], object] = bool,
+) -> AsyncIterator[IO[bytes]]:
+    """Take the stream in, a MiB in memory at most. ARCHIVE_TOO_LARGE as soon as it is; DISK_FULL. `check`
+    sees its first MiB and may refuse the rest."""
+    undo = contextlib.ExitStack()
+    try:
+        # Opened on a thread, and closed also when the caller was cancelled meanwhile.
+        file = await _on_disk(directory, lambda: undo.enter_context(_open(directory)))
+        gathered = bytearray()
+        unseen = True
+        size = 0
+        async for chunk in source:
+            size += len(chunk)
+            if size > limit:
+                raise TEMPLATE_REFUSALS.too_large(
+                    "the upload is larger than any template may be", f"{limit} bytes"
+                )
+            gathered += chunk
+            if len(gathered) >= _HOP:
+                if unseen:
+                    check(bytes(gathered))
+                    unseen = False
+                await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
+                gathered.clear()
+        if unseen:
+            check(bytes(gathered))
+        await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
+        yield file
+    finally:
+        await to_end(undo.close)  # to free gigabytes takes its time
+
+
+def _open(directory: pathlib.Path) -> IO[bytes]:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return tempfile.TemporaryFile(dir=directory, prefix="upload-", buffering=0)
+
+
+def _write(file: IO[bytes], block: bytes) -> None:
+    """All of it: a disk that is nearly full takes a part and says nothing."""
+    rest = memoryview(block)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+async def _on_disk(directory: pathlib.Path, work: Callable[[], T]) -> T:
+    try:
+        return await to_end(work)
+    except OSError as error:
+        raise Retryable(
+            Code.DISK_FULL,
+            f"the upload cannot be kept in {directory}: {error.strerror or error}",
+            hint="make room on the controller's disk and send it again",
+            retry_after=30.0,
+        ) from error
+
 
 FORMATS: Final = ("tar.gz", "zip")
 _REMEMBERED_FILES: Final = 100_000

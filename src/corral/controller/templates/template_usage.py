@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
-from corral.controller.instances.plan_use import plans_in_use
+from corral.controller.instances.plans import plans_in_use
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups import GroupSpec
 from corral.domain.templates import group_of

@@ -17,7 +17,7 @@ from corral.controller.events.hub import EventHub
 from corral.controller.http.setting import ClusterControl, Leading, Setting, WriterHealth
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService
-from corral.controller.instances.tickets import ticket_keys
+from corral.controller.instances.start_identity import ticket_keys
 from corral.controller.modules.components import ModuleParts
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic

@@ -9,8 +9,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from corral.controller.consoles.pages import ConsolePage
-from corral.controller.consoles.patterns import PATTERN_MAX
+from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import Consoles, has_ended
 from corral.controller.consoles.stream_messages import Message, Place, parse_place
