@@ -23,8 +23,9 @@ from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.orders import OrderKind, first_delay, order_for
 from corral.controller.instances.report_values import exit_record, report_of
-from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
+from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_exits import end_run
+from corral.controller.instances.run_match import Kinship, kinship
 from corral.controller.workload.vitals import Vitals
 from corral.domain.groups import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
 from corral.domain.ids import NodeId

@@ -8,7 +8,8 @@ from world import N1, NOW, TICKETS, World, spec
 from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import restart_instance, start_instance, stop_instance
 from corral.controller.instances.report_values import report_of
-from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
+from corral.controller.instances.reports import fold_crash, fold_report
+from corral.controller.instances.run_match import Kinship, kinship
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.testing.scripted_peers import ticketed

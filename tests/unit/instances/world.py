@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from corral.controller.instances.node_inventory import Opening, add_listed, judge
-from corral.controller.instances.reports import Stray
+from corral.controller.instances.run_match import Stray
 from corral.controller.instances.start_identity import StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState

@@ -1,7 +1,4 @@
-"""Asking a node for a part of a console: a query over its session, the answer over its data channel.
-
-What consoles need of those who take uploads.
-"""
+"""Queries for parts of a console that a node has: sent over its session, answered over its data channel."""
 
 from __future__ import annotations
 

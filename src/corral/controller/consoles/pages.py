@@ -1,9 +1,7 @@
-"""Console bytes as people and programs read them: lines in pages, or text in blocks.
+"""Console bytes as the API returns them: lines in pages, text in blocks, lines that match a pattern.
 
-Bytes are hostile: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is
-interpreted. Escape codes stay in the text as the characters they are; who draws it has to mind them.
-
-Patterns of searches in consoles.
+The bytes are hostile: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is interpreted.
+Escape codes stay in the text as the characters they are; the code that draws it has to neutralise them.
 """
 
 from __future__ import annotations

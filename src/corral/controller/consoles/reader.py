@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.consoles.lookup import has_ended, never_ran
 from corral.controller.consoles.run_list import Step, known_end
-from corral.controller.consoles.service import Consoles, has_ended, never_ran
+from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.span import Stretch
 from corral.controller.consoles.stream_messages import (
     Message,
@@ -177,7 +178,7 @@ class ConsoleReader:
 
     async def _ask(self, record: InstanceRecord) -> Stretch:
         """What the node has from here on."""
-        stretch = await self._consoles.from_node(
+        stretch = await self._consoles.lookup.from_node(
             record, self.place.incarnation, self.place.offset, max_bytes=self._limit()
         )
         self._waiting_since = None

@@ -1,7 +1,4 @@
-"""All rings of a term, and the bound on what they hold together.
-
-The newest bytes of one run's console, with the offsets and times the node gave them.
-"""
+"""The newest bytes of each run's console in memory, with the offsets and times of the node, and the bound on their sum."""
 
 from __future__ import annotations
 

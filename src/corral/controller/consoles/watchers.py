@@ -1,9 +1,4 @@
-"""Who watches which console: a wake-up for each that is watched, and none for the others.
-
-Lines that somebody sent into an instance, for those who watch its console.
-
-They are not part of the console: its bytes are what the instance wrote. The audit keeps them.
-"""
+"""Readers that watch consoles: one wake-up for each watched instance, and the input lines that they are shown."""
 
 from __future__ import annotations
 

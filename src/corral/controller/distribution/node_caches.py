@@ -1,7 +1,4 @@
-"""What a node's cache holds, and how a distribution went: values that the API shows as they are.
-
-Questions about caches: sent to a node, answered by a CacheStatus under the same id, or never.
-"""
+"""Caches of nodes: queries to a node, and the values of its answer, which the API shows as they are."""
 
 from __future__ import annotations
 

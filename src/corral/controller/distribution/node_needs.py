@@ -1,10 +1,8 @@
-"""What nodes need before they can start something: the template versions and artifacts of groups.
+"""Template versions and artifacts that a node needs to start instances; it may fetch these and nothing else.
 
-What a node may ask for: what something that may run there needs, and nothing else.
-
-These are the templates and artifacts of the groups that may be placed on it, of the plans of what it runs, of what an
-operator has it fetch, and the archives of modules for nodes. Anything else does not exist for it, by name or by
-digest: whoever steals one node's certificate reads what that node could have read.
+They are those of the groups that may be placed on it, of the plans of what it runs, of what an operator has it fetch,
+and the archives of modules for nodes. Anything else does not exist for it, by name or by digest: a stolen node
+certificate reads only what that node could have read.
 """
 
 from __future__ import annotations

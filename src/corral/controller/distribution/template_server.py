@@ -1,11 +1,9 @@
-"""Answers to nodes that ask for templates, outside the readers of their streams.
+"""Requests of nodes for templates, answered outside the readers of their streams.
 
-A node gets one answer at a time, in the order in which it asked, so that however much it asks for
-it keeps nobody but itself waiting. What several of its starts ask for at once is answered once.
-
-Offers of large template versions: the list of files, and how it differs from one that a node has.
-
-Many nodes ask for the same when a template has changed, so an offer is worked out once for all of them.
+A node gets one answer at a time, in the order of its requests, so that many requests of one node delay no other node.
+The same request from several of its starts is answered once. A large version is offered: the list of its files, or
+how it differs from the version that the node has. Many nodes request the same version after a change, so an offer is
+computed once for all of them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from corral.controller.instances.orders import (
     stop_message,
 )
 from corral.controller.instances.plans import decoded
-from corral.controller.instances.reports import Stray
+from corral.controller.instances.run_match import Stray
 from corral.controller.instances.start_identity import StartTickets
 from corral.controller.sessions.live_nodes import StrayRun
 from corral.controller.sessions.session import Session

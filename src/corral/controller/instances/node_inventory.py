@@ -15,14 +15,8 @@ import msgspec
 
 from corral.controller.instances.order_answers import end_missing
 from corral.controller.instances.report_values import RunReport, leased_ports, report_of
-from corral.controller.instances.reports import (
-    Standing,
-    Stray,
-    announce,
-    fold_report,
-    standing,
-    superseded,
-)
+from corral.controller.instances.reports import announce, fold_report
+from corral.controller.instances.run_match import Standing, Stray, standing, superseded
 from corral.controller.instances.start_identity import StartTickets, Ticket
 from corral.controller.instances.starts import release, reserve
 from corral.controller.instances.workspace import Workspace

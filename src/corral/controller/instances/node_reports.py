@@ -15,7 +15,8 @@ from corral.controller.instances.instance_commands import Commands
 from corral.controller.instances.node_inventory import Opening, add_listed, is_missing, judge
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.report_values import report_of, stage_name
-from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
+from corral.controller.instances.reports import fold_crash, fold_report
+from corral.controller.instances.run_match import Standing, Stray, standing
 from corral.controller.instances.start_identity import Incarnations, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.frame_receivers import RefusedReports, Reported

@@ -9,8 +9,9 @@ import msgspec
 
 from corral.controller.instances.plans import decoded
 from corral.controller.instances.report_values import cut, exit_record, report_of, stage_name
-from corral.controller.instances.reports import Kinship, Stray, fold_report, kinship
+from corral.controller.instances.reports import fold_report
 from corral.controller.instances.run_exits import end_run
+from corral.controller.instances.run_match import Kinship, Stray, kinship
 from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import Refused

@@ -1,7 +1,7 @@
-"""The order that a record calls for, and when it is sent; what a start says is in `start_messages`.
+"""Orders to nodes: which one a record calls for, when it is sent, and the message.
 
-The order to start a run: the plan as it was hashed, and what belongs to this run alone (id, ports, token, variables)
-and is in no plan.
+A start order carries the plan as it was hashed, and what belongs to this run alone and is in no plan: id, ports,
+token, variables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Where plans look names up: the templates, the catalog and the modules as they are in memory.
-
-Which plans live instances run by.
-"""
+"""Plans of starts: the names they look up in memory, and those that live instances run by."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Everything about instances that a leading controller offers, for one term.
-
-Waiting for an instance to become something.
-"""
+"""Instances in one term: workspaces for changes, commands, the dispatcher, and waits for a state."""
 
 from __future__ import annotations
 

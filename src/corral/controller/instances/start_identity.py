@@ -1,16 +1,14 @@
-"""Numbers of starts, never used twice: reserved in blocks in the store, given out from memory.
+"""The identity of a start: its number, and the ticket by which a node proves that this cluster ordered it.
 
-A leader that ends leaves the rest of its block unused; the next one begins behind it. Nodes have no say
-in them: only a number that was given to a node, which its ticket proves, moves the counter on, and that
-is needed when a store was put back to an earlier state.
+Numbers are never used twice: they are reserved in blocks in the store and given out from memory. A leader that ends
+leaves the rest of its block unused; the next one begins behind it. Nodes do not influence them: only a number that was
+given to a node, which its ticket proves, moves the counter on, and that is needed after a restore of the store.
 
-The ticket of a start: by it a node proves that this cluster told it to run something.
-
-It goes out with the order, is kept by the node with every run of that start, and comes back where a record
-may be missing. A ticket is `ct1.SERIAL.PLAN.MAC`; the code is over the node, the instance, its group and the
-number of the start as well, so that it is of no use for any other. The serial counts the starts of one node,
-and the last one is stored with each start: a ticket above it can only be of a start that a store which was
-put back has forgotten, one that is not above it was used before.
+The ticket goes out with the order, is kept by the node with every run of that start, and comes back where a record
+may be missing. A ticket is `ct1.SERIAL.PLAN.MAC`; the code also covers the node, the instance, its group and the
+number of the start, so that the ticket is valid for no other. The serial counts the starts of one node, and the last
+one is stored with each start: a ticket above it can only be of a start that a restored store has forgotten, one that
+is not above it was used before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What came in, stored: a manifest, its contents, and the hash nodes will know it by.
+"""Uploaded archives: unpacked into batches of contents and a manifest, stored, and hashed as nodes will know them.
 
-From a spooled upload to batches of contents and a manifest. Blocking; run it on threads, step by step.
+Unpacking blocks: run it on threads, step by step.
 """
 
 from __future__ import annotations

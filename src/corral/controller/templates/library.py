@@ -1,10 +1,8 @@
-"""The template library: trees in and out of the store's blobs, in flat memory.
+"""The template library: uploads spooled to disk, trees in and out of the store's blobs, in flat memory.
 
-Nothing here changes a template. What comes in is an `Intake`: contents, manifest and hash, stored and
-stamped; `changes` makes a version of it. An intake that nobody commits is collected like any other content
-that no record names.
-
-An upload on disk, in a file without a name: when we are done or dead, it is gone.
+Nothing here changes a template. What comes in is an `Intake`: contents, manifest and hash, stored and stamped;
+`template_changes` makes a version of it. An intake that is never committed is collected like any other content that no
+record names.
 """
 
 from __future__ import annotations

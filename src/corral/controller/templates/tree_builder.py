@@ -1,7 +1,4 @@
-"""From entries one by one to a manifest: every path checked, nothing twice, nothing beneath a file.
-
-Changes of a tree, manifest in, manifest out; each result is checked like an archive's.
-"""
+"""Manifests of trees: built entry by entry, or edited. Every path is checked: none twice, none below a file."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from corral.controller.consoles.lookup import has_ended
 from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
 from corral.controller.consoles.reader import ConsoleReader
-from corral.controller.consoles.service import Consoles, has_ended
+from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.stream_messages import Message, Place, parse_place
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
@@ -128,7 +129,7 @@ async def read_console(
             "newest is for a console as a whole: leave it out with since or until",
             field="newest",
         )
-    return await consoles.page(
+    return await consoles.lookup.page(
         record,
         incarnation,
         after=query.after,
@@ -144,7 +145,7 @@ async def search_console(
 ) -> ConsolePage:
     query = call.query
     record, incarnation = _run(state, call.path["id"], query.incarnation)
-    return await consoles.search(
+    return await consoles.lookup.search(
         record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
     )
 
@@ -153,7 +154,7 @@ async def download_console(
     state: ClusterState, consoles: Consoles, call: Call[None, DownloadQuery]
 ) -> Content:
     record, incarnation = _run(state, call.path["id"], call.query.incarnation)
-    pieces = consoles.everything(record, incarnation, after=call.query.after)
+    pieces = consoles.lookup.everything(record, incarnation, after=call.query.after)
     # Found before the answer begins: what is not there is a refusal, not half a file.
     first = await anext(pieces, b"")
 

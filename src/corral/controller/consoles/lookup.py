@@ -1,0 +1,196 @@
+"""Parts of consoles by offset, time or pattern: from the ring in memory where it reaches, else from the node."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from corral.controller.consoles.node_queries import ANSWER_BYTES, NodeHistory
+from corral.controller.consoles.pages import ConsolePage, check_pattern, matches_of, page_of, within
+from corral.controller.consoles.rings import ConsoleRing, Rings
+from corral.controller.consoles.run_list import node_of
+from corral.controller.consoles.span import EMPTY, Gap, Stretch
+from corral.controller.sessions.node_links import NodeLinks
+from corral.domain.ids import Incarnation
+from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_states import InstanceState
+from corral.errors import Code, CorralError
+from corral.wire.v1.instance_pb2 import ConsoleQuery
+
+PAGE_BYTES: Final = 256 * 1024
+_NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING})
+
+
+class ConsoleLookup:
+    """Reads of all consoles of a term."""
+
+    def __init__(self, *, rings: Rings, history: NodeHistory, links: NodeLinks) -> None:
+        self._rings = rings
+        self._history = history
+        self._links = links
+
+    async def page(
+        self,
+        record: InstanceRecord,
+        incarnation: Incarnation,
+        *,
+        after: int | None,
+        limit: int,
+        newest: bool,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
+    ) -> ConsolePage:
+        """Lines of a run, from wherever they are. `after` None: from the oldest that is kept. Between two times: those
+        that came then; `newest` is for a console as a whole."""
+        if newest:
+            stretch, after = await self._newest(record, incarnation, limit)
+        elif since is not None or until is not None:
+            stretch = await self._timed(record, incarnation, after or 0, since=since, until=until)
+            after = None if since is not None else after
+        else:
+            stretch = await self.stretch(record, incarnation, after or 0, max_bytes=PAGE_BYTES)
+        final = has_ended(record, incarnation) and stretch.next_offset >= stretch.end_offset
+        page = page_of(stretch, incarnation=incarnation, after=after, limit=limit, final=final)
+        return within(page, since=since, until=until)
+
+    async def _timed(
+        self,
+        record: InstanceRecord,
+        incarnation: Incarnation,
+        after: int,
+        *,
+        since: dt.datetime | None,
+        until: dt.datetime | None,
+    ) -> Stretch:
+        """About what came between two times: whoever has it finds it by its index, and lines are compared afterwards."""
+        ring = self._rings.find((record.id, incarnation))
+        if ring is not None:
+            begin = ring.since(_milliseconds(since)) if since is not None else 0
+            if begin is not None and ring.reaches(max(after, begin)):
+                return ring.stretch(max(after, begin), max_bytes=PAGE_BYTES)
+        if ring is None and never_ran(record, incarnation):
+            return EMPTY
+        query = ConsoleQuery(
+            instance_id=record.id,
+            incarnation=incarnation,
+            from_offset=after,
+            max_bytes=PAGE_BYTES,
+            since_ms=_milliseconds(since) if since is not None else 0,
+            until_ms=_milliseconds(until) if until is not None else 0,
+        )
+        return await self._history.ask(node_of(record, incarnation), query)
+
+    async def stretch(
+        self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
+    ) -> Stretch:
+        """Bytes of a run from an offset: out of the ring when it reaches there, else from the node. Of a daemon that
+        cannot be asked what is in the ring, and before that a gap."""
+        ring = self._rings.find((record.id, incarnation))
+        if ring is not None and ring.reaches(after):
+            return ring.stretch(after, max_bytes=max_bytes)
+        if ring is None and never_ran(record, incarnation):
+            return EMPTY
+        try:
+            return await self.from_node(record, incarnation, after, max_bytes=max_bytes)
+        except CorralError as error:
+            ring = self._rings.find((record.id, incarnation))
+            if error.code is not Code.NOT_SUPPORTED or ring is None or after >= ring.begin:
+                raise
+            held = ring.stretch(ring.begin, max_bytes=max_bytes)
+            gap = Gap(after, ring.begin, error.message)
+            return msgspec.structs.replace(held, gaps=(gap, *held.gaps))
+
+    async def from_node(
+        self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
+    ) -> Stretch:
+        """The same, from the node alone. Raises what `NodeHistory.ask` raises."""
+        query = ConsoleQuery(
+            instance_id=record.id, incarnation=incarnation, from_offset=after, max_bytes=max_bytes
+        )
+        return await self._history.ask(node_of(record, incarnation), query)
+
+    async def _newest(
+        self, record: InstanceRecord, incarnation: Incarnation, limit: int
+    ) -> tuple[Stretch, int | None]:
+        """The stretch that holds the last lines, and where they begin in it."""
+        ring = self._rings.find((record.id, incarnation))
+        if ring is not None:
+            begin = ring.newest(limit)
+            if (
+                begin > ring.begin
+                or ring.begin == 0
+                or self._links.find(node_of(record, incarnation)) is None
+            ):
+                return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
+        elif never_ran(record, incarnation):
+            return EMPTY, None
+        query = ConsoleQuery(
+            instance_id=record.id, incarnation=incarnation, max_bytes=ANSWER_BYTES, newest=True
+        )
+        try:
+            return _last_lines(await self._history.ask(node_of(record, incarnation), query), limit)
+        except CorralError:
+            ring = self._rings.find((record.id, incarnation))
+            if ring is None:
+                raise
+            begin = ring.newest(limit)
+            return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
+
+    async def search(
+        self, record: InstanceRecord, incarnation: Incarnation, *, pattern: str, after: int, limit: int
+    ) -> ConsolePage:
+        """Lines that match, looked for on the node. INVALID_PATTERN without asking it."""
+        query = ConsoleQuery(
+            instance_id=record.id,
+            incarnation=incarnation,
+            from_offset=after,
+            pattern=check_pattern(pattern),
+            max_lines=limit,
+            max_bytes=ANSWER_BYTES,
+        )
+        if never_ran(record, incarnation):
+            return matches_of(EMPTY, incarnation=incarnation, limit=limit)
+        found = await self._history.ask(node_of(record, incarnation), query)
+        return matches_of(found, incarnation=incarnation, limit=limit)
+
+    async def everything(
+        self, record: InstanceRecord, incarnation: Incarnation, *, after: int
+    ) -> AsyncIterator[bytes]:
+        """All bytes up to where the console ends now, piece by piece; lost ones are left out."""
+        end: int | None = None
+        while end is None or after < end:
+            stretch = await self.stretch(record, incarnation, after, max_bytes=ANSWER_BYTES)
+            end = stretch.end_offset if end is None else end
+            for piece in stretch.pieces:
+                yield piece.data[: max(0, end - piece.offset)]
+            if stretch.next_offset <= after:
+                return
+            after = stretch.next_offset
+
+
+def _milliseconds(time: dt.datetime) -> int:
+    return max(1, int(time.timestamp() * 1000))
+
+
+def has_ended(record: InstanceRecord, incarnation: Incarnation) -> bool:
+    """Whether nothing is written to this console any more."""
+    return record.incarnation != incarnation or not live(record.state)
+
+
+def never_ran(record: InstanceRecord, incarnation: Incarnation) -> bool:
+    """Whether this run has no console yet, and nobody needs to be asked for it."""
+    if record.incarnation != incarnation:
+        return False
+    started = record.started_at is not None or record.console_end > 0
+    return record.state in _NOT_YET or not (started or live(record.state))
+
+
+def _last_lines(stretch: Stretch, limit: int) -> tuple[Stretch, int | None]:
+    """Cut a stretch from a node's end down to its last lines."""
+    ring = ConsoleRing(begin=stretch.pieces[0].offset if stretch.pieces else 0, capacity=2 * ANSWER_BYTES)
+    for piece in stretch.pieces:
+        ring.append(piece.offset, piece.data, times=stretch.times, gaps=stretch.gaps)
+    return ring.stretch(ring.newest(limit), max_bytes=2 * ANSWER_BYTES), None
