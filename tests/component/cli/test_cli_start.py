@@ -40,7 +40,7 @@ def test_help_imports_nothing_but_click(pointed: dict[str, str]) -> None:
         "corral.cli",
         "corral.version",
         "main",
-        "lazy_group",
+        "command_groups",
         "failure",
         "token_options",
     }
