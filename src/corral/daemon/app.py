@@ -22,9 +22,8 @@ from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.node.enrolment import identify
 from corral.daemon.node.identity import Identity
 from corral.daemon.node.known_controllers import KnownControllers
-from corral.daemon.orders.instance_orders import InstanceOrders
+from corral.daemon.orders.instance_orders import InstanceOrders, list_runs
 from corral.daemon.orders.local_socket import LocalSocket
-from corral.daemon.orders.run_list import list_runs
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.supervise.handshake import NodeHandshake, advertised_address
 from corral.daemon.supervise.node_runs import NodeRuns

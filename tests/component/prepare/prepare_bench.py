@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from corral.daemon.prepare.static_directory import StaticBuilder
-from corral.daemon.prepare.tree_builder import TreeBuilder
+from corral.daemon.prepare.tree_builder import WorkingTreeBuilder
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.workload.start_order import StartOrder
@@ -70,7 +70,7 @@ class Bench:
         self.directories = WorkingDirectories(data, entropy=entropy)
         self.directories.open()
         self.warm = WarmTrees(self.directories, entropy=entropy, each=warm, idle_seconds=idle_seconds)
-        self.maker = TreeBuilder(
+        self.maker = WorkingTreeBuilder(
             cache=self.cache,
             cache_root=data / "cache",
             directories=self.directories,

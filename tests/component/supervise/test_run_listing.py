@@ -6,7 +6,7 @@ from typing import Any
 
 from supervised_node import FIRST
 
-from corral.daemon.orders.run_list import list_runs
+from corral.daemon.orders.instance_orders import list_runs
 from corral.daemon.runs.run_files import RunDirectories
 from corral.testing import workloads
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryResult, RestartPolicy

@@ -6,8 +6,7 @@ import socket
 
 import pytest
 
-from corral.daemon.node.held_ports import HeldPorts
-from corral.daemon.node.port_probe import check_free, taken_by
+from corral.daemon.node.port_probe import HeldPorts, check_free, taken_by
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
 from corral.errors import Code, Retryable

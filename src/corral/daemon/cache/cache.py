@@ -17,7 +17,7 @@ from corral.daemon.cache.artifact_sync import ArtifactSync
 from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
 from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.downloads import Downloads
-from corral.daemon.cache.prewarm import Prewarm
+from corral.daemon.cache.prewarm import PrewarmOrders
 from corral.daemon.cache.quota import CacheQuota, Pin
 from corral.daemon.cache.supply import CacheUse, SharedWork, Supply
 from corral.daemon.cache.template_session import TemplateSessions
@@ -130,7 +130,7 @@ class NodeCache:
             clock=clock,
         )
         self._keeping: SharedWork[int] = SharedWork()
-        self._prewarming = Prewarm(self)
+        self._prewarming = PrewarmOrders(self)
         self.handlers: dict[str, Order] = {
             "template_data": lambda _, message: self._sessions.answered(message.template_data),
             "template_up_to_date": lambda _, message: self._sessions.answered(message.template_up_to_date),

@@ -19,7 +19,7 @@ BLOCK: Final = 64 * 1024
 MAX_HEAD: Final = 64 * 1024
 
 
-class HttpAnswer:
+class DownloadAnswer:
     """What the server says. `head` first, then `blocks`; nothing is read ahead of the consumer by more
     than a few blocks."""
 
@@ -123,7 +123,7 @@ async def exchange(
     *,
     timeout: float,
     tls: ssl.SSLContext,
-) -> AsyncIterator[HttpAnswer]:
+) -> AsyncIterator[DownloadAnswer]:
     """Ask for it and read the head of the answer, within the timeout; the body is up to the caller."""
     writer: asyncio.StreamWriter | None = None
     try:
@@ -131,7 +131,7 @@ async def exchange(
             async with asyncio.timeout(timeout):
                 reader, writer = await _connect(target, addresses, tls, timeout=timeout)
                 writer.write(_request(target, headers))
-                answer = HttpAnswer(reader, target, silence=timeout)
+                answer = DownloadAnswer(reader, target, silence=timeout)
                 await answer.head()
         except TimeoutError:
             raise Retryable(

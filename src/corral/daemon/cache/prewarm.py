@@ -31,7 +31,7 @@ class Warmable(Protocol):
     def status(self, request_id: str = "", failures: list[CacheFailure] | None = None) -> CacheStatus: ...
 
 
-class Prewarm:
+class PrewarmOrders:
     """Follows PreWarmCache. Each order is answered with a CacheStatus when all of it is fetched or has
     failed; one failure stops nothing else."""
 

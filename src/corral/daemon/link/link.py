@@ -17,7 +17,7 @@ import structlog
 from corral.daemon.link.connection import CurrentConnection, LinkConnection, closing_on_error
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.dialler import Dialler, Facts
-from corral.daemon.link.renewal import CertificateRenewal
+from corral.daemon.link.renewal import NodeCertificateRenewal
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import SpoolSender
 from corral.daemon.node.identity import Identity, StoredIdentity, with_trust
@@ -86,7 +86,7 @@ class DaemonLink:
         self._settings = settings
         self._clock = clock
         self._backoff = Backoff(longest=settings.reconnect_max_seconds, entropy=entropy)
-        self._renewal = CertificateRenewal(data=data, identity=self._identity, clock=clock)
+        self._renewal = NodeCertificateRenewal(data=data, identity=self._identity, clock=clock)
         self._dialler = Dialler(
             identity=self._identity,
             memory=memory,

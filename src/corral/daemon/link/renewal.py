@@ -62,7 +62,7 @@ class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     key_pem: str
 
 
-class CertificateRenewal:
+class NodeCertificateRenewal:
     """Watches the certificate in use and replaces it in time."""
 
     def __init__(self, *, data: pathlib.Path, identity: StoredIdentity, clock: Clock) -> None:

@@ -1,10 +1,13 @@
 """Everything that a controller may order or ask about the instances of this node.
 
 What the controller keeps in memory about runs is told again to each that comes.
+
+Which runs of an instance this node has something of, for whoever asks.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from corral.daemon.link.connection import LinkConnection
@@ -12,11 +15,51 @@ from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.orders.file_orders import FileOrders
 from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.orders.save_orders import SaveOrders
-from corral.daemon.runs.run_messages import metrics_update
+from corral.daemon.runs.run_files import FoundRun, RunDirectories, RunFiles
+from corral.daemon.runs.run_messages import exit_status, metrics_update
 from corral.daemon.supervise.supervision import Supervision
 from corral.daemon.supervise.supervisor import InstanceSupervisor
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
+from corral.runtimes.console.log import ConsoleLog
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
+from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryResult, InstanceRun
+
+MAX_RUNS: Final = 500
+
+
+def list_runs(runs: RunDirectories, query: ConsoleQuery) -> ConsoleQueryResult:
+    """The first runs of the range, or with `newest` the last ones. Reads files: in a thread."""
+    most = min(query.max_lines or MAX_RUNS, MAX_RUNS)
+    found = [
+        run
+        for run in runs.of(query.instance_id)
+        if run.incarnation > query.after_run and (not query.before_run or run.incarnation < query.before_run)
+    ]
+    chosen = found[-most:] if query.newest else found[:most]
+    listed = [_described(run) for run in chosen]
+    return ConsoleQueryResult(runs=listed, more_runs=len(found) > len(chosen))
+
+
+def _described(found: FoundRun) -> InstanceRun:
+    """What its files tell; one that cannot be read is a run all the same."""
+    files = RunFiles(found.path)
+    run = InstanceRun(incarnation=found.incarnation)
+    with contextlib.suppress(CorralError, OSError):
+        if (intent := files.intent()) is not None:
+            run.plan_hash = intent.order.plan_hash
+            run.accepted_at_ms = intent.accepted_at_ms
+            run.nonce = intent.nonce
+    with contextlib.suppress(CorralError, OSError):
+        if (outcome := files.outcome()) is not None:
+            run.started_at_ms = outcome.started_at_ms
+            run.ended_at_ms = outcome.ended_at_ms
+            run.MergeFrom(InstanceRun(exit=exit_status(outcome)))
+            run.crashed = outcome.state is InstanceState.CRASHED
+    with contextlib.suppress(OSError), ConsoleLog(files.console) as log:
+        run.first_offset, run.end_offset = log.first_offset, log.end_offset
+    return run
 
 
 class LiveMetrics:

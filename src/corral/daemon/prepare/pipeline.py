@@ -18,13 +18,12 @@ import structlog
 
 from corral.daemon.node import host_info
 from corral.daemon.node.disk_space import check_room
-from corral.daemon.node.held_ports import HeldPorts
-from corral.daemon.node.port_probe import check_free
+from corral.daemon.node.port_probe import HeldPorts, check_free
 from corral.daemon.prepare.ingredients import FileCache
 from corral.daemon.prepare.prepared_start import LaunchCommand, PreparedStart, command_line, propose
 from corral.daemon.prepare.static_directory import StaticBuilder
 from corral.daemon.prepare.static_owners import own_static
-from corral.daemon.prepare.tree_builder import TreeBuilder
+from corral.daemon.prepare.tree_builder import WorkingTreeBuilder
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
 from corral.daemon.workload.environment import check_names
@@ -69,7 +68,7 @@ class Preparer:
         users: WorkloadUsers,
         directories: WorkingDirectories,
         ports: HeldPorts,
-        trees: TreeBuilder,
+        trees: WorkingTreeBuilder,
         statics: StaticBuilder,
         secrets: Secrets,
         java: str = "",
@@ -255,7 +254,7 @@ class Preparation:
         self.directories: Final = WorkingDirectories(data, entropy=entropy)
         self.ports: Final = HeldPorts()
         self._warm = WarmTrees(self.directories, entropy=entropy, each=config.cache.warm_trees)
-        trees = TreeBuilder(
+        trees = WorkingTreeBuilder(
             cache=cache,
             cache_root=data / "cache",
             directories=self.directories,

@@ -18,7 +18,7 @@ from corral.daemon.prepare.static_seeds import KEY_FILE, Digests, Seed, offers
 from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.static_updates import StaticChanges, StaticUpdate, first_seed
 from corral.daemon.prepare.substitution import Rendered
-from corral.daemon.prepare.tree_builder import TreeBuilder
+from corral.daemon.prepare.tree_builder import WorkingTreeBuilder
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
 from corral.daemon.workload.run_secrets import patched_with_secrets
@@ -34,10 +34,10 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class StaticBuilder:
-    """Makes and updates them, with the means of `TreeBuilder`."""
+    """Makes and updates them, with the means of `WorkingTreeBuilder`."""
 
     def __init__(
-        self, trees: TreeBuilder, *, cache: FileCache, directories: WorkingDirectories, warm: WarmTrees
+        self, trees: WorkingTreeBuilder, *, cache: FileCache, directories: WorkingDirectories, warm: WarmTrees
     ) -> None:
         self._trees = trees
         self._cache = cache

@@ -36,7 +36,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
-class TreeBuilder:
+class WorkingTreeBuilder:
     """Makes directories. One for the node; it keeps nothing of a single start."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
-from corral.daemon.node.held_ports import HeldPorts
+from corral.daemon.node.port_probe import HeldPorts
 from corral.daemon.prepare.pipeline import Preparer
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.probes.listening_sockets import SocketTables
