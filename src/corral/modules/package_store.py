@@ -1,4 +1,4 @@
-"""Where the records of modules are kept, as a port: the controller's lie in the store, a daemon's on disk."""
+"""Package store port: the records of modules. The controller's lie in the store, a daemon's on disk."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import msgspec
 
 from corral.sdk.errors import BadRegistration
 from corral.sdk.http_messages import Caller
-from corral.sdk.invocation_port import Invoke
 from corral.sdk.protocol.messages import CommandAnswer, CommandDeclaration, CommandRequest, Parameter
+from corral.sdk.runner_port import Invoke
 
 MAX_COMMANDS: Final = 50
 _MAX_LINES: Final = 10_000

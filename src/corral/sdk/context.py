@@ -17,13 +17,12 @@ from corral.sdk.errors import ContextMisused, StorageUnavailable
 from corral.sdk.events import EventBus
 from corral.sdk.files import Files
 from corral.sdk.http_client import HttpClient
-from corral.sdk.invocation_port import Invoke
 from corral.sdk.manifest import Manifest
 from corral.sdk.metrics import Metrics
 from corral.sdk.processes import Processes
 from corral.sdk.protocol.messages import Construct
 from corral.sdk.resources import Resources
-from corral.sdk.runner_port import HostLink
+from corral.sdk.runner_port import HostLink, Invoke
 from corral.sdk.scheduler import Scheduler
 from corral.sdk.storage import DocumentStorage, KeyValueStorage
 

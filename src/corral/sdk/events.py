@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from corral.sdk.invocation_port import Invoke
 from corral.sdk.protocol.messages import (
     PUBLISH,
     SUBSCRIBE,
@@ -23,7 +22,7 @@ from corral.sdk.protocol.messages import (
     Subscribe,
     Unsubscribe,
 )
-from corral.sdk.runner_port import HostLink
+from corral.sdk.runner_port import HostLink, Invoke
 
 T = TypeVar("T")
 

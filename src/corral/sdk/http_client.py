@@ -14,7 +14,7 @@ from typing import IO, Any, Final, TypeVar
 import msgspec
 
 from corral.sdk.errors import SdkError
-from corral.sdk.invocation_port import Invoke
+from corral.sdk.runner_port import Invoke
 
 T = TypeVar("T")
 MAX_ANSWER: Final = 10 * 1024 * 1024

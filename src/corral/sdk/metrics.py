@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from corral.sdk.protocol.frame_limits import METRIC_SAMPLES, limit_of
-from corral.sdk.protocol.framing import encode_body
+from corral.sdk.protocol.frames import encode_body
 from corral.sdk.protocol.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
 from corral.sdk.runner_port import HostLink
 

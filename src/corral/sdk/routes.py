@@ -1,19 +1,21 @@
-"""Routes: what a platform module answers beneath `/api/v1/modules/ID`."""
+"""Routes: what a platform module answers beneath `/api/v1/modules/ID`.
+
+A query string is read as a struct, as the API does: no unknown parameter, none twice.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from corral.sdk.errors import BadRegistration
-from corral.sdk.http_messages import Caller, HttpError, Request, Response
-from corral.sdk.invocation_port import Invoke
+from corral.sdk.http_messages import Caller, HttpError, Request, Response, place_of
 from corral.sdk.protocol.chunk_streams import Streamed
 from corral.sdk.protocol.messages import RouteAnswer, RouteDeclaration, RouteRequest
-from corral.sdk.query_values import read_query
+from corral.sdk.runner_port import Invoke
 
 RouteHandler: TypeAlias = Callable[[Request], object]
 """`def` or `async def`; returns a Response, a value that becomes JSON, or None (204)."""
@@ -193,3 +195,40 @@ def _schema(where: str, kind: Any) -> dict[str, Any] | None:
         return msgspec.json.schema(kind)
     except (TypeError, ValueError) as error:
         raise BadRegistration(f"{where}: {error}") from error
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def read_query(pairs: tuple[tuple[str, str], ...], kind: type[T]) -> T:
+    """Raises HttpError 400 with the field. A field that is a list takes every value of its name."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        field = fields.get(name)
+        if field is None:
+            known = ", ".join(sorted(fields)) or "none"
+            raise HttpError(
+                400, f"unknown parameter '{name}'", code="UNKNOWN_FIELD", hint=f"known: {known}", field=name
+            )
+        if _takes_many(field.type):
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise HttpError(400, f"{name} is given twice", code="INVALID_FIELD", field=name)
+        else:
+            values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        message, place = place_of(error)
+        raise HttpError(400, message, code="INVALID_FIELD", field=place) from error
+
+
+def _takes_many(kind: Any) -> bool:
+    many = (
+        msgspec.inspect.ListType,
+        msgspec.inspect.SetType,
+        msgspec.inspect.FrozenSetType,
+        msgspec.inspect.VarTupleType,
+    )
+    return isinstance(msgspec.inspect.type_info(kind), many)

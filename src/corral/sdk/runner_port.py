@@ -1,8 +1,11 @@
-"""How the parts of a `ModuleContext` speak to the host."""
+"""Ports of the runner, for the parts of a `ModuleContext`: calls to the host, and invocation of module functions.
+
+A function of a module's is invoked on the event loop if it is `async def`, in a thread if not.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -17,4 +20,10 @@ class HostLink(Protocol):
 
     def notify(self, method: str, body: object) -> None:
         """Say without an answer, from any thread. May be dropped when the host does not keep up."""
+        ...
+
+
+class Invoke(Protocol):
+    async def __call__(self, label: str, function: Any, *arguments: object) -> Any:
+        """`label` says what the thread is at, should it still be at it when the module has to end."""
         ...

@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
-from corral.sdk.invocation_port import Invoke
 from corral.sdk.protocol.messages import CANCEL_TASK, SCHEDULE, CancelTask, Nothing, Schedule
-from corral.sdk.runner_port import HostLink
+from corral.sdk.runner_port import HostLink, Invoke
 
 TaskFunction: TypeAlias = Callable[[], object]
 """`def` or `async def`, without parameters."""

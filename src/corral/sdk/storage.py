@@ -22,9 +22,8 @@ from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import msgspec
 
-from corral.sdk.documents import Changes, Index, Stored, decoder_of, update_document
+from corral.sdk.documents import Changes, Found, Index, Stored, decoder_of, update_document
 from corral.sdk.filters import Filter, filter_document
-from corral.sdk.found import Found
 from corral.sdk.key_values import ABSENT, KeyValueStorage
 from corral.sdk.protocol import storage_messages as said
 from corral.sdk.runner_port import HostLink

@@ -27,7 +27,7 @@ from corral.sdk.protocol import messages as m
 from corral.sdk.protocol.messages import CAPABILITY, FORGOTTEN, MetricSample, RouteDeclaration, Subscribe
 from corral.sdk.runner.connection import Connection
 from corral.sdk.runner.failures import CallRefused
-from corral.sdk.runner.module_registrations import Registered
+from corral.sdk.runner.module_server import Registered
 from corral.testing.bench_node import BenchNode
 from corral.testing.bench_storage import BenchStorage
 

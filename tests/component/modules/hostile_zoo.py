@@ -28,7 +28,7 @@ import asyncio, ctypes, os, re, signal, socket, struct, subprocess, sys, threadi
 from typing import Protocol
 
 from corral.sdk import CapabilityBinding, Health, PlatformModule, Response
-from corral.sdk.protocol.framing import encode_body, encode_frame
+from corral.sdk.protocol.frames import encode_body, encode_frame
 from corral.sdk.protocol.frames import Answer, Call, Chunk, Notice
 
 

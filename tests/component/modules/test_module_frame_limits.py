@@ -19,16 +19,27 @@ import pytest
 from corral.domain import json_limits as nesting
 from corral.errors import Bug, Code
 from corral.modules.process.call_failures import ModuleRaised, ProcessGone
-from corral.modules.process.crash_output import crash_output_file
+from corral.modules.process.exit_reasons import crash_output_file
 from corral.modules.process.frame_heads import NoFrame, read_head
 from corral.modules.process.module_process import ModuleProcess
 from corral.modules.process.process_values import FinishResult, Limits, OverLimit, Sample
 from corral.modules.services.host_operations import Operation, OperationTable
 from corral.modules.services.module_metrics import ModuleMetrics
 from corral.sdk.protocol import messages, storage_messages
-from corral.sdk.protocol.frame_limits import FAILURE_BYTES, FROM_MODULE, METRIC_SAMPLES, limit_of
-from corral.sdk.protocol.frames import MAX_CHUNK, MAX_FRAME, Answer, Call, Chunk, Failure, Message, Notice
-from corral.sdk.protocol.framing import FrameReader, encode_body, encode_frame
+from corral.sdk.protocol.frame_limits import FAILURE_BYTES, FROM_MODULE, MAX_DEPTH, METRIC_SAMPLES, limit_of
+from corral.sdk.protocol.frames import (
+    MAX_CHUNK,
+    MAX_FRAME,
+    Answer,
+    Call,
+    Chunk,
+    Failure,
+    FrameReader,
+    Message,
+    Notice,
+    encode_body,
+    encode_frame,
+)
 from corral.sdk.protocol.messages import (
     CAPABILITY_STATES,
     METRIC,
@@ -37,7 +48,6 @@ from corral.sdk.protocol.messages import (
     MetricSamples,
     Nothing,
 )
-from corral.sdk.protocol.nesting import MAX_DEPTH
 from corral.sdk.runner.zygote_messages import Ended
 from corral.testing.waiting import eventually
 

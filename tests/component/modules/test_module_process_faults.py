@@ -38,7 +38,7 @@ from corral.testing.waiting import eventually
 LAG = 5.0
 """Seconds the host's loop may be late on a busy machine; what a module does to it must not show."""
 
-_LINE = "from corral.sdk.protocol.framing import encode_frame, encode_body\nfrom corral.sdk.protocol.frames import *\nsock = line()\n"
+_LINE = "from corral.sdk.protocol.frames import encode_frame, encode_body\nfrom corral.sdk.protocol.frames import *\nsock = line()\n"
 _SPIN_IN_C = "import re\nre.match('(a+)+$', 'a' * 60 + 'b')"
 _IGNORING = (
     "import signal\n"

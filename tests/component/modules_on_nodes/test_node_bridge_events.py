@@ -20,8 +20,13 @@ from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import EVENTS_MISSED, MAX_NODE_TYPES
-from corral.modules.services.event_publication import BURST_SECONDS, BYTES_PER_SECOND, EventPace
+from corral.modules.services.event_names import (
+    BURST_SECONDS,
+    BYTES_PER_SECOND,
+    EVENTS_MISSED,
+    MAX_NODE_TYPES,
+    EventPace,
+)
 from corral.modules.services.subscription_delivery import MAX_SUBSCRIPTIONS, event_body
 from corral.sdk.protocol.messages import Nothing, Publish
 from corral.system.clock import SystemClock

@@ -6,7 +6,7 @@ import itertools
 import subprocess
 import sys
 
-from corral.modules.process.cpu_weight import DEFAULT_NICE, nice_of
+from corral.modules.process.process_values import DEFAULT_NICE, nice_of
 
 
 def test_a_module_that_names_no_weight_has_the_default_one():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.modules.services.path_patterns import PathPattern
+from corral.modules.services.route_table import PathPattern
 
 
 @pytest.mark.parametrize(

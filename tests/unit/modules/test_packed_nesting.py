@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.sdk.protocol.nesting import nesting
+from corral.sdk.protocol.frame_limits import nesting
 
 pytestmark = pytest.mark.trap("T82")
 

@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.sdk.protocol.frames import MAX_FRAME, Answer, Call, Chunk, Notice
-from corral.sdk.protocol.framing import BadFrame, FrameReader, FrameTooLarge, encode_body, encode_frame
+from corral.sdk.protocol.frames import (
+    MAX_FRAME,
+    Answer,
+    BadFrame,
+    Call,
+    Chunk,
+    FrameReader,
+    FrameTooLarge,
+    Notice,
+    encode_body,
+    encode_frame,
+)
 
 MESSAGES = [
     Call(1, "hook.on_load", encode_body({"values": {}}), 2000),

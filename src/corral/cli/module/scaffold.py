@@ -10,7 +10,7 @@ from typing import Final
 
 from corral.cli.module.paired_scaffold import PAIRED_FILES
 from corral.errors import Code, Rejected
-from corral.modules.archive.source_tree import NOT_PACKED, SOURCES
+from corral.modules.archive.archive_builder import NOT_PACKED, SOURCES
 from corral.modules.manifest.manifest_checks import FOUND_FIRST, ID, ID_RULE
 from corral.modules.manifest.manifest_reader import read_manifest
 

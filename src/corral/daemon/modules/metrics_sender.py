@@ -13,8 +13,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.link.connection import LinkConnection
-from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.host_metrics import HostMetric, host_metrics, leak_metric
+from corral.modules.lifecycle.engine import HostMetric, ModuleEngine, host_metrics, leak_metric
 from corral.modules.services.module_metrics import Family, ModuleMetrics
 from corral.system.aio.tasks import Tasks
 from corral.wire.v1 import module_pb2 as pb

@@ -1,4 +1,4 @@
-"""What a module's archive is: checked to its last byte, without unpacking it."""
+"""Archive reader: a module's archive checked to its last byte, without unpacking it."""
 
 from __future__ import annotations
 

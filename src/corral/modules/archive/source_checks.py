@@ -1,4 +1,4 @@
-"""What Python says about a module's own sources without running them: for authors, before an archive is sent."""
+"""Syntax checks of a module's own sources without running them: for authors, before an archive is sent."""
 
 from __future__ import annotations
 

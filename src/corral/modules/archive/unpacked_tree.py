@@ -1,4 +1,4 @@
-"""A module's archive as a tree of files that nobody changes: whole or not there, and checked when used."""
+"""Unpacked module archive: a read-only tree of files, whole or absent, and checked when used."""
 
 from __future__ import annotations
 

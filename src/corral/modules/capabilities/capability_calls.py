@@ -1,4 +1,4 @@
-"""One call of a capability, once it is known who serves it."""
+"""Calls of capabilities, once the provider is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a registry holds under one capability's id, and how it is shown."""
+"""Entries of the capability registry, by capability id, and how they are shown."""
 
 from __future__ import annotations
 

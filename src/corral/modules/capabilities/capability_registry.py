@@ -1,7 +1,7 @@
-"""Who provides which capability now, and the way of each call to it. One registry a host.
+"""Registry of capabilities of one host: the provider of each, and the routing of calls to it.
 
 An id has at most one provider. While a provider is being upgraded its place is *held*: its consumers keep
-their handles and are not told anything, calls wait for the successor as long as their deadline allows.
+their handles and get no state change, calls wait for the successor as long as their deadline allows.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from corral.modules.capabilities.capability_entries import (
     told,
     unregistered,
 )
-from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
-from corral.modules.capabilities.remote_lookup import RemoteLookup
+from corral.modules.capabilities.remote_capabilities import RemoteCapabilities, RemoteLookup
 from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope
 from corral.sdk.protocol.messages import (

@@ -1,4 +1,4 @@
-"""The end of all modules at once: in stages, within one budget, with the stragglers named."""
+"""Shutdown of all modules at once: in stages, within one budget, with the stragglers named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every event about a module says, whatever else it tells."""
+"""Fields that every event about a module has."""
 
 from __future__ import annotations
 

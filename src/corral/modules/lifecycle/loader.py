@@ -1,4 +1,4 @@
-"""From an archive to a constructed module in its own process."""
+"""Module loader: from an archive to a constructed module in its own process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from corral.modules.lifecycle.module_failure import (
     supply_failure,
 )
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
-from corral.modules.process.cpu_weight import nice_of
 from corral.modules.process.process_port import ModuleSpawner, RunningModule
-from corral.modules.process.process_values import Limits, OverLimit
+from corral.modules.process.process_values import Limits, OverLimit, nice_of
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import NoticeHandler, OperationTable
 from corral.sdk.protocol.frame_limits import shown

@@ -1,4 +1,4 @@
-"""One task and one mailbox a module: whatever is done with it is done one after the other."""
+"""Actor of a module: one task and one mailbox, so its operations run one after the other."""
 
 from __future__ import annotations
 

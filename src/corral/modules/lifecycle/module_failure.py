@@ -1,4 +1,4 @@
-"""Why a module cannot go on, with all that is known about it."""
+"""Failure of a module: the reason why it cannot go on, with all that is known about it."""
 
 from __future__ import annotations
 

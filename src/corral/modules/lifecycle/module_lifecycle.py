@@ -1,8 +1,8 @@
-"""One module's life on this host: what comes next, done and stored.
+"""Lifecycle of one module on this host: the next step is decided, carried out and stored.
 
-`corral.domain.module_decisions` says what comes next; the act is thin; the step is stored, with its events,
-before anything of it is bound or told. Only the module's actor calls in here, so nothing happens twice at
-a time.
+`corral.domain.module_decisions` decides the next step; the act is thin; the step is stored, with its events,
+before anything of it is bound or published. Only the module's actor calls in here, so no two steps run at
+the same time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from corral.domain.events import Draft
 from corral.domain.module_decisions import Todo, View, stepped
 from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.module_records import PackageRecord
-from corral.modules.lifecycle.data_generations import drop_generation
 from corral.modules.lifecycle.engine_deps import EngineDeps
-from corral.modules.lifecycle.loaded_module import LoadedModule
+from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
 from corral.modules.lifecycle.module_failure import ModuleFailure, death_failure, failure_story
 from corral.modules.process.circuit_breaker import CallCounts
 

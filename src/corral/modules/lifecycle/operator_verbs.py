@@ -1,4 +1,4 @@
-"""The verbs of operators, carried out: each changes what is wanted of a module, and its life follows."""
+"""Operator requests to a module (enable, reload, recover, …): each changes its desired state and converges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From one version of a module to another, and back again when the new one does not come up.
+"""Upgrade of a module from one version to another, rollback when the new one does not come up, and the outcome.
 
 The order: verify, import and construct the new one while the old one serves · `on_stop` of the old one ·
 its registrations closed, its capabilities held for the successor · `on_load`, `on_upgrade`, `on_start` of the
@@ -9,6 +9,9 @@ that is killed before it comes up with the old version, with its collections as 
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 import structlog
 
@@ -17,19 +20,58 @@ from corral.domain.module_decisions import stepped
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase, ModuleTrigger
 from corral.domain.module_records import FailureStory, PackageRecord
-from corral.modules.lifecycle.data_generations import drop_generation
+from corral.errors import Code, Rejected
 from corral.modules.lifecycle.event_fields import standing
-from corral.modules.lifecycle.loaded_module import LoadedModule
+from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
 from corral.modules.lifecycle.module_failure import ModuleFailure, failure_story
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
-from corral.modules.lifecycle.upgrade_outcome import (
-    UpgradeFailed,
-    UpgradeOutcome,
-    failure_text,
-    standing_text,
-)
 
-__all__ = ["Upgrade", "UpgradeFailed", "UpgradeOutcome"]
+_PLACE: Final = re.compile(r'^ *File "([^"]+)", line ([0-9]+)', re.MULTILINE)
+
+
+class UpgradeOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What an upgrade came to, told in sentences."""
+
+    record: PackageRecord
+    lines: tuple[str, ...]
+
+
+class UpgradeFailed(Rejected):
+    """The new version did not become ACTIVE. `record` is what is stored now, `lines` tell how it came."""
+
+    def __init__(
+        self, record: PackageRecord, version: str, trouble: ModuleFailure, lines: tuple[str, ...]
+    ) -> None:
+        super().__init__(
+            Code.MODULE_UPGRADE_FAILED,
+            f"module '{record.id}' was not upgraded to {version}: {trouble.reason}. "
+            + " ".join(lines).rstrip("."),
+            hint=f"{record.id} {record.version} is {record.phase.name}; fix the new version and install it again",
+        )
+        self.record = record
+        self.reason = trouble.reason
+        self.blameless = trouble.blameless
+        """The new version could not help it: it may come up when it is tried again."""
+        self.trouble = failure_text(trouble)
+        """The reason, what was said, and where, in one line."""
+        self.lines = lines
+
+
+def failure_text(trouble: ModuleFailure) -> str:
+    """The reason, what was said, and where: after a roll-back nothing else tells an author."""
+    said = f"{trouble.reason}: {trouble.message}" if trouble.message else trouble.reason
+    places = _PLACE.findall(trouble.traceback)
+    if not places:
+        return said
+    path, line = places[-1]
+    return f"{said}, at {'/'.join(path.split('/')[-2:])}:{line}"
+
+
+def standing_text(record: PackageRecord) -> str:
+    """Its phase, with the reason for it where there is one."""
+    why = f" ({record.reason})" if record.reason else ""
+    return f"{record.phase.name}{why}"
+
 
 _REASON = "upgrade"
 _log = structlog.get_logger("corral.modules.lifecycle")

@@ -15,10 +15,10 @@ import msgspec
 
 from corral.domain.json_limits import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
-from corral.modules.manifest.schema_cost import checking_weight
 from corral.modules.manifest.schema_limits import (
     TooCostly,
     bound_schema,
+    checking_weight,
     resolve,
     schema_weight,
     value_weight,

@@ -1,5 +1,6 @@
-"""Settings against their JSON Schema, as it is done by whoever has the time: a child process, or this one for
-what is small. Nothing in here is bounded, and the validator holds the interpreter until it is done.
+"""Validator of settings against their JSON Schema, run in a child process, or in this one for what is small.
+
+Nothing in here is bounded, and the validator holds the interpreter until it is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Validation in a process of its own: whatever a schema and a value cost, the host goes on.
+"""Validation of settings in a child process: whatever a schema and a value cost, the host goes on.
 
-What they cost is counted in time that the child computes, which is the same however busy the machine is: only
-that is held against them. A child that is not done after a while of the clock says something about the machine.
+The cost is counted in CPU time of the child, which is the same however busy the machine is: only
+that is held against them. A child that is not done after a while of the clock means a busy machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a call to a module can end with, other than an answer."""
+"""Failures of a call to a module."""
 
 from __future__ import annotations
 

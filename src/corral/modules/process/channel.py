@@ -1,10 +1,10 @@
-"""One end of a module's socket on the host's loop: frames in and out, within bounds, never blocking.
+"""Host's end of a module's socket: frames in and out on the host's loop, within bounds, never blocking.
 
 Reading is bounded in work per turn of the loop and in rate, and it pauses while the module has as many
-calls under way as may be: a module that says too much waits in its own `send`. What the module does not
-read is held up to a bound; beyond it, or when nothing moves for a while, the module is cut off. A frame
-that is none cuts it off at once. One that is larger or nested deeper than its method allows is
-passed over undecoded.
+calls under way as may be: a module that sends too much waits in its own `send`. What the module does not
+read is held up to a bound; beyond it, or when nothing moves for a while, the module is cut off. Bytes
+that are no frame cut it off at once. A frame that is larger or nested deeper than its method allows is
+skipped undecoded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import msgspec
 from corral.modules.process.exit_reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
 from corral.modules.process.frame_heads import FrameHead, NoFrame, read_head
 from corral.sdk.protocol.frame_limits import HEAD_BYTES, FrameLimit
-from corral.sdk.protocol.frames import MAX_FRAME, MAX_UNREAD, Call, Message
-from corral.sdk.protocol.framing import encode_frame
+from corral.sdk.protocol.frames import MAX_FRAME, MAX_UNREAD, Call, Message, encode_frame
 from corral.system.aio.token_bucket import TokenBucket
 
 _HEAD: Final = 4

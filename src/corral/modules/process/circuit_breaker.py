@@ -1,4 +1,4 @@
-"""When a module that answers too late is given up, and what its calls cost meanwhile."""
+"""Circuit breaker of a module that answers too late, and counters of its calls."""
 
 from __future__ import annotations
 

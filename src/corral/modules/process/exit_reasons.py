@@ -1,7 +1,8 @@
-"""Why a process ended, in the words that are stored and told."""
+"""Reasons why a module process ended, as they are stored and reported, and its output from a crash."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from typing import Final
@@ -50,3 +51,19 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"  # a real-time signal
+
+
+_WORDS_BYTES: Final = 16 * 1024
+
+
+def crash_output_file() -> int:
+    """In memory, for what a crashing process says; it cannot be made to hold more."""
+    words = os.memfd_create("corral-last-words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(words, _WORDS_BYTES)
+    fcntl.fcntl(words, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return words
+
+
+def read_crash_output(words: int) -> str:
+    """The file is shared with the process: its position is wherever that wrote last."""
+    return os.pread(words, _WORDS_BYTES, 0).decode(errors="replace").strip("\0").strip()

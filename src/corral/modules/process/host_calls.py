@@ -1,4 +1,4 @@
-"""Calls of a module to its host: each served by a task of its own, so many at once, each with an end."""
+"""Calls of a module to its host: each served by a task of its own, bounded in number and time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from corral.modules.process.channel import Channel
 from corral.modules.process.exit_reasons import FLOOD
 from corral.modules.process.process_values import Serve
 from corral.sdk.protocol.frame_limits import shown
-from corral.sdk.protocol.frames import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Failure
-from corral.sdk.protocol.framing import FrameTooLarge, encode_body
+from corral.sdk.protocol.frames import (
+    MAX_CALLS_FROM_MODULE,
+    Answer,
+    Call,
+    Cancel,
+    Failure,
+    FrameTooLarge,
+    encode_body,
+)
 from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.modules.process")

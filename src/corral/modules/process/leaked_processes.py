@@ -1,4 +1,4 @@
-"""Which processes did not end when they were told to: those that are still there, and those killed since."""
+"""Leaked processes: those that did not end when told to finish, still running or killed since."""
 
 from __future__ import annotations
 

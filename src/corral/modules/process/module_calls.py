@@ -24,8 +24,9 @@ from corral.sdk.protocol.frames import (
     Chunk,
     Credit,
     Failure,
+    FrameTooLarge,
+    encode_body,
 )
-from corral.sdk.protocol.framing import FrameTooLarge, encode_body
 from corral.system.aio.tasks import set_within
 
 T = TypeVar("T")

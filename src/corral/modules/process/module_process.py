@@ -16,8 +16,14 @@ import structlog
 
 from corral.errors import CorralError
 from corral.modules.process.channel import Channel
-from corral.modules.process.crash_output import read_crash_output
-from corral.modules.process.exit_reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason, ended_for
+from corral.modules.process.exit_reasons import (
+    BAD_FRAME,
+    FLOOD,
+    SOCKET_CLOSED,
+    death_reason,
+    ended_for,
+    read_crash_output,
+)
 from corral.modules.process.frame_heads import LATE, FrameHead
 from corral.modules.process.host_calls import HostCalls
 from corral.modules.process.module_calls import ModuleCalls
@@ -33,9 +39,18 @@ from corral.modules.process.process_values import (
 from corral.modules.process.usage_sample import sample_tree
 from corral.modules.process.zygote_deaths import NOBODY, DeathVerdict
 from corral.sdk.protocol.frame_limits import FrameLimit, limit_of, shown
-from corral.sdk.protocol.frames import Answer, Call, Cancel, Chunk, Credit, Failure, Message
+from corral.sdk.protocol.frames import (
+    Answer,
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    Failure,
+    FrameTooLarge,
+    Message,
+    encode_body,
+)
 from corral.sdk.protocol.frames import Notice as NoticeFrame
-from corral.sdk.protocol.framing import FrameTooLarge, encode_body
 from corral.sdk.protocol.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
 from corral.sdk.runner.zygote_messages import Ended
 from corral.system.aio.tasks import Tasks

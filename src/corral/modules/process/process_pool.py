@@ -1,8 +1,8 @@
-"""All module processes of a host, and the zygote they are forked from.
+"""Process pool of a host: starts and kills module processes, and the zygote they are forked from.
 
 The zygote is started with the first module, and again when it was killed; its modules count as killed
-then. Nothing of a house outlives it, however it ends: a host that is killed takes the zygote along, and
-that everything else.
+then. No process of a pool outlives it, however it ends: a host that is killed takes the zygote along, and
+the zygote everything else.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import structlog
 
 from corral.errors import Code, Retryable
 from corral.modules.process.call_failures import ZygoteGone
-from corral.modules.process.confinement import Confinement, NoConfinement
-from corral.modules.process.crash_output import crash_output_file
-from corral.modules.process.exit_reasons import ZYGOTE_LOST
+from corral.modules.process.exit_reasons import ZYGOTE_LOST, crash_output_file
 from corral.modules.process.leaked_processes import LeakedProcesses
 from corral.modules.process.module_process import ModuleProcess
+from corral.modules.process.process_port import Confinement, NoConfinement
 from corral.modules.process.process_values import FinishResult, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.run_user import AS_THE_HOST, check_readable, let_pass, look_up
 from corral.modules.process.sdk_directory import make_view, sources

@@ -1,14 +1,34 @@
-"""What is told about module processes."""
+"""Values about module processes: limits, usage, how one ended, and CPU weights as `nice`.
+
+Weights are those of control groups: 1 to 10000, and 100 by default. One step of `nice` is worth a
+quarter, so a module of twice the weight gets about twice the time of another one, where there is not enough
+for both.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
 
-from corral.modules.process.cpu_weight import DEFAULT_NICE
 from corral.sdk.protocol.messages import Lingering
+
+DEFAULT_WEIGHT: Final = 100
+DEFAULT_NICE: Final = 5
+"""Of a module with the default weight: about a third of what its host gets."""
+_STEP: Final = 1.25
+_LOWEST: Final = 19
+
+
+def nice_of(weight: int) -> int:
+    """How much nicer than its host a module of this weight is, 0 to 19; never less: whatever a manifest says,
+    no module goes before its host. A weight of 0 is the default."""
+    steps = math.log((weight or DEFAULT_WEIGHT) / DEFAULT_WEIGHT, _STEP)
+    return max(0, min(_LOWEST, DEFAULT_NICE - round(steps)))
+
 
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
 """Answers a module's call: the body of the answer, or a `CorralError` that the module gets as a failure."""

@@ -1,4 +1,4 @@
-"""Who module processes run as, when the host may choose."""
+"""User that module processes run as, when the host may choose."""
 
 from __future__ import annotations
 

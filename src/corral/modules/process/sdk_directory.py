@@ -1,4 +1,4 @@
-"""The directory that module processes import our code from: `corral.sdk` and msgspec, nothing else.
+"""Directory that module processes import our code from: `corral.sdk` and msgspec, nothing else.
 
 `corral` in it is a directory without a file of its own, a namespace: so nothing of Corral but the SDK can
 be imported there, however Corral is installed.

@@ -1,10 +1,10 @@
-"""Whose doing it is when the zygote is lost again and again.
+"""Blame for repeated deaths of the zygote: which module kills it.
 
-Nobody sees who killed it. But whoever did was there: so all that lived at a loss are suspects, and only those stay
-suspects who lived at each of them, however long ago they were started. As long as there are several, half of them are
-held back after each loss, for longer than the last one took to come: the next one tells which half it was. Nobody is
-blamed while somebody else was there each time, too; and the last one is held back by itself before it is: a loss
-without it clears it.
+The killer of a zygote cannot be observed. But it was running: so all modules that ran at a death are suspects, and
+only those stay suspects that ran at each of them, however long ago they were started. As long as there are several,
+half of them are held back after each death, for longer than the last one took to come: the next death shows which
+half it was. No module is blamed while another one was running each time, too; and the last suspect is held back alone
+before it is blamed: a death without it clears it.
 """
 
 from __future__ import annotations

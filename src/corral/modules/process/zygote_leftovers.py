@@ -1,8 +1,8 @@
-"""Ending what outlived its zygote: processes that modules had started, when a zygote was killed.
+"""Cleanup after a killed zygote: processes that its modules had started and that outlived it.
 
 A zygote that lives ends everything itself. One that was killed, perhaps with its host, takes the module
 processes along, but what those had started goes on under init. All of them were born with the mark of
-their house in their environment, and most stayed in their module's session: by these they are found.
+their process pool in their environment, and most stayed in their module's session: by these they are found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The host's side of one zygote: started, told to fork and to end, and heard."""
+"""Host's connection to one zygote: starts it, sends fork and end orders, receives its reports."""
 
 from __future__ import annotations
 

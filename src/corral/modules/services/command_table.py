@@ -1,4 +1,4 @@
-"""The console commands of all modules that serve; a name has one owner."""
+"""Command table: the console commands of all modules that serve; a name has one owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module may ask of its host: one value for each method, put together by whoever wires the host."""
+"""Operations that a host offers to its modules: one value a method, assembled by the host's wiring."""
 
 from __future__ import annotations
 

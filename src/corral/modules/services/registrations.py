@@ -1,4 +1,4 @@
-"""What a module registers when it starts, checked before any of it is bound."""
+"""Registrations of a module at its start, checked before any of them is bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from corral.domain.module_graph import provisions_on
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.permissions import Permission
-from corral.modules.services.path_patterns import PathPattern
+from corral.modules.services.route_table import PathPattern
 from corral.sdk.commands import MAX_COMMANDS
 from corral.sdk.protocol.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.sdk.routes import MAX_ROUTES

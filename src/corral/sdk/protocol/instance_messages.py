@@ -1,4 +1,4 @@
-"""Bodies of what a module on a node asks about an instance's files and the processes beside it."""
+"""Message bodies about an instance's files and the processes beside it, requested by a module on a node."""
 
 from __future__ import annotations
 

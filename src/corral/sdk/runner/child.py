@@ -1,8 +1,8 @@
 """A module's process from the fork to its end.
 
-One event loop, in the main thread. It ends in four ways: the host said `finish` (0, once nothing of the
+One event loop, in the main thread. It ends in four ways: the host sent `finish` (0, once nothing of the
 module holds the interpreter), the host is gone, the host cannot be understood, or the memory is at an end
-where no call is being answered.
+where no call is being answered. A failed import gets a message that lists what a module may import.
 """
 
 from __future__ import annotations
@@ -16,17 +16,71 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Final, NoReturn, TypeVar
 
 from corral.sdk.protocol.messages import Lingering
 from corral.sdk.runner.connection import Connection
-from corral.sdk.runner.import_guard import ImportGuard
 from corral.sdk.runner.lingering_work import look_around
-from corral.sdk.runner.log_output import LogBridge
+from corral.sdk.runner.log_output import LogBridge, OutputCapture
 from corral.sdk.runner.module_server import ModuleServer, load_class
-from corral.sdk.runner.orphans import OrphanReaper
-from corral.sdk.runner.output_capture import OutputCapture
+from corral.sdk.runner.stray_sweep import OrphanReaper
 from corral.sdk.runner.workers import Workers
+
+_IMPORT: Final = "_find_and_load_unlocked"
+_BOOTSTRAP: Final = "<frozen importlib._bootstrap>"
+
+
+class ImportGuard:
+    """The last of `sys.meta_path`: whoever gets here was not found by anybody else. It hides nothing; what
+    is not on the module's path cannot be found anyway."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        for finder in sys.meta_path[_behind(self) :]:  # a package may have added its own after us
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+        ours = name.partition(".")[0] == "corral"
+        # Within a package only the package's author knows what there should be; Python's own message is
+        # the right one then.
+        if not _is_import() or not (path is None or ours):
+            return None
+        raise ModuleNotFoundError(_message(name, ours=ours), name=name)
+
+
+def _behind(guard: ImportGuard) -> int:
+    return next(number for number, finder in enumerate(sys.meta_path, 1) if finder is guard)
+
+
+def _is_import() -> bool:
+    """Whether a real import is under way. `importlib.util.find_spec("numpy")` also comes here, to learn
+    whether there is such a module, and expects None: packages use it to choose what they do.
+
+    Both go through `importlib._bootstrap._find_spec`, which is our caller; its own caller is
+    `_find_and_load_unlocked` for every import (the statement, `__import__`, `import_module`) and somebody
+    else for a mere question."""
+    try:
+        asker = sys._getframe(3)  # this function, find_spec above, _find_spec, its caller
+    except ValueError:
+        return False
+    return asker.f_code.co_name == _IMPORT and asker.f_code.co_filename == _BOOTSTRAP
+
+
+def _message(name: str, *, ours: bool) -> str:
+    what = f"'{name}' is not part of what a module may import"
+    if ours:
+        return (
+            f"{what}: of Corral it is corral.sdk alone; what you need from the host is in the ModuleContext"
+        )
+    return (
+        f"{what}: the standard library, corral.sdk (with msgspec), the packages of its own archive, and those "
+        f"beneath its vendor/; put '{name.partition('.')[0]}' there"
+    )
+
 
 T = TypeVar("T")
 EXIT_HOST_GONE: Final = 70

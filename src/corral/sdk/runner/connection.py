@@ -27,10 +27,13 @@ from corral.sdk.protocol.frames import (
     Chunk,
     Credit,
     Failure,
+    FrameReader,
+    FrameTooLarge,
     Message,
     Notice,
+    encode_body,
+    encode_frame,
 )
-from corral.sdk.protocol.framing import FrameReader, FrameTooLarge, encode_body, encode_frame
 from corral.sdk.runner.failures import CallRefused, failure_message
 from corral.sdk.runner.outbox import Outbox
 

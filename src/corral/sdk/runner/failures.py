@@ -1,4 +1,4 @@
-"""An exception of a module's as a value that can be sent, whatever the exception is."""
+"""Exceptions of a module as values that can be sent, whatever the exception is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a module would outlive its last hook: threads, tasks, child processes."""
+"""Lingering work of a module after its last hook: threads, tasks, child processes."""
 
 from __future__ import annotations
 

@@ -1,10 +1,14 @@
-"""How much memory each module uses with all that it started, and which one uses more than it may.
+"""Limits of a module's process tree: memory, processes and threads; which module is over one.
 
-Counted is what a module alone costs the machine: private pages, shared ones (`mmap` without a file, `/dev/shm`),
-files in memory without a name (`memfd_create`), and what of them was swapped out; not the pages of files, which the kernel takes back when it needs them. For one
-process that is a sum out of its status. Of several, pages that they share (after a fork, or a shared mapping) would
-count more than once, so the kernel is asked for each one's proportional share, which takes longer the more there
-is: a large tree is asked less often.
+Memory counted is what a module alone costs the machine: private pages, shared ones (`mmap` without a file,
+`/dev/shm`), files in memory without a name (`memfd_create`), and what of them was swapped out; not the pages of
+files, which the kernel takes back when it needs them. For one process that is a sum out of its status. Of several,
+pages that they share (after a fork, or a shared mapping) would count more than once, so the kernel is asked for each
+one's proportional share, which takes longer the more there is: a large tree is measured less often.
+
+Processes are not counted all the time. Every new process and every new thread takes the next number of the machine.
+So a module that had `n` at the last count has at most `n` plus the numbers given out since; it is counted again only
+when that could be too many, and now and then for safety.
 """
 
 from __future__ import annotations
@@ -140,3 +144,55 @@ class MemoryWatch:
         now = time.monotonic()
         one.due = now + min((now - began) * _SHARE, _LONGEST_PAUSE)
         return one.used > one.limit
+
+
+_COUNT_SECONDS: Final = 0.2
+_RECOUNT_SECONDS: Final = 10.0
+_WITH_ENDED: Final = 4
+"""Times the limit: so many there may be with those that have ended and were not waited for. An orphan that
+nobody can wait for is no use of the machine worth an end; thousands are."""
+
+
+class _CountedTree:
+    __slots__ = ("at_most", "counted_at", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.at_most = 1
+        self.counted_at = time.monotonic()
+
+
+class ProcessWatch:
+    def __init__(self) -> None:
+        self._watched: dict[int, _CountedTree] = {}
+        self._last = 0
+        self._looked_at = 0.0
+
+    def add(self, pid: int, limit: int) -> None:
+        self._watched[pid] = _CountedTree(limit)
+
+    def remove(self, pid: int) -> None:
+        self._watched.pop(pid, None)
+
+    def over_limit(self) -> list[int]:
+        """Looks at most every 200 ms."""
+        now = time.monotonic()
+        if not self._watched or now - self._looked_at < _COUNT_SECONDS:
+            return []
+        self._looked_at = now
+        newest = last_pid()
+        given = newest - self._last if newest >= self._last else None  # None: numbers began again
+        self._last = newest
+        return [pid for pid, one in self._watched.items() if given != 0 and self._is_over(pid, one, given)]
+
+    def _is_over(self, pid: int, one: _CountedTree, given: int | None) -> bool:
+        now = time.monotonic()
+        if given is not None:
+            one.at_most += given
+            if one.at_most <= one.limit and now - one.counted_at < _RECOUNT_SECONDS:
+                return False
+        most = one.limit * _WITH_ENDED
+        found = tree(pid, most=most + 1)
+        one.at_most = sum(process.threads for process in found if process.alive)
+        one.counted_at = now
+        return one.at_most > one.limit or len(found) > most

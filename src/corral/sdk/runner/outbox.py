@@ -1,4 +1,4 @@
-"""What is to be written to the socket, by any thread, without waiting.
+"""Outgoing frames of a module's socket, written by any thread without waiting.
 
 Bytes go to the kernel at once where it takes them: the last log line before a segmentation fault, or
 before a loop that never ends, has been sent already. The rest waits for the event loop.

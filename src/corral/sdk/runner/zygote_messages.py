@@ -1,4 +1,4 @@
-"""What the host and its zygote say to each other: one msgpack message a packet, some with descriptors."""
+"""Messages between the host and its zygote: one msgpack message a packet, some with descriptors."""
 
 from __future__ import annotations
 
