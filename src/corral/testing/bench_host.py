@@ -20,7 +20,7 @@ from corral.domain.cron import parse_cron
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.manifest.manifest_reader import read_manifest
-from corral.modules.services.event_names import EVENTS_MISSED
+from corral.modules.services.event_rules import EVENTS_MISSED
 from corral.sdk.capabilities import CapabilityBinding
 from corral.sdk.contracts import read_contract
 from corral.sdk.protocol import messages as m

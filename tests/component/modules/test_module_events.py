@@ -16,7 +16,7 @@ from corral.domain.json_limits import MAX_DEPTH
 from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
-from corral.modules.services.event_names import EVENTS_MISSED
+from corral.modules.services.event_rules import EVENTS_MISSED
 from corral.modules.services.subscription_delivery import ATTEMPTS, BATCH, MAX_SUBSCRIPTIONS
 from corral.sdk.protocol.messages import Nothing
 from corral.store.commits import commits_of

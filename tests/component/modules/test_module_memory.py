@@ -10,7 +10,7 @@ import pytest
 from corral.modules.process import Limits, ProcessPool
 from corral.modules.process.call_failures import ProcessGone
 from corral.sdk.protocol.messages import HEALTH, HealthAnswer, Nothing
-from corral.sdk.runner.memory_watch import memory_of
+from corral.sdk.runner.limit_watch import memory_of
 from corral.sdk.runner.proc_table import children
 from corral.testing.module_processes import DEADLINE, Workbench, run_hook
 from corral.testing.waiting import eventually

@@ -26,7 +26,7 @@ from corral.sdk.protocol.messages import (
     RouteAnswer,
     RouteRequest,
 )
-from corral.sdk.runner.memory_watch import ProcessWatch
+from corral.sdk.runner.limit_watch import ProcessWatch
 from corral.sdk.runner.proc_table import children, process
 from corral.sdk.runner.zygote_messages import MAX_PACKET, Born, End, NotBorn, Spawn
 from corral.testing.module_processes import DEADLINE, Told, Workbench, run_hook
@@ -36,7 +36,7 @@ import msgspec  # isort: skip
 
 _LINE = "from corral.sdk.protocol.frames import encode_frame\nfrom corral.sdk.protocol.frames import Chunk\nsock = line()\n"
 _ORPHANS = """
-from corral.sdk.runner.stray_sweep import reap_orphans
+from corral.sdk.runner.stray_processes import reap_orphans
 from corral.sdk.runner.proc_table import children
 plain, leader, first = os.fork(), -1, -1
 if plain == 0: os._exit(7)

@@ -40,7 +40,7 @@ from corral.modules.process import ProcessPool
 from corral.modules.process.call_failures import CallOverrun
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import MAX_NODE_TYPES
+from corral.modules.services.event_rules import MAX_NODE_TYPES
 from corral.modules.services.host_operations import OperationTable
 from corral.modules.services.module_metrics import ModuleMetrics
 from corral.sdk.protocol.messages import (

@@ -12,7 +12,7 @@ from node_archives import install, node_archive
 
 from corral.domain.events import Draft, EventType
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import EVENTS_MISSED
+from corral.modules.services.event_rules import EVENTS_MISSED
 from corral.modules.services.host_operations import OperationTable
 from corral.sdk.protocol.messages import SUBSCRIBE, UNSUBSCRIBE, EventBody, Subscribe, Unsubscribe
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon

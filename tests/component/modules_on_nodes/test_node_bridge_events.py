@@ -20,7 +20,7 @@ from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import (
+from corral.modules.services.event_rules import (
     BURST_SECONDS,
     BYTES_PER_SECOND,
     EVENTS_MISSED,

@@ -12,7 +12,7 @@ from corral.daemon.link.spool_table import BACKGROUND_BYTES
 from corral.domain.module_manifest import EventsPart
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
-from corral.modules.services.event_names import EVENTS_MISSED
+from corral.modules.services.event_rules import EVENTS_MISSED
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceStatusUpdate
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -21,8 +21,7 @@ from packed_modules import FILES, MANIFEST, archive_with, named, with_mode, zipp
 
 from corral.archives.limits import RATIO_FREE
 from corral.errors import Code, Rejected
-from corral.modules.archive import archive_zip as module_zip
-from corral.modules.archive.archive_reader import ArchiveFacts, inspect_archive
+from corral.modules.archive.archive_reader import ENTRIES_MAX, ArchiveFacts, inspect_archive
 from corral.modules.archive.unpacked_tree import is_intact, unpack
 from corral.modules.manifest.manifest_reader import MANIFEST_MAX
 from corral.system.trees.removal import remove_tree
@@ -215,7 +214,7 @@ def test_an_archive_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
 def test_too_many_entries_are_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for number in range(module_zip.ENTRIES_MAX + 1):
+        for number in range(ENTRIES_MAX + 1):
             archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
     assert "too many entries" in refusal(tmp_path, out.getvalue(), Code.ARCHIVE_TOO_LARGE)
 
@@ -224,7 +223,7 @@ def test_entries_that_only_the_records_of_large_archives_tell_are_counted(tmp_pa
     """Python's reader believes these records always, not only when the plain one points at them."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for number in range(module_zip.ENTRIES_MAX + 1):
+        for number in range(ENTRIES_MAX + 1):
             archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
     data = out.getvalue()
     end = data.rfind(b"PK\x05\x06")

@@ -28,7 +28,7 @@ from corral.domain.module_manifest import ModuleHost
 from corral.modules.archive.archive_store import ArchiveStore
 from corral.modules.lifecycle.engine import ModuleEngine, host_metrics
 from corral.modules.process import ProcessPool
-from corral.modules.services.event_names import EventPace
+from corral.modules.services.event_rules import EventPace
 from corral.modules.services.module_log import ModuleLogs
 from corral.modules.services.module_metrics import ModuleMetrics
 from corral.modules.services.schedules import ModuleSchedules

@@ -25,7 +25,7 @@ from corral.domain.events import Cursor, Draft, Event, EventType, MissedEvents
 from corral.domain.module_records import ModuleCursor
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Owned, Scope
-from corral.modules.services.event_names import EventFilter, EventPace, published_data, wanted_filter
+from corral.modules.services.event_rules import EventFilter, EventPace, published_data, wanted_filter
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.subscription_delivery import (
     BATCH,

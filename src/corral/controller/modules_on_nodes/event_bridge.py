@@ -24,7 +24,7 @@ from corral.domain.events import Cursor, EventType
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, CorralError, Rejected, short_list
-from corral.modules.services.event_names import is_event_name
+from corral.modules.services.event_rules import is_event_name
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.module_pb2 import EventSubscribe, EventUnsubscribe

@@ -25,7 +25,7 @@ from corral.controller.modules_on_nodes.outbox_room import has_room, room
 from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
-from corral.modules.services.event_names import EventFilter, name_of
+from corral.modules.services.event_rules import EventFilter, name_of
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.domain.events import LEFT_OFF, Cursor, Event, MissedEvents
 from corral.domain.sensitive_fields import redacted_event
-from corral.modules.services.event_names import EVENTS_MISSED, name_of
+from corral.modules.services.event_rules import EVENTS_MISSED, name_of
 from corral.modules.services.subscription_delivery import BATCH_BYTES, event_body, missed_body
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import EventCursor, ModuleEvent

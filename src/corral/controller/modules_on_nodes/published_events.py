@@ -16,7 +16,7 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.domain.node_claims import told_time
 from corral.errors import Rejected
-from corral.modules.services.event_names import DATA_BYTES, SUBJECT_MAX, check_published, encoded_data
+from corral.modules.services.event_rules import DATA_BYTES, SUBJECT_MAX, check_published, encoded_data
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 from corral.system.logger import LogQuota

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from corral.errors import Code, Retryable
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import EventPace, published_data
+from corral.modules.services.event_rules import EventPace, published_data
 from corral.sdk.protocol.messages import Publish, Published
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -27,7 +27,7 @@ from corral.domain.module_manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
 from corral.modules.scope import Owned, Scope
-from corral.modules.services.event_names import EventPace, name_of, wanted_filter
+from corral.modules.services.event_rules import EventPace, name_of, wanted_filter
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.subscription_delivery import SUBSCRIPTION, check_room
 from corral.sdk.protocol.messages import (

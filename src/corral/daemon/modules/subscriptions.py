@@ -15,7 +15,7 @@ import structlog
 from corral.domain.events import START, Cursor, Event, MissedEvents
 from corral.errors import Code, Rejected
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import MAX_NODE_TYPES, EventFilter
+from corral.modules.services.event_rules import MAX_NODE_TYPES, EventFilter
 from corral.modules.services.subscription_delivery import (
     BATCH,
     SubscriptionDelivery,

@@ -16,7 +16,7 @@ from corral.daemon.modules.module_host import NodeModules
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.process_operations import ModuleProcesses
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.modules.services.event_names import EventPace
+from corral.modules.services.event_rules import EventPace
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.daemon_config import DaemonConfig

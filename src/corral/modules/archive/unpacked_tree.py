@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from corral.archives.zip_reader import ZipEntry, ZipReader
-from corral.modules.archive.archive_reader import ArchiveFile
-from corral.modules.archive.archive_zip import checked_files, open_zip
+from corral.modules.archive.archive_reader import ArchiveFile, checked_files, open_zip
 from corral.system.files import sha256_of
 from corral.system.trees.removal import remove_tree
 

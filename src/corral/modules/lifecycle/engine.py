@@ -18,7 +18,7 @@ from corral.domain.module_records import PackageRecord
 from corral.domain.module_verbs import Verb
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
-from corral.modules.lifecycle import operator_verbs as verbs
+from corral.modules.lifecycle import operator_requests as verbs
 from corral.modules.lifecycle.engine_deps import EngineDeps, GenerationKeeper, RestartBackoff
 from corral.modules.lifecycle.engine_shutdown import close_modules
 from corral.modules.lifecycle.loader import ArchiveSupply, ModuleLoader

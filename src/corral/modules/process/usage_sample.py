@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 from corral.modules.process.process_values import Sample
-from corral.sdk.runner.memory_watch import memory_of
+from corral.sdk.runner.limit_watch import memory_of
 from corral.sdk.runner.proc_table import tree
 
 _MOST: Final = 32

@@ -13,7 +13,7 @@ import time
 from typing import Final
 
 from corral.sdk.runner.proc_table import all_processes, content
-from corral.sdk.runner.stray_sweep import StraySweep
+from corral.sdk.runner.stray_processes import StraySweep
 
 MARK: Final = "CORRAL_MODULE_HOUSE"
 _SECONDS: Final = 5.0

@@ -17,7 +17,7 @@ from corral.domain.events import DATA_DEPTH, LEFT_OFF, Event, EventType
 from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.scope import Scope
-from corral.modules.services.event_names import EVENTS_MISSED, name_of, subject_of
+from corral.modules.services.event_rules import EVENTS_MISSED, name_of, subject_of
 from corral.sdk.protocol.messages import DELIVER, Delivery, EventBody, Nothing
 from corral.system.aio.backoff import doubled
 

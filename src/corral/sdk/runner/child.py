@@ -26,7 +26,7 @@ from corral.sdk.runner.connection import Connection
 from corral.sdk.runner.lingering_work import look_around
 from corral.sdk.runner.log_output import LogBridge, OutputCapture
 from corral.sdk.runner.module_server import ModuleServer, load_class
-from corral.sdk.runner.stray_sweep import OrphanReaper
+from corral.sdk.runner.stray_processes import OrphanReaper
 from corral.sdk.runner.workers import Workers
 
 _IMPORT: Final = "_find_and_load_unlocked"

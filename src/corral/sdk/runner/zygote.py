@@ -25,10 +25,10 @@ from typing import Final
 import msgspec
 
 from corral.sdk.runner import child
-from corral.sdk.runner.memory_watch import MemoryWatch, ProcessWatch
+from corral.sdk.runner.limit_watch import MemoryWatch, ProcessWatch
 from corral.sdk.runner.proc_table import children
 from corral.sdk.runner.process_setup import become_module, become_subreaper, set_name, stand_with
-from corral.sdk.runner.stray_sweep import StraySweep
+from corral.sdk.runner.stray_processes import StraySweep
 from corral.sdk.runner.zygote_messages import (
     MEMORY_LIMIT,
     PROCESS_LIMIT,

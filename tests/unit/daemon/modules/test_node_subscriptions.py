@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corral.daemon.modules.subscriptions import Interests, NodeEventRing, items_after
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
-from corral.modules.services.event_names import EventFilter
+from corral.modules.services.event_rules import EventFilter
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ALL = EventFilter()
