@@ -16,7 +16,7 @@ from corral.daemon.link.connection import CurrentConnection
 from corral.daemon.link.link import DaemonLink, Order
 from corral.daemon.link.spool import LogForwarding, Spool, open_spool
 from corral.daemon.modules.module_host import NodeModules
-from corral.daemon.modules.wiring import ModuleParts
+from corral.daemon.modules.wiring import NodeModuleServices
 from corral.daemon.node import host_info
 from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.node.enrolment import identify
@@ -86,7 +86,7 @@ class DaemonApp:
         identity: Identity,
         spool: Spool,
         cache: NodeCache,
-        parts: ModuleParts,
+        parts: NodeModuleServices,
         supervision: Supervision,
         link: DaemonLink,
         linked: asyncio.Task[None],
@@ -225,9 +225,11 @@ class _Opening:
         rest.callback(self._logs.add_sink(LogForwarding(spool)))
         return spool
 
-    async def _open_modules(self, identity: Identity, spool: Spool, node_runs: NodeRuns) -> ModuleParts:
+    async def _open_modules(
+        self, identity: Identity, spool: Spool, node_runs: NodeRuns
+    ) -> NodeModuleServices:
         """On return the stored modules are known; none of them runs yet."""
-        parts = ModuleParts(
+        parts = NodeModuleServices(
             config=self._config,
             node_id=identity.node_id,
             spool=spool,
@@ -241,7 +243,7 @@ class _Opening:
         return parts
 
     async def _supervise(
-        self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: NodeConsoles, parts: ModuleParts
+        self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: NodeConsoles, parts: NodeModuleServices
     ) -> Supervision:
         """Adoption and the boot of modules run side by side; starts wait for the modules."""
         supervision = Supervision(
@@ -260,7 +262,7 @@ class _Opening:
         return supervision
 
     def _host_facts(
-        self, machine_id: str, spool: Spool, supervision: Supervision, parts: ModuleParts
+        self, machine_id: str, spool: Spool, supervision: Supervision, parts: NodeModuleServices
     ) -> NodeHandshake:
         return NodeHandshake(
             config=self._config,

@@ -28,7 +28,7 @@ from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys
-from corral.controller.modules.components import ModuleParts
+from corral.controller.modules.components import ModuleComponents
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.live_nodes import LiveNode
@@ -418,7 +418,7 @@ async def http_rig(
 
 
 def _modules(rig: Rig, config: ModulesSection) -> Modules:
-    parts = ModuleParts(
+    parts = ModuleComponents(
         config=config,
         data=rig.data,
         store=rig.store,

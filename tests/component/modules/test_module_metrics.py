@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_module import played_scope
 
-from corral.controller.modules.metrics_exposition import ModuleFigures
+from corral.controller.modules.metrics_exposition import ModuleMetricsCollector
 from corral.modules.capabilities.capability_entries import CapabilityView
 from corral.modules.scope import Scope
 from corral.modules.services.module_log import ModuleLogs
@@ -33,7 +33,7 @@ def exposed(metrics: ModuleMetrics, **more: Any) -> dict[tuple[str, tuple[tuple[
     """Everything at `/metrics`, as a scraper reads it."""
     registry = CollectorRegistry(auto_describe=True)
     registry.register(
-        ModuleFigures(
+        ModuleMetricsCollector(
             figures=more.get("figures", list),
             leaked=more.get("leaked", dict),
             families=metrics.families,

@@ -13,7 +13,7 @@ from module_steps import OPERATOR, audited, install, modules_of, names_of, refus
 from small_modules import archive
 
 from corral.controller.modules.installer import InstallOptions, InstallOutcome
-from corral.controller.modules.package_store import LEASE, UpgradeGuard
+from corral.controller.modules.package_store import LEASE, UpgradeLease
 from corral.controller.state.ledger import Actor
 from corral.controller.templates.content_gc import BlobCollector
 from corral.domain.module_phases import ModuleIntent, ModulePhase
@@ -522,7 +522,7 @@ async def test_the_lease_is_taken_for_an_upgrade_and_given_back(
     controller: LocalController, scratch: pathlib.Path
 ) -> None:
     store = term_of(controller)._store
-    guard = UpgradeGuard(store.leases, holder="me")
+    guard = UpgradeLease(store.leases, holder="me")
     async with guard():
         row = await store.leases.read_lease(LEASE)
         assert row is not None

@@ -13,7 +13,7 @@ import msgspec
 
 from corral.controller.events.hub import RING_EVENTS, EventHub
 from corral.controller.events.reader import EventLog
-from corral.controller.modules_on_nodes.event_bridge import EventForwarding
+from corral.controller.modules_on_nodes.event_bridge import EventBridge
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, Event, EventType
@@ -104,7 +104,7 @@ class BridgeBench:
         self.hub: EventHub
         self.writer: Writer
         self.ledger: Ledger
-        self.forwarding: EventForwarding
+        self.forwarding: EventBridge
         self.log: Any = store.reads
         """Where events are read from."""
 
@@ -123,7 +123,7 @@ class BridgeBench:
             on_fatal=lambda error: None,
         )
         self.ledger = Ledger(self.writer, self.state)
-        self.forwarding = EventForwarding(hub=self.hub, clock=clock, declared=AllNames)
+        self.forwarding = EventBridge(hub=self.hub, clock=clock, declared=AllNames)
 
     def _fold(self, commit: Commit) -> None:
         self.state.apply(commit)

@@ -16,7 +16,7 @@ from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import DaemonLink
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
-from corral.daemon.modules.metrics_sender import MetricsShipping
+from corral.daemon.modules.metrics_sender import MetricsSender
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.daemon.node.known_controllers import KnownControllers
@@ -356,7 +356,7 @@ class LinkedNode:
             node_id="n1",
             remote=self.remote,
         )
-        shipping = MetricsShipping(metrics=self.metrics, engine=self.engine, every=metrics_every)
+        shipping = MetricsSender(metrics=self.metrics, engine=self.engine, every=metrics_every)
         self.link = DaemonLink(
             data=data,
             identity=controller.peer.enrol(data, "n1"),

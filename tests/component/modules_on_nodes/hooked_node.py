@@ -16,8 +16,8 @@ import msgspec
 from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.spool import Spool
-from corral.daemon.modules.module_host import is_wanted, served_since
-from corral.daemon.modules.package_store import DiskBook, NodePackage
+from corral.daemon.modules.module_host import served_since, should_run
+from corral.daemon.modules.package_store import DiskPackageStore, NodePackage
 from corral.daemon.runs.run import Run
 from corral.daemon.runs.run_files import StopOrder
 from corral.daemon.supervise.node_runs import NodeRuns
@@ -111,10 +111,10 @@ class Gate:
         return self._engine.serving()
 
     def wanted(self) -> set[str]:
-        return {record.id for record in self._book.all() if is_wanted(record)}
+        return {record.id for record in self._book.all() if should_run(record)}
 
     def served_since(self, moment: dt.datetime | None) -> set[str]:
-        found = [record for record in self._book.all() if is_wanted(record)]
+        found = [record for record in self._book.all() if should_run(record)]
         return {record.id for record in found if served_since(record, moment)}
 
     def awaited(self) -> tuple[str, ...]:
@@ -208,12 +208,12 @@ class HookedNode:
         self.gate = Gate(self.engine, book)
         self.hooks = InstanceHooks(modules=self.gate, budget_seconds=self.budget, clock=self._clock)
 
-    def _open_book(self) -> DiskBook:
+    def _open_book(self) -> DiskPackageStore:
         def kept(before: NodePackage, after: NodePackage, _: str) -> None:
-            if is_wanted(before.record) and not is_wanted(after.record):
+            if should_run(before.record) and not should_run(after.record):
                 self.hooks.module_unwanted(after.id)
 
-        book = DiskBook(self.data / "modules" / "records", clock=self._clock, kept=kept)
+        book = DiskPackageStore(self.data / "modules" / "records", clock=self._clock, kept=kept)
         book.load()
         return book
 

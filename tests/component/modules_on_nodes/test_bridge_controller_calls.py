@@ -18,8 +18,8 @@ from corral.controller.modules_on_nodes.capability_server import (
     OF_ALL_NODES,
     OF_ONE_SESSION,
     VALUE_BYTES,
-    CapabilityDesk,
-    CapabilityOffering,
+    CapabilityServer,
+    OfferSender,
 )
 from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES
 from corral.domain.module_manifest import CapabilitiesPart, Manifest, ModuleHost, Requirement, Source
@@ -115,7 +115,7 @@ class Rig:
             "stumble": self.shop.stumble,
         }
         self.registry.provide_builtin(SHOP, "1.2.0", methods)
-        self.desk = CapabilityDesk(registry=self.registry, records=PACKAGES.get, clock=SystemClock())
+        self.desk = CapabilityServer(registry=self.registry, records=PACKAGES.get, clock=SystemClock())
         self._numbers = iter(range(1000))
 
     def call(self, link: HeldLink, method: str = "count", **more: Any) -> str:
@@ -275,7 +275,7 @@ def ids(told: CapabilityOffers) -> list[str]:
 
 async def test_offers_are_made_when_all_modules_are_up_and_none_is_withdrawn_when_the_host_ends(rig):
     """Else each restart of a controller would stop, on all nodes, what needs something of it."""
-    offering = CapabilityOffering(rig.registry)
+    offering = OfferSender(rig.registry)
     early = HeldLink()
     offering.joined(early)
     assert offers(early) == []
@@ -299,7 +299,7 @@ async def test_offers_are_made_when_all_modules_are_up_and_none_is_withdrawn_whe
 
 
 async def test_only_the_latest_offers_wait_for_a_node_that_does_not_read(rig):
-    offering = CapabilityOffering(rig.registry)
+    offering = OfferSender(rig.registry)
     rig.registry.settle(True)
     link = HeldLink()
     offering.joined(link)

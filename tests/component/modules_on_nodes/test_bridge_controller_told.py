@@ -17,13 +17,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from corral.controller.modules.metrics_exposition import ModuleFigures
-from corral.controller.modules_on_nodes.node_metrics import FRAME_BYTES, NODE_SAMPLES, NodeFigures
+from corral.controller.modules.metrics_exposition import ModuleMetricsCollector
+from corral.controller.modules_on_nodes.node_metrics import FRAME_BYTES, NODE_SAMPLES, NodeMetrics
 from corral.controller.modules_on_nodes.published_events import (
     BURST_SECONDS,
     KIB_PER_SECOND,
     PER_SECOND,
-    NodePublishing,
+    PublishedEvents,
     published,
 )
 from corral.daemon.link.spool_file import open_table
@@ -147,12 +147,12 @@ Shown = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def exposed(
-    figures: NodeFigures, *, own: Mapping[str, Family] | None = None, host: list[Any] | None = None
+    figures: NodeMetrics, *, own: Mapping[str, Family] | None = None, host: list[Any] | None = None
 ) -> Shown:
     """Everything at `/metrics`, as a scraper reads it: a name has one family, a series stands there once."""
     registry = CollectorRegistry(auto_describe=True)
     registry.register(
-        ModuleFigures(
+        ModuleMetricsCollector(
             figures=lambda: host or [],
             leaked=lambda: {"shop": 0},
             families=lambda: [("shop", name, family) for name, family in (own or {}).items()],
@@ -194,13 +194,13 @@ def metrics(*families: ModuleMetricFamily) -> ModuleMetrics:
 
 async def test_what_is_shown_is_how_it_was_when_somebody_asked_though_a_thread_writes_it_down():
     """The samples are made there: whatever is recorded meanwhile must not get among them."""
-    figures, link = NodeFigures(), HeldLink("north")
+    figures, link = NodeMetrics(), HeldLink("north")
     figures.received(link, metrics(family("depth", sample(1, world="a"))))
     mine, took = Family("gauge", "Mine."), Family("histogram", "Mine.")
     mine.record((), 9)
     took.record((), 0.02)
     collected = list(
-        ModuleFigures(
+        ModuleMetricsCollector(
             figures=lambda: [("memory_bytes", "Memory.", False, [("shop", 50.0)])],
             leaked=dict,
             families=lambda: [("shop", "depth", mine), ("shop", "took", took)],
@@ -223,7 +223,7 @@ async def test_what_is_shown_is_how_it_was_when_somebody_asked_though_a_thread_w
 
 
 def test_figures_of_nodes_stand_beside_those_of_the_controller_under_one_name():
-    figures, north, south = NodeFigures(), HeldLink("north"), HeldLink("south")
+    figures, north, south = NodeMetrics(), HeldLink("north"), HeldLink("south")
     buckets = (*[0] * 3, 2, *[0] * (len(BUCKETS) - 3))
     for link, value in ((north, 1.0), (south, 2.0)):
         figures.received(
@@ -257,7 +257,7 @@ def test_figures_of_nodes_stand_beside_those_of_the_controller_under_one_name():
 
 
 def test_a_kind_that_another_has_not_is_left_out_and_the_text_stays_valid():
-    figures = NodeFigures()
+    figures = NodeMetrics()
     figures.received(HeldLink("north"), metrics(family("depth", kind="counter")))
     figures.received(HeldLink("south"), metrics(family("depth")))
     mine = Family("gauge", "Mine.")
@@ -268,7 +268,7 @@ def test_a_kind_that_another_has_not_is_left_out_and_the_text_stays_valid():
 
 
 def test_only_the_latest_frame_of_the_latest_session_counts_and_goes_with_it():
-    figures, old, new = NodeFigures(), HeldLink(session="s1"), HeldLink(session="s2")
+    figures, old, new = NodeMetrics(), HeldLink(session="s1"), HeldLink(session="s2")
     figures.received(old, metrics(family("depth", sample(1)), family("gone")))
     figures.received(old, metrics(family("depth", sample(2))))
     shown = exposed(figures)
@@ -319,7 +319,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_cannot_be_shown_is_dropped_and_counted_and_the_rest_is_shown(hostile):
-    figures = NodeFigures()
+    figures = NodeMetrics()
     figures.received(HeldLink(), metrics(hostile, family("fine")))
     shown = exposed(figures)
     of_nodes = [name for name, labels in shown if ("node", "north") in labels]
@@ -328,7 +328,7 @@ def test_what_cannot_be_shown_is_dropped_and_counted_and_the_rest_is_shown(hosti
 
 
 def test_texts_with_anything_in_them_are_shown_as_texts():
-    figures = NodeFigures()
+    figures = NodeMetrics()
     rude = 'a"b\\c\nd} 1\n# TYPE x gauge\n' + "ä" * 500
     figures.received(HeldLink(), metrics(family("depth", sample(1, world=rude), help=rude)))
     shown = exposed(figures)
@@ -336,7 +336,7 @@ def test_texts_with_anything_in_them_are_shown_as_texts():
 
 
 def test_a_family_may_come_in_parts_and_a_series_that_is_told_twice_is_shown_once():
-    figures = NodeFigures()
+    figures = NodeMetrics()
     figures.received(
         HeldLink(),
         metrics(
@@ -355,12 +355,12 @@ def test_a_family_may_come_in_parts_and_a_series_that_is_told_twice_is_shown_onc
     assert figures.dropped() == {("north", "labels"): 2, ("north", "kind"): 1}
 
 
-def told_families(figures: NodeFigures) -> list[tuple[str, Family]]:
+def told_families(figures: NodeMetrics) -> list[tuple[str, Family]]:
     return [each for parts in figures.named().values() for part in parts for each in part.families]
 
 
 def test_names_and_series_are_bounded_and_a_frame_that_is_too_large_is_not_looked_at():
-    figures, link = NodeFigures(), HeldLink()
+    figures, link = NodeMetrics(), HeldLink()
     many = [family("depth", *(sample(n, n=str(n)) for n in range(MAX_SERIES + 10)))]
     many += [family(f"n{n}", module_id="other") for n in range(MAX_NAMES + 5)]
     figures.received(link, metrics(*many))
@@ -377,7 +377,7 @@ def test_names_and_series_are_bounded_and_a_frame_that_is_too_large_is_not_looke
 
 def test_a_node_that_floods_costs_no_more_than_one_that_does_not():
     """Frames are read when somebody looks, the latest only."""
-    figures, link = NodeFigures(), HeldLink()
+    figures, link = NodeMetrics(), HeldLink()
     for n in range(1000):
         figures.received(link, metrics(family("Bad", sample(n))))
     assert told_families(figures) == []
@@ -395,7 +395,7 @@ class StoppedClock(SystemClock):
 
 @pytest.mark.trap("T85")
 def test_a_node_that_publishes_without_end_is_bounded_said_once_a_second_and_costs_no_other_its_events():
-    publishing = NodePublishing(clock=StoppedClock())
+    publishing = PublishedEvents(clock=StoppedClock())
     with capture_logs() as logs:
         flood = [publishing.admit(NORTH, told()) for _ in range(PER_SECOND * BURST_SECONDS + 20)]
         assert sum(flood) == PER_SECOND * BURST_SECONDS

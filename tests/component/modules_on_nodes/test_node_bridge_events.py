@@ -13,7 +13,7 @@ import pytest
 from bridge_rig import EventBench, PlayedProcess, cursor, event_bench, event_frame, played, wish
 
 from corral.controller.modules_on_nodes.event_frames import EventFrames
-from corral.daemon.modules.event_publisher import Publishing
+from corral.daemon.modules.event_publisher import EventPublisher
 from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.module_manifest import EventsPart
@@ -532,7 +532,7 @@ async def test_a_spool_that_is_full_refuses_and_takes_again_when_there_is_room(s
 
 async def test_one_module_cannot_fill_the_spool_that_others_report_through(bench: EventBench) -> None:
     speaks = EventsPart(publishes=("SCORE",))
-    publishing = Publishing(
+    publishing = EventPublisher(
         bench.spool,
         pace=EventPace(per_second=100_000, clock=SystemClock()),
         clock=SystemClock(),

@@ -7,7 +7,7 @@ import datetime as dt
 import msgspec
 import pytest
 
-from corral.daemon.modules.package_store import DiskBook, NodePackage, Refusal
+from corral.daemon.modules.package_store import ArchiveRefusal, DiskPackageStore, NodePackage
 from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.module_decisions import first_step, stepped
 from corral.domain.module_manifest import Manifest
@@ -34,7 +34,9 @@ RECORD = PackageRecord(
     installed_at=NOW,
     updated_at=NOW,
 )
-REFUSAL = Refusal(sha256="2" * 64, version="2.0.0", code="MODULE_UPGRADE_FAILED", error="why\nstory", at=NOW)
+REFUSAL = ArchiveRefusal(
+    sha256="2" * 64, version="2.0.0", code="MODULE_UPGRADE_FAILED", error="why\nstory", at=NOW
+)
 
 
 class Shelf:
@@ -43,7 +45,7 @@ class Shelf:
     def __init__(self, directory) -> None:
         self.directory = directory
         self.told: list[tuple[str, str, str]] = []
-        self.book = DiskBook(directory, clock=SystemClock(), kept=self.kept)
+        self.book = DiskPackageStore(directory, clock=SystemClock(), kept=self.kept)
         self.book.load()
 
     def kept(self, before: NodePackage, after: NodePackage, reason: str) -> None:
@@ -51,7 +53,7 @@ class Shelf:
             update = message.module_state_update
             self.told.append((update.from_state, update.state, update.reason))
 
-    def crashed(self) -> DiskBook:
+    def crashed(self) -> DiskPackageStore:
         return Shelf(self.directory).book
 
 

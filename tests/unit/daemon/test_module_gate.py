@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.daemon.modules.start_gate import Gate
+from corral.daemon.modules.start_gate import StartGate
 from corral.testing.stepped_clock import SteppedClock
 
 
@@ -41,7 +41,7 @@ def silent(_: str) -> str:
 
 
 async def test_where_nothing_is_under_way_nobody_waits():
-    gate = Gate(seconds=60, clock=SteppedClock())
+    gate = StartGate(seconds=60, clock=SteppedClock())
     gate.expect("a", "starting")
     gate.met("a", "starting")
     with pytest.raises(StopIteration) as done:
@@ -50,7 +50,7 @@ async def test_where_nothing_is_under_way_nobody_waits():
 
 
 async def test_a_start_waits_for_all_that_is_expected_and_then_for_the_engine():
-    gate, engine = Gate(seconds=60, clock=SteppedClock()), Engine()
+    gate, engine = StartGate(seconds=60, clock=SteppedClock()), Engine()
     engine.rested.clear()
     gate.expect("a", "starting")
     gate.expect("a", "on its way")
@@ -67,7 +67,7 @@ async def test_a_start_waits_for_all_that_is_expected_and_then_for_the_engine():
 
 async def test_when_the_time_has_passed_what_is_missing_is_named():
     clock = SetClock()
-    gate = Gate(seconds=10, clock=clock)
+    gate = StartGate(seconds=10, clock=clock)
     gate.expect("b", "on its way")
     clock.at += 9.99
     gate.expect("a", "on its way")
@@ -77,7 +77,7 @@ async def test_when_the_time_has_passed_what_is_missing_is_named():
 
 
 async def test_what_is_awaited_for_two_reasons_is_named_once_where_more_is_known():
-    gate = Gate(seconds=10, clock=SteppedClock())
+    gate = StartGate(seconds=10, clock=SteppedClock())
     gate.expect("a", "starting")
     gate.expect("a", "on its way")
     assert gate.awaited(lambda _: "being fetched") == ("a: being fetched",)
@@ -86,7 +86,7 @@ async def test_what_is_awaited_for_two_reasons_is_named_once_where_more_is_known
 
 async def test_an_order_is_waited_for_though_another_one_has_outlasted_its_time():
     clock = SetClock()
-    gate = Gate(seconds=10, clock=clock)
+    gate = StartGate(seconds=10, clock=clock)
     gate.expect("lingers", "on its way")
     clock.at += 20
     gate.expect("fresh", "on its way")
@@ -100,7 +100,7 @@ async def test_an_order_is_waited_for_though_another_one_has_outlasted_its_time(
 
 async def test_a_start_does_not_wait_for_ever_for_what_is_ordered_again_and_again():
     clock = SetClock()
-    gate = Gate(seconds=10, clock=clock)
+    gate = StartGate(seconds=10, clock=clock)
     gate.expect("a", "on its way")
     passing = asyncio.create_task(gate.passed(Engine(), silent))
     await asyncio.sleep(0)

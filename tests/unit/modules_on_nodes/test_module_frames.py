@@ -7,7 +7,7 @@ import json
 from package_records import ONE, package
 
 from corral.controller.modules_on_nodes.distributor import desired_on_nodes
-from corral.controller.modules_on_nodes.module_sync import Progress
+from corral.controller.modules_on_nodes.module_sync import SyncProgress
 from corral.controller.modules_on_nodes.order_frames import PackageContent, control_frame, install_frame
 from corral.domain.ids import NodeId
 from corral.domain.module_convergence import ControlOrder, InstallOrder
@@ -68,7 +68,7 @@ def test_only_packages_with_a_part_for_nodes_are_desired_there():
 
 
 def test_the_way_of_an_archive_is_told_until_it_has_arrived():
-    progress, node = Progress(), NodeId("n1")
+    progress, node = SyncProgress(), NodeId("n1")
     progress.fetched(node, "small", fetched=1, size=2)
     assert progress.text(node, "small") == ""
     progress.begun(node, "small", offered=True)

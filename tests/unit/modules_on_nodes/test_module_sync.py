@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from package_records import NOW, ONE, TWO, package
 
 from corral.controller.modules_on_nodes.distributor import desired_on_nodes
-from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart, Progress
+from corral.controller.modules_on_nodes.module_sync import DesiredPackage, ModuleSync, SyncProgress
 from corral.controller.modules_on_nodes.order_frames import BlobCache
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.module_convergence import ObservedModule, difference
@@ -148,7 +148,7 @@ class World:
             observed=listed,
             find=lambda _: self.part,
             blobs=BlobCache(Blobs()),
-            progress=Progress(),
+            progress=SyncProgress(),
         )
         self.sync.changed(["small"])
         self.running = asyncio.create_task(self.sync.run(), name="test/sync")
@@ -158,11 +158,11 @@ class World:
         await asyncio.gather(self.running, return_exceptions=True)
 
     @property
-    def part(self) -> NodePart | None:
+    def part(self) -> DesiredPackage | None:
         desired = desired_on_nodes(self.record) if self.record else None
         if self.record is None or desired is None:
             return None
-        return NodePart(record=self.record, desired=replace(desired, recover_ms=self.recover_ms))
+        return DesiredPackage(record=self.record, desired=replace(desired, recover_ms=self.recover_ms))
 
     def desire(self, **changes: Any) -> None:
         self.record = package(**changes) if self.record is None else replace(self.record, **changes)

@@ -8,11 +8,11 @@ from package_records import NOW, ONE, TWO, World, package
 from corral.controller.modules_on_nodes.module_states import (
     MOST_ERROR,
     StateFold,
-    ask_again,
-    complaint,
-    declines,
     fold_list,
     forget_node,
+    request_recovery,
+    runs_with_refusal,
+    update_error,
 )
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.domain.ids import NodeId
@@ -108,7 +108,7 @@ def test_what_is_kept_is_bounded_and_makes_sense(world):
 )
 def test_nonsense_changes_nothing_and_is_named(world, bad, code, field):
     told = update(**bad)
-    refused = complaint(world.state, N1, told)
+    refused = update_error(world.state, N1, told)
     assert refused is not None
     assert (refused.code, refused.field) == (code, field)
     assert fold(world, told) == []
@@ -122,7 +122,7 @@ def test_an_uninstalled_package_keeps_its_row_until_the_node_tells(world):
     assert row(world).phase is ModulePhase.STOPPING
     fold(world, update("UNLOADED", "INSTALLED"))
     assert row(world) is None
-    assert complaint(world.state, N1, update("UNLOADED")) is None
+    assert update_error(world.state, N1, update("UNLOADED")) is None
 
 
 def test_the_list_of_a_handshake_puts_rows_right(world):
@@ -151,7 +151,7 @@ def test_with_a_node_go_its_rows(world):
 
 
 def asked(world, *nodes):
-    world.take(ask_again(world.state, "small", set(nodes), now=NOW))
+    world.take(request_recovery(world.state, "small", set(nodes), now=NOW))
 
 
 def test_a_recovery_is_owed_until_the_node_says_that_it_was_carried_out(world):
@@ -207,9 +207,9 @@ def test_a_node_that_tells_of_a_moment_far_ahead_does_not_move_the_wishes_there(
 
 def test_what_failed_for_its_signature_is_failed_and_does_not_run_without_what_it_was_given(world):
     fold(world, update("FAILED", last_error="signature_refused: no key"))
-    assert not declines(row(world))
+    assert not runs_with_refusal(row(world))
     fold(world, update("ACTIVE", last_error="signature_refused: no key"))
-    assert declines(row(world))
+    assert runs_with_refusal(row(world))
 
 
 def test_a_row_that_cannot_be_read_is_replaced_by_what_the_node_says(world):

@@ -13,15 +13,15 @@ from corral.controller.events.hub import EventHub
 from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.modules.frontends import Frontends
-from corral.controller.modules.group_impact import spoiled_groups
-from corral.controller.modules.installer import Installing
+from corral.controller.modules.group_impact import broken_groups
+from corral.controller.modules.installer import Installer
 from corral.controller.modules.instance_files_capability import VERSION as FILES_VERSION
-from corral.controller.modules.instance_files_capability import InstanceFilesCapability, LookingIntoInstances
-from corral.controller.modules.metrics_exposition import ModuleFigures
+from corral.controller.modules.instance_files_capability import InstanceFileReader, InstanceFilesCapability
+from corral.controller.modules.metrics_exposition import ModuleMetricsCollector
 from corral.controller.modules.module_events import ModuleEvents
-from corral.controller.modules.package_store import LedgerBook, UpgradeGuard
+from corral.controller.modules.package_store import LedgerPackageStore, UpgradeLease
 from corral.controller.modules.upload_files import sweep_uploads
-from corral.controller.modules_on_nodes.node_metrics import NodeFigures
+from corral.controller.modules_on_nodes.node_metrics import NodeMetrics
 from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost
@@ -45,7 +45,7 @@ PROCESSES: Final = "modules"
 _log = structlog.get_logger("corral.controller.modules")
 
 
-class ModuleParts:
+class ModuleComponents:
     """Everything that `Modules` works with. Made of plain constructors; nothing runs yet."""
 
     def __init__(
@@ -59,7 +59,7 @@ class ModuleParts:
         epoch: Epoch,
         holder: str,
         verifier: Verifier,
-        files: LookingIntoInstances,
+        files: InstanceFileReader,
         registry: CollectorRegistry,
         clock: Clock,
         entropy: Entropy,
@@ -69,7 +69,7 @@ class ModuleParts:
         self.max_archive_bytes = config.max_archive_bytes
         self.enabled = config.enabled
         self._state = ledger.state
-        self.book = LedgerBook(ledger, clock=clock)
+        self.book = LedgerPackageStore(ledger, clock=clock)
         self.house = ProcessPool(directory=data / PROCESSES, clock=clock)
         self.supply = StoredArchives(
             shelf=ArchiveStore(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
@@ -90,23 +90,23 @@ class ModuleParts:
         )
         self.logs = ModuleLogs(clock=clock)
         self.metrics = ModuleMetrics()
-        self.node_figures = NodeFigures()
+        self.node_figures = NodeMetrics()
         self.frontends = Frontends(self.supply)
         self.engine = self._engine(config, ledger, store, hub, holder, clock)
         capability = InstanceFilesCapability(files)
         self.engine.capabilities.provide_builtin(INSTANCE_FILES, FILES_VERSION, capability.methods)
-        self.installing = Installing(
+        self.installing = Installer(
             engine=self.engine,
             book=self.book,
             supply=self.supply,
             generation=self._last_generation,
             built_in=self.engine.capabilities.built_in,
-            spoiled=functools.partial(spoiled_groups, ledger.state),
+            spoiled=functools.partial(broken_groups, ledger.state),
             max_archive_bytes=config.max_archive_bytes,
             clock=clock,
         )
         self._registry = registry
-        self._figures: ModuleFigures | None = None
+        self._figures: ModuleMetricsCollector | None = None
 
     def _engine(
         self,
@@ -136,7 +136,7 @@ class ModuleParts:
             config=config,
             clock=clock,
             notices={**self.logs.notices(), **self.metrics.notices()},
-            upgrade_guard=UpgradeGuard(store.leases, holder=holder),
+            upgrade_guard=UpgradeLease(store.leases, holder=holder),
         )
 
     async def _last_generation(self, id: str) -> int:
@@ -171,7 +171,7 @@ class ModuleParts:
 
     def show_figures(self) -> None:
         if self._figures is None:
-            self._figures = ModuleFigures(
+            self._figures = ModuleMetricsCollector(
                 figures=lambda: host_metrics(self.engine.all_live()),
                 leaked=self._leaks,
                 families=self.metrics.families,

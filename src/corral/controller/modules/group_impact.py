@@ -28,7 +28,7 @@ class _WithPackage(StateSources):
         return self._packages
 
 
-async def spoiled_groups(state: ClusterState, package: ExtensionPackage) -> list[str]:
+async def broken_groups(state: ClusterState, package: ExtensionPackage) -> list[str]:
     """A sentence for each group whose next start the package would make impossible. Those that cannot be started as
     it is are not among them. Between two groups others have their turn."""
     now, then = StateSources(state), _WithPackage(state, package)

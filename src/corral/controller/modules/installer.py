@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from corral.controller.modules.archive_supply import StoredArchives
-from corral.controller.modules.package_store import LedgerBook
+from corral.controller.modules.package_store import LedgerPackageStore
 from corral.controller.state.ledger import Actor, audit
 from corral.domain.extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
@@ -83,7 +83,7 @@ _PATIENCE: Final = 2.0
 _log = structlog.get_logger("corral.controller.modules")
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class ExaminedArchive(msgspec.Struct, frozen=True, kw_only=True):
     """An archive that was looked at, and what is known about it."""
 
     path: Path
@@ -92,14 +92,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     signature: SignatureFacts | None
 
 
-class Installing:
+class Installer:
     """Installs one archive at a time."""
 
     def __init__(
         self,
         *,
         engine: ModuleEngine,
-        book: LedgerBook,
+        book: LedgerPackageStore,
         supply: StoredArchives,
         generation: Callable[[str], Awaitable[int]],
         built_in: Callable[[], Collection[str]],
@@ -180,7 +180,7 @@ class Installing:
         finally:
             self._lock.release()
 
-    async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> Candidate:
+    async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> ExaminedArchive:
         """Its signature first: of what is not proven, nothing is read but its digest."""
         work = functools.partial(file_digest, archive, max_bytes=self._max_archive_bytes)
         sha256 = await to_end(work)
@@ -189,9 +189,9 @@ class Installing:
             inspect_archive, archive, max_bytes=self._max_archive_bytes, expect=sha256
         )
         facts = await to_end(inspect)
-        return Candidate(path=archive, facts=facts, sidecar=sidecar, signature=signature)
+        return ExaminedArchive(path=archive, facts=facts, sidecar=sidecar, signature=signature)
 
-    async def _judged(self, candidate: Candidate, options: InstallOptions) -> CompatibilityReport:
+    async def _judged(self, candidate: ExaminedArchive, options: InstallOptions) -> CompatibilityReport:
         work = functools.partial(
             report,
             candidate.facts,
@@ -216,7 +216,7 @@ class Installing:
         return ExtensionPackage(module=facts.manifest.id, active=active, extensions=facts.manifest.extensions)
 
     async def _sign_anew(
-        self, candidate: Candidate, judged: CompatibilityReport, current: PackageRecord, actor: Actor
+        self, candidate: ExaminedArchive, judged: CompatibilityReport, current: PackageRecord, actor: Actor
     ) -> InstallAnswer:
         """The bytes are there: only their signature is another one. What runs is not touched; what was not
         loaded for its signature alone is tried again."""
@@ -233,8 +233,8 @@ class Installing:
             actor,
             "modules.install",
             current.id,
-            before=_told_signature(current.signature),
-            after=_told_signature(signature),
+            before=_audited_signature(current.signature),
+            after=_audited_signature(signature),
         )
         with self._book.signed(current.id, entry):
             settled = await self._book.step(current.id, signed)
@@ -249,7 +249,7 @@ class Installing:
 
     async def _carry_out(
         self,
-        candidate: Candidate,
+        candidate: ExaminedArchive,
         judged: CompatibilityReport,
         current: PackageRecord | None,
         options: InstallOptions,
@@ -264,8 +264,8 @@ class Installing:
             actor,
             "modules.install",
             record.id,
-            before=_told(current) if current else None,
-            after=_told(record),
+            before=_audited(current) if current else None,
+            after=_audited(record),
         )
         outcome = _OUTCOMES[judged.would]
         with self._book.signed(record.id, entry):
@@ -330,11 +330,11 @@ def _with_settings(
     ]
 
 
-def _told(record: PackageRecord) -> dict[str, object]:
+def _audited(record: PackageRecord) -> dict[str, object]:
     return {"version": record.version, "sha256": record.sha256, "intent": record.intent.value}
 
 
-def _told_signature(signature: SignatureFacts | None) -> dict[str, object]:
+def _audited_signature(signature: SignatureFacts | None) -> dict[str, object]:
     if signature is None:
         return {"signature": None}
     return {

@@ -16,7 +16,7 @@ from corral.sdk.instance_files import INSTANCE_FILES, FileEntry
 VERSION: Final = "1.0.0"
 
 
-class LookingIntoInstances(Protocol):
+class InstanceFileReader(Protocol):
     """Whoever asks the nodes. Every call has a deadline of its own and is bounded."""
 
     async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing: ...
@@ -44,7 +44,7 @@ class InstanceFilesCapability:
     """The contract `InstanceFiles`, method by method. NOT_FOUND, PATH_REFUSED, INVALID_FIELD, NODE_OFFLINE,
     TIMEOUT, RATE_LIMITED reach the module as they are; CAPABILITY_TYPE for arguments that are none."""
 
-    def __init__(self, files: LookingIntoInstances) -> None:
+    def __init__(self, files: InstanceFileReader) -> None:
         self._files = files
 
     @property

@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from corral.controller.modules_on_nodes.node_metrics import HOST_FAMILIES, NodeFigures, NodePart
+from corral.controller.modules_on_nodes.node_metrics import HOST_FAMILIES, NodeFamilies, NodeMetrics
 from corral.modules.capabilities.capability_entries import CapabilityView
 from corral.modules.services.module_metrics import BUCKETS, Family, HistogramSeries
 
@@ -25,7 +25,7 @@ PREFIX: Final = "corral_module_"
 CAPABILITY_PREFIX: Final = "corral_capability_"
 
 
-class ModuleFigures(Collector):
+class ModuleMetricsCollector(Collector):
     """Shows the modules of the present term; nothing at all while there is none.
 
     `rows` gives figures by name as (help, is a counter, [(module, value)]); `leaked` how many processes
@@ -41,14 +41,14 @@ class ModuleFigures(Collector):
         families: Callable[[], Iterable[tuple[str, str, Family]]],
         dropped: Callable[[], dict[tuple[str, str], int]],
         capabilities: Callable[[], Iterable[CapabilityView]],
-        nodes: NodeFigures | None = None,
+        nodes: NodeMetrics | None = None,
     ) -> None:
         self._figures = figures
         self._leaked = leaked
         self._families = families
         self._dropped = dropped
         self._capabilities = capabilities
-        self._nodes = nodes or NodeFigures()
+        self._nodes = nodes or NodeMetrics()
 
     def describe(self) -> Iterable[Metric]:
         """Empty: the names are not known before modules are there."""
@@ -119,7 +119,7 @@ class ModuleFigures(Collector):
             deprecated.add_metric([view.id, view.provider], view.deprecated_calls)
         yield from (calls, failures, deprecated)
 
-    def _recorded(self, told: Mapping[str, list[NodePart]]) -> Iterator[Metric]:
+    def _recorded(self, told: Mapping[str, list[NodeFamilies]]) -> Iterator[Metric]:
         """One family a name: the first module's kind counts, others of that name are left out."""
         own: dict[str, list[tuple[str, Family]]] = collections.defaultdict(list)
         for module, name, family in self._families():

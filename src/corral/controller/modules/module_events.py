@@ -59,7 +59,7 @@ _log = structlog.get_logger("corral.controller.modules.events")
 Save = Callable[[Cursor], Awaitable[None]]
 
 
-class Deliveries:
+class ModuleSubscription:
     """The deliveries of one subscription. `start`, then `close`: afterwards nothing of it runs."""
 
     def __init__(
@@ -172,7 +172,7 @@ class ModuleEvents:
         self._ledger = ledger
         self._clock = clock
         self._pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
-        self._open: dict[tuple[int, int], tuple[Deliveries, Owned, str]] = {}
+        self._open: dict[tuple[int, int], tuple[ModuleSubscription, Owned, str]] = {}
         self._opening: dict[tuple[int, int], tuple[Scope, str]] = {}
         """Those whose cursor is being stored: they take their place, and their name, from the beginning."""
 
@@ -193,7 +193,7 @@ class ModuleEvents:
             after, save = await self._position(cursor_id, key) if cursor_id else (None, None)
         finally:
             del self._opening[key]
-        deliveries = Deliveries(
+        deliveries = ModuleSubscription(
             scope=scope,
             number=asked.subscription,
             wanted=wanted,

@@ -15,10 +15,14 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.modules.components import ModuleParts
+from corral.controller.modules.components import ModuleComponents
 from corral.controller.modules.frontends import FrontendFile
 from corral.controller.modules.installer import InstallAnswer, InstallOptions
-from corral.controller.modules_on_nodes.reload_and_recover import NodeOrders, Recovery, reload_asked
+from corral.controller.modules_on_nodes.reload_and_recover import (
+    NodeSyncView,
+    RecoverRequest,
+    with_reload_request,
+)
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
@@ -49,7 +53,7 @@ class Modules:
     """`open` returns at once and lets the modules start beside everything else; `close` ends them all."""
 
     def __init__(
-        self, parts: ModuleParts, *, ledger: Ledger, budget: float, nodes: NodeOrders | None = None
+        self, parts: ModuleComponents, *, ledger: Ledger, budget: float, nodes: NodeSyncView | None = None
     ) -> None:
         """`budget`: how many seconds the modules have to end in. `nodes`: the way to their other parts."""
         self._parts = parts
@@ -225,7 +229,7 @@ class Modules:
         """Another try wherever it failed, also on nodes that are away, once they are back; with `node` on
         that one alone. NOT_FOUND, CONFLICT when it failed nowhere."""
         record = self._book.require(id)
-        recovery = Recovery(self._ledger, record, self._nodes, clock=self._clock)
+        recovery = RecoverRequest(self._ledger, record, self._nodes, clock=self._clock)
         if node is not None:
             recovery.check_node(node)
         elif record.phase is ModulePhase.FAILED or not recovery.helps:
@@ -248,7 +252,7 @@ class Modules:
                 return record
             now = self._clock.now()  # it went well here: what a module refuses is not offered elsewhere
             rows = list(self._ledger.state.module_node_states.rows_of_module(id))
-            return await self._book.step(id, lambda record: reload_asked(record, rows, now=now))
+            return await self._book.step(id, lambda record: with_reload_request(record, rows, now=now))
 
     async def _uninstall(self, id: str, actor: Actor) -> PackageRecord:
         """Its data stays until `drop_storage`."""

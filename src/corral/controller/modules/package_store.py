@@ -23,7 +23,7 @@ from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 
 
-class LedgerBook:
+class LedgerPackageStore:
     """The `PackageStore` on the ledger. A deposed leader's steps are refused by the store's fence."""
 
     def __init__(self, ledger: Ledger, *, clock: Clock) -> None:
@@ -122,7 +122,7 @@ _ATTEMPTS: Final = 5
 _log = structlog.get_logger("corral.controller.modules")
 
 
-class UpgradeGuard:
+class UpgradeLease:
     """Call it for an `async with`. The lease in the store tells other controllers who is at it.
 
     Only a leader upgrades. So whoever else is named in the row led before us and can write no more: the row

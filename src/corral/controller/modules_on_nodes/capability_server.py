@@ -55,7 +55,7 @@ class NodeConsumer(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.manifest.id}@{self.node_id}"
 
 
-class CapabilityDesk:
+class CapabilityServer:
     """Calls belong to the session they came by: they are cancelled with it, and a result that comes later goes
     nowhere."""
 
@@ -254,7 +254,7 @@ class _Line:
 _KEY: Final = "capabilities"
 
 
-class CapabilityOffering:
+class OfferSender:
     """Offers count on a node until others come, so none are made while the registry is not settled: a
     controller that starts or ends must not stop what runs on the nodes."""
 
@@ -268,7 +268,7 @@ class CapabilityOffering:
         self._links[link] = None
         if self._registry.settled:
             self._offers = self._offers or offers_of(self._registry)
-            _tell(link, self._offers)
+            _send_offers(link, self._offers)
 
     def left(self, link: ModuleLink) -> None:
         self._links.pop(link, None)
@@ -281,10 +281,10 @@ class CapabilityOffering:
             return
         self._offers = offers
         for link in self._links:
-            _tell(link, offers)
+            _send_offers(link, offers)
 
 
-def _tell(link: ModuleLink, offers: CapabilityOffers) -> None:
+def _send_offers(link: ModuleLink, offers: CapabilityOffers) -> None:
     link.outbox.replace(_KEY, ControllerMessage(capability_offers=offers))
 
 

@@ -11,7 +11,7 @@ import functools
 
 import msgspec
 
-from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart, Progress
+from corral.controller.modules_on_nodes.module_sync import DesiredPackage, ModuleSync, SyncProgress
 from corral.controller.modules_on_nodes.order_frames import BlobCache
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.cluster_state import ClusterState
@@ -31,14 +31,14 @@ from corral.wire.v1.node_pb2 import Handshake
 class Distributor:
     """One sync a session, known by the session: what an old one leaves behind is its own."""
 
-    def __init__(self, *, state: ClusterState, blobs: BlobEngine, progress: Progress) -> None:
+    def __init__(self, *, state: ClusterState, blobs: BlobEngine, progress: SyncProgress) -> None:
         self._state = state
         self._blobs = BlobCache(blobs)
         self._progress = progress
         self._syncs: dict[SessionId, ModuleSync] = {}
         self._running: dict[SessionId, asyncio.Task[None]] = {}
         self._present: dict[NodeId, SessionId] = {}
-        self._known: dict[str, tuple[int, NodePart | None]] = {}
+        self._known: dict[str, tuple[int, DesiredPackage | None]] = {}
         self._tasks = Tasks()
 
     def desired(self, node_id: NodeId) -> list[DesiredModule]:
@@ -138,16 +138,16 @@ class Distributor:
         session = self._present.get(node_id)
         return self._syncs.get(session) if session is not None else None
 
-    def _find_for(self, node_id: NodeId, id: str) -> NodePart | None:
+    def _find_for(self, node_id: NodeId, id: str) -> DesiredPackage | None:
         """With the request for another try on this node, until it is carried out."""
         part = self._find(id)
         stored = self._state.module_node_states.find(node_module_key(node_id, id))
         if part is None or stored is None or not stored.record.recover_owed_ms:
             return part
         desired = msgspec.structs.replace(part.desired, recover_ms=stored.record.recover_owed_ms)
-        return NodePart(record=part.record, desired=desired)
+        return DesiredPackage(record=part.record, desired=desired)
 
-    def _find(self, id: str) -> NodePart | None:
+    def _find(self, id: str) -> DesiredPackage | None:
         """Made once for each revision of a record, not for each session."""
         stored = self._state.modules.find(id)
         if stored is None:
@@ -156,7 +156,7 @@ class Distributor:
         known = self._known.get(id)
         if known is None or known[0] != stored.revision:
             desired = desired_on_nodes(stored.record)
-            part = NodePart(record=stored.record, desired=desired) if desired is not None else None
+            part = DesiredPackage(record=stored.record, desired=desired) if desired is not None else None
             known = self._known[id] = (stored.revision, part)
         return known[1]
 

@@ -39,7 +39,7 @@ _ANY: Final = EventSelection()
 _log = structlog.get_logger("corral.controller.bridge")
 
 
-class EventForwarding:
+class EventBridge:
     """Forwarders belong to sessions, not to nodes: a session that ends late takes nothing from the next one."""
 
     def __init__(self, *, hub: EventHub, clock: Clock, declared: Callable[[], Container[str]]) -> None:

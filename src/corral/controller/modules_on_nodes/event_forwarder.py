@@ -30,7 +30,7 @@ from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 
 
-class WantedNames:
+class SubscribedNames:
     """Types of the log, and `MODULE/TYPE` for what modules tell. Asked for each event, changed seldom."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ _log = structlog.get_logger("corral.controller.bridge")
 class _Replay:
     """Names that are wanted from an earlier place on, until they have caught up with the others."""
 
-    def __init__(self, names: WantedNames, reader: EventReader) -> None:
+    def __init__(self, names: SubscribedNames, reader: EventReader) -> None:
         self.names = names
         self.reader = reader
 
@@ -109,7 +109,7 @@ class EventForwarder:
         self._frames = frames
         self._wakeup = Wakeup()
         self._main = self._reader()
-        self._wanted = WantedNames()
+        self._wanted = SubscribedNames()
         self._replays: deque[_Replay] = deque()
         self._positions = link.facts.supports.modules
         self._place_due = False
@@ -143,7 +143,7 @@ class EventForwarder:
         if after is None:
             self._wanted.add(new, since=self._hub.head.sequence)
         elif new:
-            resumed = WantedNames()
+            resumed = SubscribedNames()
             resumed.add(new, since=after.sequence)
             self._replays.append(_Replay(resumed, self._reader(after=after)))
         self._work()
@@ -249,7 +249,7 @@ class EventForwarder:
             reader.advance(missed.until)
             self._caught_up()
 
-    async def _forward(self, reader: EventReader, wanted: WantedNames, *, until: Cursor | None) -> bool:
+    async def _forward(self, reader: EventReader, wanted: SubscribedNames, *, until: Cursor | None) -> bool:
         """One stretch of the log, as far as there is room for it; whether `until` is reached. Names may come
         and go while the store is read."""
         read = await reader.read(wanted.coarse, limit=_AT_ONCE)
@@ -269,7 +269,7 @@ class EventForwarder:
         reader.advance(read.until)
         return until is not None and read.until.sequence >= until.sequence
 
-    def _send(self, reader: EventReader, item: Event | MissedEvents, wanted: WantedNames) -> None:
+    def _send(self, reader: EventReader, item: Event | MissedEvents, wanted: SubscribedNames) -> None:
         if isinstance(item, Event):
             if not wanted.accepts(item):
                 return

@@ -30,7 +30,7 @@ _GONE: Final = "gone_from_the_node"
 """Why a module is UNLOADED of which a node does not say so itself: it is not in its list."""
 
 
-def complaint(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate) -> Rejected | None:
+def update_error(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate) -> Rejected | None:
     """What is wrong with an update, for the node to hear. It then changes nothing."""
     if not is_module_id(update.module_id):
         return Rejected(Code.INVALID_FIELD, "module_state_update.module_id is no id", field="module_id")
@@ -61,13 +61,13 @@ class StateFold:
     def take(self, update: ModuleStateUpdate) -> list[Step]:
         """The event of an update; one that makes no sense changes nothing."""
         id = update.module_id
-        if not update.state or complaint(self._state, self._node_id, update) is not None:
+        if not update.state or update_error(self._state, self._node_id, update) is not None:
             return []
         before = self._rows[id] if id in self._rows else _row(self._state, self._node_id, id)
         if before is None and not _known(self._state, self._node_id, id):
             return []
         phase = _PHASES[update.state]
-        after = _said(self._state, self._node_id, update, before, phase=phase, now=self._now)
+        after = _reported(self._state, self._node_id, update, before, phase=phase, now=self._now)
         self._rows[id] = None if phase is ModulePhase.UNLOADED else after
         stayed = update.from_state in ("", update.state)  # what was refused comes from nowhere
         if before is not None and stayed and _same(before, after):
@@ -109,17 +109,19 @@ def forget_node(state: ClusterState, node_id: str) -> list[Step]:
     ]
 
 
-def troubled(row: NodeModuleState, sha256: str) -> bool:
+def is_unhealthy(row: NodeModuleState, sha256: str) -> bool:
     """Does the module need an operator there?"""
     return row.phase is ModulePhase.FAILED or bool(sha256 and row.refused_sha256 == sha256)
 
 
-def declines(row: NodeModuleState) -> bool:
+def runs_with_refusal(row: NodeModuleState) -> bool:
     """Does the module run there, but not with the settings or the signature that it was given last?"""
     return row.phase is not ModulePhase.FAILED and row.error.startswith(_DECLINED)
 
 
-def ask_again(state: ClusterState, id: str, nodes: Collection[NodeId], *, now: dt.datetime) -> list[Step]:
+def request_recovery(
+    state: ClusterState, id: str, nodes: Collection[NodeId], *, now: dt.datetime
+) -> list[Step]:
     """That the module shall be tried again on these nodes; those that never said anything of it are left out."""
     rows = [stored for stored in state.module_node_states.of_module(id) if stored.record.node in nodes]
     return [
@@ -159,14 +161,14 @@ def _listed(
     package = state.modules.find(entry.module_id)
     if phase is None or phase is ModulePhase.UNLOADED or (package is None and before is None):
         return None
-    after = _said(state, node_id, entry, before, phase=phase, now=now)
+    after = _reported(state, node_id, entry, before, phase=phase, now=now)
     if before is None or entry.HasField("recover_ms"):
         return after
-    waits = troubled(after, package.record.sha256 if package else "")
+    waits = is_unhealthy(after, package.record.sha256 if package else "")
     return msgspec.structs.replace(after, recover_done_ms=before.recover_done_ms) if waits else after
 
 
-def _said(
+def _reported(
     state: ClusterState,
     node_id: NodeId,
     told: ModuleStateUpdate | ModuleSetEntry,

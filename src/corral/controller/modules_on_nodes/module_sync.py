@@ -49,7 +49,7 @@ TOO_LARGE: Final = "too large for this daemon"
 _MEGABYTE: Final = 1000 * 1000
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleProgress(msgspec.Struct, frozen=True, kw_only=True):
     """`told` is the word until the node says how much it has."""
 
     told: str
@@ -62,17 +62,17 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
         return f"fetching {_amount(self.fetched)} of {_amount(self.size)} MB"
 
 
-class Progress:
+class SyncProgress:
     """By node and module. What was told is forgotten when the node says where the module stands."""
 
     def __init__(self) -> None:
-        self._ways: dict[NodeId, dict[str, Way]] = {}
+        self._ways: dict[NodeId, dict[str, ModuleProgress]] = {}
 
     def begun(self, node_id: NodeId, module: str, *, offered: bool) -> None:
         self.told(node_id, module, "offered" if offered else "told")
 
     def told(self, node_id: NodeId, module: str, word: str) -> None:
-        self._ways.setdefault(node_id, {})[module] = Way(told=word)
+        self._ways.setdefault(node_id, {})[module] = ModuleProgress(told=word)
 
     def fetched(self, node_id: NodeId, module: str, *, fetched: int, size: int) -> None:
         """A node says how far it is; only about something that is on its way to it."""
@@ -110,14 +110,14 @@ _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
-class NodePart(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredPackage(msgspec.Struct, frozen=True, kw_only=True):
     """A package with a part for nodes, and what of it nodes shall have."""
 
     record: PackageRecord
     desired: DesiredModule
 
 
-Find = Callable[[str], NodePart | None]
+Find = Callable[[str], DesiredPackage | None]
 """The package as it is now; None when nodes shall not have it."""
 
 
@@ -131,7 +131,7 @@ class ModuleSync:
         observed: Mapping[str, ObservedModule],
         find: Find,
         blobs: BlobCache,
-        progress: Progress,
+        progress: SyncProgress,
     ) -> None:
         self._link = link
         self._node = link.facts.node_id
@@ -211,7 +211,7 @@ class ModuleSync:
         if None in frames and part is not None:
             self._skip(part.record)
 
-    def _orders(self, id: str, part: NodePart | None) -> tuple[ModuleOrder, ...]:
+    def _orders(self, id: str, part: DesiredPackage | None) -> tuple[ModuleOrder, ...]:
         desired, observed = _desired(part), self._observed.get(id)
         if not self._plain:
             return difference(desired, observed)
@@ -219,7 +219,7 @@ class ModuleSync:
             desired = None  # it knows no intents: it has what shall run
         return _published(difference(desired, observed))
 
-    async def _frame(self, order: ModuleOrder, part: NodePart | None) -> ControllerMessage | None:
+    async def _frame(self, order: ModuleOrder, part: DesiredPackage | None) -> ControllerMessage | None:
         """None: the daemon cannot take it."""
         if isinstance(order, UninstallOrder) or part is None:
             return uninstall_frame(order.id)
@@ -232,7 +232,7 @@ class ModuleSync:
         frame = install_frame(part.record, order, content, recover_ms=recover_ms, plain=self._plain)
         return frame if frame.ByteSize() <= _FRAME_MAX else None
 
-    def _sent(self, id: str, orders: Sequence[ModuleOrder], part: NodePart | None) -> None:
+    def _sent(self, id: str, orders: Sequence[ModuleOrder], part: DesiredPackage | None) -> None:
         """From now on the node has what it was ordered to have, until it reports otherwise."""
         before = self._observed.pop(id, None)
         after = applied(_desired(part), before, orders)
@@ -268,5 +268,5 @@ def _in_place(desired: DesiredModule, observed: ObservedModule | None) -> bool:
     return observed is not None and observed.sha256 == desired.sha256 != observed.refused_sha256
 
 
-def _desired(part: NodePart | None) -> DesiredModule | None:
+def _desired(part: DesiredPackage | None) -> DesiredModule | None:
     return part.desired if part is not None else None

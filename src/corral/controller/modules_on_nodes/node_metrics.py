@@ -43,7 +43,7 @@ _LARGEST_COUNT: Final = 2**53
 _STAND_IN: Final = "x"
 
 
-class NodePart(NamedTuple):
+class NodeFamilies(NamedTuple):
     """What the modules of one node tell under one name; changed by nobody: the next frame brings another."""
 
     node: NodeId
@@ -51,12 +51,12 @@ class NodePart(NamedTuple):
     """By module, in order."""
 
 
-class NodeFigures:
+class NodeMetrics:
     """Frames are kept as they came and read when somebody looks: a node that floods costs nothing more."""
 
     def __init__(self) -> None:
         self._told: dict[ModuleLink, ModuleMetrics] = {}
-        self._sheets: dict[ModuleLink, _Sheet] = {}
+        self._sheets: dict[ModuleLink, _ParsedFrame] = {}
         self._dropped: dict[ModuleLink, collections.Counter[str]] = {}
 
     def received(self, link: ModuleLink, metrics: ModuleMetrics) -> None:
@@ -78,18 +78,20 @@ class NodeFigures:
     async def look(self) -> None:
         """Read what came since the last look, in a thread; what is missing then is read by `named`."""
         fresh = {link: told for link, told in self._told.items() if link not in self._sheets}
-        sheets = await asyncio.to_thread(lambda: [_Sheet(told) for told in fresh.values()]) if fresh else []
+        sheets = (
+            await asyncio.to_thread(lambda: [_ParsedFrame(told) for told in fresh.values()]) if fresh else []
+        )
         for (link, told), sheet in zip(fresh.items(), sheets, strict=True):
             if self._told.get(link) is told:
                 self._keep(link, sheet)
 
-    def named(self) -> dict[str, list[NodePart]]:
+    def named(self) -> dict[str, list[NodeFamilies]]:
         """By name, then node: of each node once, also while an old session of it lingers."""
         latest = {link.facts.node_id: link for link in self._told}
-        found: dict[str, list[NodePart]] = collections.defaultdict(list)
+        found: dict[str, list[NodeFamilies]] = collections.defaultdict(list)
         for node, link in sorted(latest.items(), key=lambda item: item[0]):
             for name, families in self._sheet(link).named.items():
-                found[name].append(NodePart(node, families))
+                found[name].append(NodeFamilies(node, families))
         return found
 
     def dropped(self) -> dict[tuple[NodeId, str], int]:
@@ -100,18 +102,18 @@ class NodeFigures:
                 total[link.facts.node_id, why] += count
         return dict(total)
 
-    def _sheet(self, link: ModuleLink) -> _Sheet:
+    def _sheet(self, link: ModuleLink) -> _ParsedFrame:
         sheet = self._sheets.get(link)
-        return sheet if sheet is not None else self._keep(link, _Sheet(self._told[link]))
+        return sheet if sheet is not None else self._keep(link, _ParsedFrame(self._told[link]))
 
-    def _keep(self, link: ModuleLink, sheet: _Sheet) -> _Sheet:
+    def _keep(self, link: ModuleLink, sheet: _ParsedFrame) -> _ParsedFrame:
         if link not in self._sheets:
             self._sheets[link] = sheet
             self._dropped.setdefault(link, collections.Counter()).update(sheet.dropped)
         return sheet
 
 
-class _Sheet:
+class _ParsedFrame:
     """One frame, read."""
 
     def __init__(self, metrics: ModuleMetrics) -> None:

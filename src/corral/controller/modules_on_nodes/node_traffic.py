@@ -8,14 +8,14 @@ from typing import Final
 
 from corral.controller.events.hub import EventHub
 from corral.controller.modules_on_nodes import module_states as states
-from corral.controller.modules_on_nodes.capability_server import CapabilityDesk, CapabilityOffering
+from corral.controller.modules_on_nodes.capability_server import CapabilityServer, OfferSender
 from corral.controller.modules_on_nodes.distributor import Distributor
-from corral.controller.modules_on_nodes.event_bridge import DeclaredNames, EventForwarding
+from corral.controller.modules_on_nodes.event_bridge import DeclaredNames, EventBridge
 from corral.controller.modules_on_nodes.event_frames import wire_cursor
 from corral.controller.modules_on_nodes.module_states import StateFold
-from corral.controller.modules_on_nodes.module_sync import Progress
-from corral.controller.modules_on_nodes.node_metrics import NodeFigures
-from corral.controller.modules_on_nodes.published_events import NodePublishing
+from corral.controller.modules_on_nodes.module_sync import SyncProgress
+from corral.controller.modules_on_nodes.node_metrics import NodeMetrics
+from corral.controller.modules_on_nodes.published_events import PublishedEvents
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
@@ -51,21 +51,21 @@ class NodeModuleTraffic:
         blobs: BlobEngine,
         hub: EventHub,
         registry: CapabilityRegistry,
-        figures: NodeFigures,
+        figures: NodeMetrics,
         clock: Clock,
     ) -> None:
         """`registry` and `figures` are those of the controller's own modules."""
         self._state = ledger.state
         self._clock = clock
-        self._progress: Final = Progress()
+        self._progress: Final = SyncProgress()
         self._distributor: Final = Distributor(state=ledger.state, blobs=blobs, progress=self._progress)
-        self._forwarding: Final = EventForwarding(
+        self._forwarding: Final = EventBridge(
             hub=hub, clock=clock, declared=functools.partial(DeclaredNames, ledger.state)
         )
-        self._offering: Final = CapabilityOffering(registry)
-        self._desk: Final = CapabilityDesk(registry=registry, records=self._record, clock=clock)
+        self._offering: Final = OfferSender(registry)
+        self._desk: Final = CapabilityServer(registry=registry, records=self._record, clock=clock)
         self._figures: Final = figures
-        self._publishing: Final = NodePublishing(clock=clock)
+        self._publishing: Final = PublishedEvents(clock=clock)
 
     def _record(self, id: str) -> PackageRecord | None:
         stored = self._state.modules.find(id)
@@ -117,7 +117,7 @@ class NodeModuleTraffic:
 
     def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
         node_id = link.facts.node_id
-        complaint = states.complaint(self._state, node_id, update)
+        complaint = states.update_error(self._state, node_id, update)
         if complaint is not None:
             late = complaint.code is Code.NOT_FOUND and self._distributor.knows(link, update.module_id)
             if not late:  # else it was uninstalled while this was on its way

@@ -31,7 +31,7 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 _log = structlog.get_logger("corral.controller.bridge")
 
 
-class NodePublishing:
+class PublishedEvents:
     """What nodes tell for their modules, as far as they may and not faster than they may: a node can speak for any
     module that it has, so the bound is the node's. What is refused is said once a second for each module."""
 

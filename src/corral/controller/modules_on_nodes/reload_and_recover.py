@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from corral.controller.modules_on_nodes.module_states import ask_again, declines, troubled
+from corral.controller.modules_on_nodes.module_states import is_unhealthy, request_recovery, runs_with_refusal
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
@@ -20,7 +20,7 @@ from corral.store.port import Conflict
 from corral.system.clock import Clock
 
 
-class NodeOrders(Protocol):
+class NodeSyncView(Protocol):
     """What modules need of the way to nodes."""
 
     def connected(self, node_id: NodeId) -> bool: ...
@@ -28,7 +28,7 @@ class NodeOrders(Protocol):
     def progress(self, node_id: NodeId, id: str) -> str: ...
 
 
-def reload_asked(
+def with_reload_request(
     record: PackageRecord, rows: Iterable[NodeModuleState], *, now: dt.datetime
 ) -> PackageRecord:
     """With the wish that every node gives the module its settings once more; `rows` are how it stands there."""
@@ -36,12 +36,12 @@ def reload_asked(
     return msgspec.structs.replace(record, reload_asked_ms=next_wish(now, record.reload_asked_ms, *done))
 
 
-class Recovery:
+class RecoverRequest:
     """The wish for another try. It is stored with the nodes that it is for: connected ones are told at once, others when
     they are back, and each until it has carried it out."""
 
     def __init__(
-        self, ledger: Ledger, record: PackageRecord, nodes: NodeOrders | None, *, clock: Clock
+        self, ledger: Ledger, record: PackageRecord, nodes: NodeSyncView | None, *, clock: Clock
     ) -> None:
         self._ledger = ledger
         self._state = ledger.state
@@ -55,7 +55,7 @@ class Recovery:
         return any(map(self._stands_badly, self._state.module_node_states.rows_of_module(self._record.id)))
 
     def _stands_badly(self, row: NodeModuleState) -> bool:
-        return troubled(row, self._record.sha256) or declines(row)
+        return is_unhealthy(row, self._record.sha256) or runs_with_refusal(row)
 
     def check_node(self, node: str) -> None:
         """NOT_FOUND, NOT_SUPPORTED, CONFLICT when the node never said anything of the module."""
@@ -84,7 +84,7 @@ class Recovery:
         stepped = node is None and self._record.phase is ModulePhase.FAILED
         while True:
             nodes = self._concerned() if node is None else {NodeId(node)}
-            marks = ask_again(self._state, id, nodes, now=self._clock.now())
+            marks = request_recovery(self._state, id, nodes, now=self._clock.now())
             try:
                 if marks or not stepped:
                     await self._ledger.commit(*marks, *(() if stepped else (entry,)))

@@ -18,7 +18,7 @@ from corral.controller.http.setting import ClusterControl, Leading, Setting, Wri
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys
-from corral.controller.modules.components import ModuleParts
+from corral.controller.modules.components import ModuleComponents
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
 from corral.controller.reconcile.loop import Reconciler
@@ -177,10 +177,10 @@ class TermServices:
         self.link = self._link(consoles)
         stack.push_async_callback(fleet.sessions.close, no_longer_leading())
 
-    def _module_parts(self) -> ModuleParts:
+    def _module_parts(self) -> ModuleComponents:
         """Not before the cluster is founded: their data lies under its id."""
         mandate = self._mandate
-        return ModuleParts(
+        return ModuleComponents(
             config=mandate.config.modules,
             data=mandate.config.data,
             store=mandate.store,
@@ -195,7 +195,7 @@ class TermServices:
             entropy=mandate.entropy,
         )
 
-    def _node_module_traffic(self, parts: ModuleParts) -> NodeModuleTraffic:
+    def _node_module_traffic(self, parts: ModuleComponents) -> NodeModuleTraffic:
         return NodeModuleTraffic(
             ledger=self._ledger,
             blobs=self._mandate.store.blobs,

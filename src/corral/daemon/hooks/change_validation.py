@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from corral.daemon.hooks.start_changes import Change, Edits
+from corral.daemon.hooks.start_changes import Edits, StartChange
 from corral.daemon.prepare.prepared_start import StartRules, StartValues
 from corral.daemon.workload.environment import check_names
 from corral.daemon.workload.java import refusal
@@ -90,7 +90,7 @@ def read_answer(answer: object, original: StartValues) -> StartValues:
     )
 
 
-def check_change(change: Change, rules: StartRules, secrets: Mapping[str, str] = {}) -> None:
+def check_change(change: StartChange, rules: StartRules, secrets: Mapping[str, str] = {}) -> None:
     """BadChange unless all of it may be taken. `secrets`: values by their variables."""
     _check_texts(change)
     for name, value in secrets.items():
@@ -147,7 +147,7 @@ def _check_names(env: Mapping[str, str]) -> None:
             raise BadChange(f"it set the variable '{name[:80]}', which modules may not set")
 
 
-def _check_texts(change: Change) -> None:
+def _check_texts(change: StartChange) -> None:
     """First of all: what is said about the rest must be sayable."""
     named = [(f"'{word[:40]}'", word) for word in (*change.jvm_args.words, *change.args.words)]
     named += [(f"the variable '{name[:40]}'", f"{name}={value}") for name, value in change.env_set.items()]

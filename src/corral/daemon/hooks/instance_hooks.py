@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 import structlog
 
-from corral.daemon.hooks.run_notifications import STOPPED, STOPPING, TOLD, Lane
-from corral.daemon.hooks.start_hook import STARTING, Patience, Tuning, WaitingWord, ask
-from corral.daemon.hooks.stop_notifications import End, EndFile, OwedEnds
+from corral.daemon.hooks.run_notifications import NOTIFICATION_HOOKS, STOPPED, STOPPING, NotificationQueue
+from corral.daemon.hooks.start_hook import STARTING, HookBudget, Tuning, WaitNotice, call_start_hooks
+from corral.daemon.hooks.stop_notifications import PendingStopNotifications, StopNotification, StoppedRunFile
 from corral.daemon.prepare.prepared_start import Proposal, values_of
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
@@ -67,13 +67,13 @@ class InstanceHooks:
         """What all modules together may take of one start, or of one stop."""
         self._modules = modules
         self._clock = clock
-        self._lanes: dict[Scope, Lane] = {}
+        self._lanes: dict[Scope, NotificationQueue] = {}
         self._live: dict[str, _Live] = {}
-        self._ends: dict[str, End] = {}
+        self._ends: dict[str, StopNotification] = {}
         """Those that are being told; modules that come up meanwhile hear of them, too."""
         self._hears_ends: dict[str, bool] = {}
         """Of the modules that were ACTIVE under this daemon, whether they have the hook."""
-        self._owed = OwedEnds(self._spawn)
+        self._owed = PendingStopNotifications(self._spawn)
         self._tasks = Tasks()
         self._closed = False
         self._ended_modules = False
@@ -86,14 +86,14 @@ class InstanceHooks:
         """What the modules make of a start. `patience`: the start has so many seconds left in all; at least a
         quarter of them is left on return. `waits` hears what it waits for, if it lasts; empty: it goes on."""
         until = self._clock.monotonic() + patience
-        with WaitingWord(self._modules.awaited, waits):
+        with WaitNotice(self._modules.awaited, waits):
             missing = await self._gate(patience * _GATE_SHARE)
         tuning = Tuning(values=values_of(proposal.spec))
         scopes = [scope for scope in self._modules.serving() if STARTING in scope.hooks]
         if scopes and not self._closed:
             began = self._clock.monotonic()
             seconds = min(self.budget_seconds, max(0.0, until - began) / 2)
-            tuning = await ask(scopes, proposal, Patience(seconds, budget=self.budget_seconds))
+            tuning = await call_start_hooks(scopes, proposal, HookBudget(seconds, budget=self.budget_seconds))
             took = round((self._clock.monotonic() - began) * 1000, 2)
             _log.info("hooks.asked", instance=proposal.spec.instance_id, modules=len(scopes), took_ms=took)
         if self._ended_modules:
@@ -124,19 +124,19 @@ class InstanceHooks:
         telling = [lane.tell(STOPPING, handle) for lane in self._serving_lanes()]
         return _all(heard for heard in telling if heard is not None)
 
-    def stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo, file: EndFile) -> None:
+    def stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo, file: StoppedRunFile) -> None:
         """It has ended. Who should hear it and is away is owed it; `file` knows afterwards. When we end before
         that, the next daemon tells it anew."""
         live = self._live.pop(run, None)
         if self._closed:
             return
         hearers = live.hearers if live is not None else set(self._modules.served_since(handle.started_at))
-        end = self._ends[run] = End(run, handle, exit, file=file, hearers=hearers)
+        end = self._ends[run] = StopNotification(run, handle, exit, file=file, hearers=hearers)
         for lane in self._serving_lanes():
             end.tell(lane)
         self._spawn(self._see_told(end), f"hooks/stopped/{run}")
 
-    async def _see_told(self, end: End) -> None:
+    async def _see_told(self, end: StopNotification) -> None:
         """Who comes up with the daemon hears of what ended before it, too."""
         try:
             await self._modules.settled()
@@ -149,7 +149,7 @@ class InstanceHooks:
         owed = {id for id in end.untold() if id in wanted and self._hears_ends.get(id, True)}
         self._owed.add(end.run, end.file, owed)
 
-    def still_owed(self, run: str, file: EndFile, modules: Iterable[str]) -> None:
+    def still_owed(self, run: str, file: StoppedRunFile, modules: Iterable[str]) -> None:
         """A daemon before us left this: an end that these modules have yet to hear. Before any that is new."""
         owed, wanted = set(modules), self._modules.wanted()
         still = {id for id in owed if id in wanted}
@@ -184,7 +184,7 @@ class InstanceHooks:
         self._hears_ends.pop(module_id, None)
         self._owed.dismiss(module_id)
 
-    def _serving_lanes(self) -> list[Lane]:
+    def _serving_lanes(self) -> list[NotificationQueue]:
         """Of the modules that are ACTIVE now; those of others are forgotten."""
         serving = [scope for scope in self._modules.serving() if not scope.process.death.done()]
         for scope, lane in list(self._lanes.items()):
@@ -194,14 +194,14 @@ class InstanceHooks:
         found = [self._lane(scope) for scope in serving]
         return [lane for lane in found if lane is not None]
 
-    def _lane(self, scope: Scope) -> Lane | None:
+    def _lane(self, scope: Scope) -> NotificationQueue | None:
         """None for a module that has none of these hooks."""
         self._hears_ends[scope.module_id] = STOPPED in scope.hooks
-        if self._closed or not TOLD & scope.hooks:
+        if self._closed or not NOTIFICATION_HOOKS & scope.hooks:
             return None
         lane = self._lanes.get(scope)
         if lane is None:
-            lane = self._lanes[scope] = Lane(scope, self._spawn)
+            lane = self._lanes[scope] = NotificationQueue(scope, self._spawn)
         return lane
 
     # --- the end --------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from corral.sdk.protocol.messages import HOOK_PREFIX, HookAnswer, HookArguments
 STARTED: Final = "on_instance_started"
 STOPPING: Final = "on_instance_stopping"
 STOPPED: Final = "on_instance_stopped"
-TOLD: Final = frozenset({STARTED, STOPPING, STOPPED})
+NOTIFICATION_HOOKS: Final = frozenset({STARTED, STOPPING, STOPPED})
 
 _AT_ONCE: Final = 16
 """As many threads as a module has for hooks that block; the rest waits here, where it has no deadline."""
-_MOST_WORDS: Final = 8192
+_MOST_WAITING: Final = 8192
 _BUSY_SECONDS: Final = 0.05
 _log = structlog.get_logger("corral.daemon.hooks")
 
@@ -32,7 +32,7 @@ Fetch = Callable[[], Awaitable[dict[str, Any] | None]]
 """What a hook is called with, asked for when its turn has come; None: there is nothing to tell any more."""
 
 
-class _Word(NamedTuple):
+class _Notification(NamedTuple):
     hook: str
     values: dict[str, Any] | Fetch
     done: asyncio.Future[bool]
@@ -40,7 +40,7 @@ class _Word(NamedTuple):
     over and never will be."""
 
 
-class Lane:
+class NotificationQueue:
     """From a module's becoming ACTIVE until it is no longer. What it still has to hear then is dropped: its
     next start begins anew with every run that lives."""
 
@@ -49,7 +49,7 @@ class Lane:
         self.retired = False
         self._spawn = spawn
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._waiting: dict[str, deque[_Word]] = {}
+        self._waiting: dict[str, deque[_Notification]] = {}
         self._words = 0
         self._begun: set[str] = set()
 
@@ -78,10 +78,10 @@ class Lane:
     def _add(self, hook: str, id: str, values: dict[str, Any] | Fetch) -> asyncio.Future[bool] | None:
         if hook not in self.scope.hooks or not self.live:
             return None
-        if self._words >= _MOST_WORDS:  # runs come and go faster than it listens
+        if self._words >= _MOST_WAITING:  # runs come and go faster than it listens
             _log.error("hooks.too_many_waiting", module=self.scope.module_id, instance=id, hook=hook)
             return None
-        word = _Word(hook, values, asyncio.get_running_loop().create_future())
+        word = _Notification(hook, values, asyncio.get_running_loop().create_future())
         self._words += 1
         words = self._waiting.get(id)
         if words is None:
@@ -91,7 +91,7 @@ class Lane:
             words.append(word)
         return word.done
 
-    async def _say(self, id: str, words: deque[_Word]) -> None:
+    async def _say(self, id: str, words: deque[_Notification]) -> None:
         try:
             while words:
                 async with self._places:
@@ -106,7 +106,7 @@ class Lane:
             for word in words:
                 word.done.cancel()
 
-    async def _call(self, id: str, word: _Word) -> bool:
+    async def _call(self, id: str, word: _Notification) -> bool:
         """With the module's own deadline, and blamed on it: nobody else was late. False: it was gone already."""
         if not self.live:
             return False

@@ -49,7 +49,7 @@ class Edits(msgspec.Struct, frozen=True):
         return bool(self.removed or self.added)
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class StartChange(msgspec.Struct, frozen=True, kw_only=True):
     """What one module wants of a start."""
 
     jvm_args: Edits = Edits()
@@ -61,8 +61,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.jvm_args or self.args or self.env_set or self.env_removed)
 
 
-def difference(original: StartValues, wanted: StartValues) -> Change:
-    return Change(
+def difference(original: StartValues, wanted: StartValues) -> StartChange:
+    return StartChange(
         jvm_args=edits(units(original.jvm_args), units(wanted.jvm_args)),
         args=edits(_single(original.args), _single(wanted.args)),
         env_set={name: value for name, value in wanted.env.items() if original.env.get(name) != value},
@@ -70,7 +70,7 @@ def difference(original: StartValues, wanted: StartValues) -> Change:
     )
 
 
-def merge(original: StartValues, changes: Mapping[str, Change]) -> StartValues:
+def merge(original: StartValues, changes: Mapping[str, StartChange]) -> StartValues:
     """`changes` by module id; the order of the mapping means nothing."""
     ordered = [changes[id] for id in sorted(changes)]
     env = dict(original.env)
@@ -85,7 +85,7 @@ def merge(original: StartValues, changes: Mapping[str, Change]) -> StartValues:
     )
 
 
-def told(module: str, version: str, original: StartValues, change: Change) -> ModuleChange:
+def change_record(module: str, version: str, original: StartValues, change: StartChange) -> ModuleChange:
     """As it is kept with the run; of variables only their names."""
     return ModuleChange(
         module=module,
@@ -182,7 +182,9 @@ ENV: Final = "env"
 JVM_ARGS: Final = "jvm_args"
 
 
-def overridden(original: StartValues, changes: Mapping[str, Change]) -> dict[str, tuple[Overridden, ...]]:
+def overridden(
+    original: StartValues, changes: Mapping[str, StartChange]
+) -> dict[str, tuple[Overridden, ...]]:
     """By module, only those with something that does not hold. Who wanted the same as what holds lost nothing."""
     found: dict[str, list[Overridden]] = {}
     for id, lost in (*_variables(changes), *_options(original, changes)):
@@ -190,7 +192,7 @@ def overridden(original: StartValues, changes: Mapping[str, Change]) -> dict[str
     return {id: tuple(lost) for id, lost in found.items()}
 
 
-def _variables(changes: Mapping[str, Change]) -> Iterator[tuple[str, Overridden]]:
+def _variables(changes: Mapping[str, StartChange]) -> Iterator[tuple[str, Overridden]]:
     last: dict[str, str] = {}
     for id in sorted(changes):
         last |= dict.fromkeys((*changes[id].env_removed, *changes[id].env_set), id)
@@ -201,7 +203,7 @@ def _variables(changes: Mapping[str, Change]) -> Iterator[tuple[str, Overridden]
                 yield id, Overridden(kind=ENV, name=name, by=last[name])
 
 
-def _options(original: StartValues, changes: Mapping[str, Change]) -> Iterator[tuple[str, Overridden]]:
+def _options(original: StartValues, changes: Mapping[str, StartChange]) -> Iterator[tuple[str, Overridden]]:
     merged = placed(units(original.jvm_args), {id: change.jvm_args for id, change in changes.items()})
     last: dict[str, tuple[str, Unit]] = {}
     for owner, unit in merged:

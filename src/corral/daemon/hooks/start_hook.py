@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from corral.daemon.hooks.change_validation import BadChange, check_change, read_answer
-from corral.daemon.hooks.start_changes import Change, difference, merge, overridden, told
+from corral.daemon.hooks.start_changes import StartChange, change_record, difference, merge, overridden
 from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
 from corral.domain.module_records import ModuleChange
 from corral.errors import CorralError
@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 1024 * 1024
 
 _log = structlog.get_logger("corral.daemon.hooks")
 
-_Answer = Change | ModuleChange
+_Answer = StartChange | ModuleChange
 """What a module wants, or that nothing of it is taken."""
 
 
@@ -44,7 +44,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """Modules that were wanted here and not ready, each with why."""
 
 
-class Patience(NamedTuple):
+class HookBudget(NamedTuple):
     """How long the modules of one start may take."""
 
     seconds: float
@@ -64,7 +64,7 @@ class Patience(NamedTuple):
         return self.seconds >= self.budget
 
 
-async def ask(scopes: Sequence[Scope], proposal: Proposal, patience: Patience) -> Tuning:
+async def call_start_hooks(scopes: Sequence[Scope], proposal: Proposal, patience: HookBudget) -> Tuning:
     """Never takes longer than it may, and never raises for what a module does. Cancelled, it cancels
     the calls."""
     original = values_of(proposal.spec)
@@ -72,7 +72,7 @@ async def ask(scopes: Sequence[Scope], proposal: Proposal, patience: Patience) -
     async with asyncio.TaskGroup() as group:
         asked = {
             scope: group.create_task(
-                _asked(scope, question, original, proposal, patience),
+                _call_one(scope, question, original, proposal, patience),
                 name=f"hooks/starting/{proposal.spec.instance_id}/{scope.module_id}",
             )
             for scope in scopes
@@ -82,18 +82,18 @@ async def ask(scopes: Sequence[Scope], proposal: Proposal, patience: Patience) -
 
 def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
     """In the order of ids; who would make the whole too large to be executed is dropped."""
-    taken: dict[str, Change] = {}
+    taken: dict[str, StartChange] = {}
     changes: list[ModuleChange] = []
     size = _size(original)
     for scope, answer in sorted(answers.items(), key=lambda pair: pair[0].module_id):
-        if isinstance(answer, Change) and answer:
+        if isinstance(answer, StartChange) and answer:
             added = _added(answer)
             if size + added > _MOST_BYTES:
                 answer = _dropped(scope, "with it arguments and environment would be larger than 1 MiB")
             else:
                 size += added
                 taken[scope.module_id] = answer
-                changes.append(told(scope.module_id, scope.version, original, answer))
+                changes.append(change_record(scope.module_id, scope.version, original, answer))
         if isinstance(answer, ModuleChange):
             changes.append(answer)
     if not taken:
@@ -107,8 +107,8 @@ def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
     )
 
 
-async def _asked(
-    scope: Scope, question: HookArguments, original: StartValues, proposal: Proposal, patience: Patience
+async def _call_one(
+    scope: Scope, question: HookArguments, original: StartValues, proposal: Proposal, patience: HookBudget
 ) -> _Answer:
     seconds, limit = patience.limit(scope)
     try:
@@ -155,7 +155,7 @@ def _size(values: StartValues) -> int:
     return sum(map(_bytes, (*values.jvm_args, *values.args, *values.env, *values.env.values())))
 
 
-def _added(change: Change) -> int:
+def _added(change: StartChange) -> int:
     words = (*change.jvm_args.words, *change.args.words, *change.env_set, *change.env_set.values())
     return sum(map(_bytes, words))
 
@@ -169,7 +169,7 @@ _AGAIN_SECONDS: Final = 1.0
 _MOST_NAMED: Final = 5
 
 
-class WaitingWord:
+class WaitNotice:
     """Use as `with`. `awaited` names what is waited for; `say` hears it as one text, and anew when it changes,
     and an empty one at the end if there was any."""
 

@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from corral.daemon.hooks.run_notifications import Lane, Spawn
+from corral.daemon.hooks.run_notifications import NotificationQueue, Spawn
 from corral.sdk.instances import ExitInfo, InstanceHandle
 
 
-class EndFile(Protocol):
+class StoppedRunFile(Protocol):
     """The end of a run as it lies on the disk, until the run's directory is swept. Both methods block, and
     raise nothing that the disk does."""
 
@@ -32,20 +32,20 @@ class EndFile(Protocol):
         """Write down whom it has yet to be told; nobody: it is told. Losing this costs telling it again."""
 
 
-class End:
+class StopNotification:
     """Who was told, and who should be: `hearers` were ACTIVE in its life, and may be away now."""
 
     def __init__(
-        self, run: str, handle: InstanceHandle, exit: ExitInfo, *, file: EndFile, hearers: set[str]
+        self, run: str, handle: InstanceHandle, exit: ExitInfo, *, file: StoppedRunFile, hearers: set[str]
     ) -> None:
         self.run = run
         self.file = file
         self.hearers = hearers
         self._handle = handle
         self._exit = exit
-        self._telling: dict[Lane, asyncio.Future[bool] | None] = {}
+        self._telling: dict[NotificationQueue, asyncio.Future[bool] | None] = {}
 
-    def tell(self, lane: Lane) -> None:
+    def tell(self, lane: NotificationQueue) -> None:
         """Once for each module: again only when its process was gone before it could be called, or an older
         version has not answered yet."""
         id = lane.scope.module_id
@@ -70,28 +70,28 @@ class End:
         return {id for id in self.hearers if not self._was_told(id)}
 
 
-MOST_OWED: Final = 4096
+MOST_PENDING: Final = 4096
 """Of the whole node; then the oldest is given up."""
 _WRITES: Final = 2
 """At once: the threads for it are those that runs start and end with."""
 _log = structlog.get_logger("corral.daemon.hooks")
 
 
-class _OwedEnd:
-    def __init__(self, run: str, file: EndFile, modules: set[str]) -> None:
+class _PendingStop:
+    def __init__(self, run: str, file: StoppedRunFile, modules: set[str]) -> None:
         self.run = run
         self.file = file
         self.modules = modules
         self.writing = asyncio.Lock()
 
 
-class OwedEnds:
+class PendingStopNotifications:
     """Belongs to the loop's thread. Whatever changes is written down beside, by tasks of `spawn`."""
 
-    def __init__(self, spawn: Spawn, *, most: int = MOST_OWED) -> None:
+    def __init__(self, spawn: Spawn, *, most: int = MOST_PENDING) -> None:
         self._spawn = spawn
         self._most = most
-        self._ends: dict[str, _OwedEnd] = {}
+        self._ends: dict[str, _PendingStop] = {}
         """By run; those that ended earlier come first."""
         self._writes = asyncio.Semaphore(_WRITES)
         self._full = False
@@ -99,9 +99,9 @@ class OwedEnds:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def add(self, run: str, file: EndFile, modules: Iterable[str], *, kept: bool = False) -> None:
+    def add(self, run: str, file: StoppedRunFile, modules: Iterable[str], *, kept: bool = False) -> None:
         """These are owed the end of a run; nobody: it is told. `kept`: that is on the disk already."""
-        end = _OwedEnd(run, file, set(modules))
+        end = _PendingStop(run, file, set(modules))
         if not kept:
             self._write_later(end)
         if end.modules:
@@ -109,12 +109,12 @@ class OwedEnds:
         while len(self._ends) > self._most:
             self._give_up(next(iter(self._ends.values())))
 
-    def tell(self, lane: Lane) -> None:
+    def tell(self, lane: NotificationQueue) -> None:
         """All that its module is owed, what ended first before the rest. Written off when it was called."""
         for run in list(self._ends):
             self.tell_one(lane, run)
 
-    def tell_one(self, lane: Lane, run: str) -> None:
+    def tell_one(self, lane: NotificationQueue, run: str) -> None:
         """This end, if its module is owed it."""
         end = self._ends.get(run)
         if end is not None and lane.scope.module_id in end.modules:
@@ -125,7 +125,7 @@ class OwedEnds:
         for end in list(self._ends.values()):
             self._settle(end, module_id)
 
-    def _tell(self, lane: Lane, end: _OwedEnd) -> None:
+    def _tell(self, lane: NotificationQueue, end: _PendingStop) -> None:
         id = lane.scope.module_id
 
         async def fetch() -> dict[str, Any] | None:
@@ -142,7 +142,7 @@ class OwedEnds:
         if heard is not None:
             heard.add_done_callback(over)
 
-    def _settle(self, end: _OwedEnd, module_id: str) -> None:
+    def _settle(self, end: _PendingStop, module_id: str) -> None:
         if module_id not in end.modules:
             return
         end.modules.discard(module_id)
@@ -151,7 +151,7 @@ class OwedEnds:
             self._full = False
         self._write_later(end)
 
-    def _give_up(self, end: _OwedEnd) -> None:
+    def _give_up(self, end: _PendingStop) -> None:
         if not self._full:  # said once: from here on it may be so with every end
             self._full = True
             _log.warning("hooks.owed_given_up", run=end.run, modules=sorted(end.modules), most=self._most)
@@ -159,10 +159,10 @@ class OwedEnds:
         end.modules.clear()
         self._write_later(end)
 
-    def _write_later(self, end: _OwedEnd) -> None:
+    def _write_later(self, end: _PendingStop) -> None:
         self._spawn(self._write(end), f"hooks/owed/{end.run}")
 
-    async def _write(self, end: _OwedEnd) -> None:
+    async def _write(self, end: _PendingStop) -> None:
         """One after the other: the last to write knows the latest."""
         async with end.writing, self._writes:
             await asyncio.to_thread(end.file.keep_owed, sorted(end.modules))

@@ -49,7 +49,7 @@ class ControllerCapabilities:
         send: Callable[[DaemonMessage], bool],
         entropy: Entropy,
     ) -> None:
-        self._memory = RememberedOffers(path)
+        self._memory = OfferFile(path)
         self._send = send
         self._entropy = entropy
         self._reachable = False
@@ -211,7 +211,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     offers: dict[str, Offer] = {}
 
 
-class RememberedOffers:
+class OfferFile:
     """`offers` is always the latest; the file follows, written by a task of its own. What the disk refuses is
     written with the next change: the worst that comes of it is a module that waits for a controller at boot."""
 

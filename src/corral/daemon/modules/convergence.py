@@ -9,10 +9,10 @@ import msgspec
 import structlog
 
 from corral.archives.refusals import MODULE_REFUSALS
-from corral.daemon.modules.module_archives import CachedArchives, Incoming, Received
-from corral.daemon.modules.module_orders import Wanted, WantedPackage
-from corral.daemon.modules.package_store import DiskBook, Refusal, SignatureRefusal
-from corral.daemon.modules.settings_and_reload import Adjusting, checked_settings
+from corral.daemon.modules.module_archives import ArchiveCache, ArchiveDownloads, VerifiedArchive
+from corral.daemon.modules.module_orders import OrderedPackage, ReceivedOrder
+from corral.daemon.modules.package_store import ArchiveRefusal, DiskPackageStore, SignatureRefusal
+from corral.daemon.modules.settings_and_reload import SettingsApplier, checked_settings
 from corral.daemon.modules.state_reports import lost_archive, signature_answered
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
@@ -49,16 +49,16 @@ Obtain = Callable[[Coroutine[Any, Any, Any], str], Awaitable[Any]]
 """Waits for something that may take for ever, unless what is wanted meanwhile cuts the fetch of this digest short."""
 
 
-class Converging:
+class Convergence:
     """Acts on behalf of one module at a time for each id; the caller sees to that."""
 
     def __init__(
         self,
         *,
         engine: ModuleEngine,
-        book: DiskBook,
-        archives: CachedArchives,
-        incoming: Incoming,
+        book: DiskPackageStore,
+        archives: ArchiveCache,
+        incoming: ArchiveDownloads,
         max_bytes: int,
         clock: Clock,
         forget: Callable[[str], None],
@@ -71,9 +71,9 @@ class Converging:
         self._max_bytes = max_bytes
         self._clock = clock
         self._forget = forget
-        self._adjusting = Adjusting(engine, book)
+        self._adjusting = SettingsApplier(engine, book)
 
-    async def bring_about(self, id: str, wanted: Wanted, patiently: Obtain) -> None:
+    async def bring_about(self, id: str, wanted: ReceivedOrder, patiently: Obtain) -> None:
         """Raises what stood in the way; then what came before it is done. Retryable: try again."""
         if wanted.gone:
             await self._remove(id)
@@ -110,7 +110,9 @@ class Converging:
         self._forget(id)
 
     # --- the archive ----------------------------------------------------------------------------
-    async def _bring(self, id: str, wanted: Wanted, package: WantedPackage, patiently: Obtain) -> None:
+    async def _bring(
+        self, id: str, wanted: ReceivedOrder, package: OrderedPackage, patiently: Obtain
+    ) -> None:
         """The wanted archive in the place of whatever there is. Same digest: nothing here."""
         record, refused = self._book.find(id), self._book.package(id).refused
         mending = lost_archive(record)
@@ -133,7 +135,7 @@ class Converging:
                 await self._mind_refusal(id, package, error)
                 raise
 
-    async def _reconsidered(self, id: str, refused: Refusal, package: WantedPackage) -> bool:
+    async def _reconsidered(self, id: str, refused: ArchiveRefusal, package: OrderedPackage) -> bool:
         """Whether an archive that was refused comes with what it lacked: another signature."""
         signature = sidecar_digest(package.sidecar)
         if signature in ("", refused.signature_sha256):
@@ -144,7 +146,7 @@ class Converging:
         await self._book.refuse(id, known)  # says that it still is
         return False
 
-    async def _sign_anew(self, id: str, package: WantedPackage, patiently: Obtain) -> Rejected | None:
+    async def _sign_anew(self, id: str, package: OrderedPackage, patiently: Obtain) -> Rejected | None:
         """Another signature of the archive that is in place; what runs does not notice. Returns why it was not
         taken: the old one holds on then."""
         record, signature = self._book.find(id), sidecar_digest(package.sidecar)
@@ -165,7 +167,7 @@ class Converging:
         _log.info("module.resigned", module=id, version=record.version)
         return None
 
-    async def _declined(self, id: str, package: WantedPackage) -> bool:
+    async def _declined(self, id: str, package: OrderedPackage) -> bool:
         """By the frame's word, which counts only here: it saves the way of an archive that would be of no use."""
         if package.content or not package.manifest_text:
             return False
@@ -175,7 +177,7 @@ class Converging:
             return False  # the archive has the last word
         return _not_ours(id, manifest)
 
-    async def _obtained(self, id: str, package: WantedPackage, patiently: Obtain) -> Received:
+    async def _obtained(self, id: str, package: OrderedPackage, patiently: Obtain) -> VerifiedArchive:
         sha256, sidecar = package.sha256, package.sidecar
         if await self._archives.holds(sha256):
             return await self._archives.recall(sha256=sha256, sidecar=sidecar)
@@ -189,7 +191,7 @@ class Converging:
             path = await patiently(self._incoming.fetch(id, sha256=sha256, size=package.size), sha256)
         return await self._archives.receive(path, sha256=sha256, sidecar=sidecar)
 
-    async def _mind_refusal(self, id: str, package: WantedPackage, error: Rejected) -> None:
+    async def _mind_refusal(self, id: str, package: OrderedPackage, error: Rejected) -> None:
         """The old version runs on. What may succeed by itself is not held against the archive."""
         _log.error(
             "module.refused", module=id, sha256=package.sha256, code=error.code.name, reason=str(error)
@@ -197,18 +199,18 @@ class Converging:
         if isinstance(error, UpgradeFailed) and (error.blameless or error.reason.startswith(_PASSING)):
             raise Retryable(error.code, error.message, hint=error.hint) from error
         if error.code in _FOR_GOOD and not package.mends:
-            refusal = Refusal(
+            refusal = ArchiveRefusal(
                 sha256=package.sha256,
                 version=package.version,
                 code=error.code.name,
-                error=_told(error),
+                error=_error_text(error),
                 at=self._clock.now(),
                 signature_sha256=sidecar_digest(package.sidecar),
             )
             await self._book.refuse(id, refusal)
 
     # --- the module -----------------------------------------------------------------------------
-    async def _put_in_place(self, id: str, wanted: Wanted, received: Received) -> None:
+    async def _put_in_place(self, id: str, wanted: ReceivedOrder, received: VerifiedArchive) -> None:
         record = self._book.find(id)
         if _not_ours(id, received.facts.manifest):
             if record is not None:
@@ -230,7 +232,7 @@ class Converging:
             await self._book.note_settings(id, wanted.settings.sha256)
 
     async def _record(
-        self, current: PackageRecord | None, wanted: Wanted, received: Received
+        self, current: PackageRecord | None, wanted: ReceivedOrder, received: VerifiedArchive
     ) -> PackageRecord:
         facts, now = received.facts, self._clock.now()
         given = wanted.settings.values if wanted.settings else current.settings if current else {}
@@ -251,7 +253,7 @@ class Converging:
         )
 
 
-def _told(error: Rejected) -> str:
+def _error_text(error: Rejected) -> str:
     """The short truth in the first line, the story after it."""
     return f"{error.trouble}\n{error}" if isinstance(error, UpgradeFailed) else str(error)
 
@@ -263,7 +265,7 @@ def _not_ours(id: str, manifest: Manifest) -> bool:
     return True
 
 
-def _check(id: str, package: WantedPackage, facts: ArchiveFacts) -> None:
+def _check(id: str, package: OrderedPackage, facts: ArchiveFacts) -> None:
     """The archive's own word on what it is, against the frame's."""
     manifest = facts.manifest
     for field, found, said in (

@@ -40,7 +40,7 @@ class _Waiting:
         self.stretches.append((number, size))
 
 
-class Publishing:
+class EventPublisher:
     """Answers `events.publish`."""
 
     def __init__(

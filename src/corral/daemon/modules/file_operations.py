@@ -84,7 +84,7 @@ class ModuleFiles:
             asked.path,
             lambda abort: FileWalk(bounds, abort=abort, clock=self._clock).run(root, asked.path),
         )
-        return FileList(entries=tuple(_told(entry) for entry in tree.entries))
+        return FileList(entries=tuple(_file_entry(entry) for entry in tree.entries))
 
     async def _remove(self, _scope: Scope, asked: RemoveFile) -> FileRemoved:
         root = self._root(asked.instance_id)
@@ -115,7 +115,7 @@ class ModuleFiles:
             raise _as_ours(instance_id, path, error) from error
 
 
-def _told(entry: WireEntry) -> FileEntry:
+def _file_entry(entry: WireEntry) -> FileEntry:
     return FileEntry(
         path=entry.path,
         kind=entry.kind,

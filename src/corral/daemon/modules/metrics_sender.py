@@ -23,7 +23,7 @@ EVERY_SECONDS: Final = 5.0
 _log = structlog.get_logger("corral.daemon.modules.metrics")
 
 
-class MetricsShipping:
+class MetricsSender:
     """Listens to sessions; while there is one, all figures go up every few seconds. Only the latest counts:
     what was not sent yet is replaced."""
 

@@ -26,7 +26,7 @@ import structlog
 from corral.archives.refusals import MODULE_REFUSALS
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel, Expect
-from corral.daemon.modules.state_reports import progress
+from corral.daemon.modules.state_reports import progress_report
 from corral.domain.module_records import SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts, has_digest, inspect_archive
@@ -42,14 +42,14 @@ from corral.system.threads import to_end
 _PASSABLE: Final = 0o711
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedArchive(msgspec.Struct, frozen=True, kw_only=True):
     """An archive that was proven and is kept now."""
 
     facts: ArchiveFacts
     signature: SignatureFacts | None
 
 
-class CachedArchives:
+class ArchiveCache:
     """The `ArchiveSupply` of a node."""
 
     def __init__(
@@ -71,7 +71,7 @@ class CachedArchives:
             pass  # what was not pinned in time is gone by now
         return await to_end(has_digest, self._shelf.path(sha256), sha256)
 
-    async def receive(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> Received:
+    async def receive(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
         """Move an archive here, if it is what it should be: ARTIFACT_DIGEST_MISMATCH,
         SIGNATURE_VERIFICATION_FAILED, or what `inspect_archive` raises; it stays where it is then. Without a
         sidecar the one counts that lies beside its place, if any."""
@@ -80,7 +80,7 @@ class CachedArchives:
         await self._keep_sidecar(sha256, sidecar)
         return received
 
-    async def recall(self, *, sha256: str, sidecar: Sidecar | None) -> Received:
+    async def recall(self, *, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
         """The same for an archive that `holds` found."""
         received = await to_end(self._prove, self._shelf.path(sha256), sha256, sidecar)
         await self._keep_sidecar(sha256, sidecar)
@@ -90,7 +90,7 @@ class CachedArchives:
         if sidecar is not None:
             await self._shelf.put_sidecar(sha256, sidecar.kind, sidecar.content)
 
-    def _prove(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> Received:
+    def _prove(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
         """Its digest and its signature first, looked into afterwards."""
         if not has_digest(archive, sha256):
             raise Rejected(
@@ -105,7 +105,7 @@ class CachedArchives:
             signature = SignatureFacts(kind=sidecar.kind)
         if signature is not None:
             signature = msgspec.structs.replace(signature, blob=sidecar_digest(sidecar))
-        return Received(facts=facts, signature=signature)
+        return VerifiedArchive(facts=facts, signature=signature)
 
     # --- out ------------------------------------------------------------------------------------
     async def unpacked(self, sha256: str) -> Path:
@@ -171,7 +171,7 @@ class _Session:
         self.over = asyncio.Event()
 
 
-class Incoming:
+class ArchiveDownloads:
     """Fetches archives into `directory`. Nobody else puts anything there."""
 
     def __init__(self, directory: Path, *, max_bytes: int, clock: Clock, entropy: Entropy) -> None:
@@ -274,7 +274,7 @@ class Incoming:
             now = self._clock.monotonic()
             if now - told >= PROGRESS_SECONDS:
                 told = now
-                message = progress(id, fetched=fetched, size=size)
+                message = progress_report(id, fetched=fetched, size=size)
                 connection.outbox.replace(f"module-progress/{id}", message)
 
         return count

@@ -17,11 +17,11 @@ import structlog
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order
-from corral.daemon.modules.convergence import Converging
-from corral.daemon.modules.module_archives import CachedArchives, Incoming
-from corral.daemon.modules.order_dispatcher import Reception
-from corral.daemon.modules.package_store import DiskBook, NodePackage
-from corral.daemon.modules.start_gate import Gate
+from corral.daemon.modules.convergence import Convergence
+from corral.daemon.modules.module_archives import ArchiveCache, ArchiveDownloads
+from corral.daemon.modules.order_dispatcher import OrderDispatcher
+from corral.daemon.modules.package_store import DiskPackageStore, NodePackage
+from corral.daemon.modules.start_gate import StartGate
 from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
@@ -79,15 +79,17 @@ class NodeModules:
         """What they do in the lives of instances. It ends before they do: `close` it first."""
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
-        self._book = DiskBook(place / "records", clock=clock, kept=self._kept, not_kept=self._not_kept)
+        self._book = DiskPackageStore(
+            place / "records", clock=clock, kept=self._kept, not_kept=self._not_kept
+        )
         self._house = ProcessPool(directory=place / "processes", within=place, clock=clock, entropy=entropy)
-        self._archives = CachedArchives(
+        self._archives = ArchiveCache(
             config.data / "cache" / "modules" / "artifacts",
             verifier=self._opened_verifier,
             max_bytes=settings.max_archive_bytes,
             run_as=settings.run_as,
         )
-        self._incoming = Incoming(
+        self._incoming = ArchiveDownloads(
             place / "incoming", max_bytes=settings.max_archive_bytes, clock=clock, entropy=entropy
         )
         self.engine: Final = ModuleEngine(
@@ -103,13 +105,13 @@ class NodeModules:
             remote=remote,
             on_serving=self.hooks.module_serves,
         )
-        self._gate = Gate(seconds=settings.node_sync_timeout_seconds, clock=clock)
+        self._gate = StartGate(seconds=settings.node_sync_timeout_seconds, clock=clock)
         self._reception = self._make_reception(entropy)
         self.handlers: Final[dict[str, Order]] = self._reception.handlers
 
-    def _make_reception(self, entropy: Entropy) -> Reception:
+    def _make_reception(self, entropy: Entropy) -> OrderDispatcher:
         """What turns the controller's wishes into verbs of the engine."""
-        converging = Converging(
+        converging = Convergence(
             engine=self.engine,
             book=self._book,
             archives=self._archives,
@@ -118,7 +120,7 @@ class NodeModules:
             clock=self._clock,
             forget=self._forget,
         )
-        return Reception(
+        return OrderDispatcher(
             book=self._book,
             archives=self._archives,
             incoming=self._incoming,
@@ -194,7 +196,7 @@ class NodeModules:
         self._untold.pop(after.id, None)
         for message in state_updates(before, after, reason, self._clock.now()):
             self._report(message)
-        if is_wanted(before.record) and not is_wanted(after.record):
+        if should_run(before.record) and not should_run(after.record):
             self.hooks.module_unwanted(after.id)
         self._reception.mend(after)
 
@@ -227,7 +229,7 @@ class NodeModules:
         when some cannot be, with those that a start has to do without, as `ID: why`."""
         late = await self._gate.passed(self.engine, self._reception.doing)
         named = {each.partition(":")[0] for each in late}
-        down = (record for record in self._book.all() if record.id not in named and _should_run(record))
+        down = (record for record in self._book.all() if record.id not in named and _is_down(record))
         return (*late, *(f"{record.id}: {record.reason or record.phase.name}" for record in down))
 
     def awaited(self) -> tuple[str, ...]:
@@ -235,18 +237,16 @@ class NodeModules:
         on_the_way = self._gate.awaited(self._reception.doing)
         if on_the_way or self.engine.resting:
             return on_the_way
-        return tuple(
-            f"{record.id}: {record.phase.name}" for record in self._book.all() if _should_run(record)
-        )
+        return tuple(f"{record.id}: {record.phase.name}" for record in self._book.all() if _is_down(record))
 
     # --- for what they hear ---------------------------------------------------------------------
     def wanted(self) -> set[str]:
         """Those that shall run, whether they do or not."""
-        return {record.id for record in self._book.all() if is_wanted(record)}
+        return {record.id for record in self._book.all() if should_run(record)}
 
     def served_since(self, moment: dt.datetime | None) -> set[str]:
         """Of those that shall run: which were ACTIVE at any time from this moment on."""
-        found = (record for record in self._book.all() if is_wanted(record))
+        found = (record for record in self._book.all() if should_run(record))
         return {record.id for record in found if served_since(record, moment)}
 
     # --- parts ----------------------------------------------------------------------------------
@@ -260,12 +260,12 @@ class NodeModules:
         self._on_gone()
 
 
-def _should_run(record: PackageRecord) -> bool:
+def _is_down(record: PackageRecord) -> bool:
     """And does not."""
-    return is_wanted(record) and record.phase is not ModulePhase.ACTIVE
+    return should_run(record) and record.phase is not ModulePhase.ACTIVE
 
 
-def is_wanted(record: PackageRecord | None) -> bool:
+def should_run(record: PackageRecord | None) -> bool:
     """Whether it shall run. One that an operator deactivated, paused or took away has nothing to hear."""
     return record is not None and record.intent is ModuleIntent.ACTIVE
 

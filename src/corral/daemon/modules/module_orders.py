@@ -20,12 +20,12 @@ from corral.wire.v1 import module_pb2 as pb
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class OrderedSettings(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Any]
     sha256: str
 
 
-class WantedPackage(msgspec.Struct, frozen=True, kw_only=True):
+class OrderedPackage(msgspec.Struct, frozen=True, kw_only=True):
     """A version, and where its archive is to be had: here, or over the data channel."""
 
     version: str
@@ -40,27 +40,27 @@ class WantedPackage(msgspec.Struct, frozen=True, kw_only=True):
     """Another copy of what the node has already; nobody asked for it."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What holds of a module from now on. None and empty: as it is."""
 
     gone: bool = False
-    package: WantedPackage | None = None
+    package: OrderedPackage | None = None
     intent: ModuleIntent | None = None
     paused_reason: str = ""
-    settings: Settings | None = None
+    settings: OrderedSettings | None = None
     recover: bool = False
     reload: bool = False
     recover_ms: int = 0
     reload_ms: int = 0
     """When an operator asked for it last; 0: the controller does not say, and the flags count."""
 
-    def after(self, earlier: Wanted | None) -> Wanted:
+    def after(self, earlier: ReceivedOrder | None) -> ReceivedOrder:
         """Both, where the earlier one was not carried out: what this one does not speak of holds on."""
         if earlier is None or self.gone:
             return self
         if earlier.gone:
             return self if self.package is not None else earlier
-        return Wanted(
+        return ReceivedOrder(
             package=_stronger(self.package, earlier.package),
             intent=self.intent or earlier.intent,
             paused_reason=self.paused_reason if self.intent else earlier.paused_reason,
@@ -71,7 +71,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             reload_ms=max(self.reload_ms, earlier.reload_ms),
         )
 
-    def beyond(self, *, recovered_ms: int, reloaded_ms: int) -> Wanted:
+    def beyond(self, *, recovered_ms: int, reloaded_ms: int) -> ReceivedOrder:
         """Without the wishes that were carried out already: they are told until the controller knows."""
         recover = self.recover_ms > recovered_ms if self.recover_ms else self.recover
         reload = self.reload_ms > reloaded_ms if self.reload_ms else self.reload
@@ -88,7 +88,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return self.intent not in (None, ModuleIntent.ACTIVE)
 
 
-def _stronger(later: WantedPackage | None, earlier: WantedPackage | None) -> WantedPackage | None:
+def _stronger(later: OrderedPackage | None, earlier: OrderedPackage | None) -> OrderedPackage | None:
     if later is None or earlier is None or later.sha256 != earlier.sha256:
         return later or earlier
     return msgspec.structs.replace(
@@ -97,7 +97,7 @@ def _stronger(later: WantedPackage | None, earlier: WantedPackage | None) -> Wan
 
 
 # --- frames ---------------------------------------------------------------------------------------
-def read_install(frame: pb.ModuleInstall) -> Wanted:
+def read_install(frame: pb.ModuleInstall) -> ReceivedOrder:
     """MISSING_FIELD or INVALID_FIELD names what is wrong; nothing is changed then."""
     require(frame)
     _check_id(frame.module_id)
@@ -105,8 +105,8 @@ def read_install(frame: pb.ModuleInstall) -> Wanted:
         raise Rejected(Code.INVALID_FIELD, f"{frame.sha256[:80]!r} is not a SHA-256 digest", field="sha256")
     if frame.HasField("offer") and frame.offer.digest not in ("", frame.sha256):
         raise Rejected(Code.INVALID_FIELD, "the offer is of another archive", field="offer.digest")
-    return Wanted(
-        package=WantedPackage(
+    return ReceivedOrder(
+        package=OrderedPackage(
             version=frame.version,
             sha256=frame.sha256,
             content=frame.jar_bytes,
@@ -123,10 +123,10 @@ def read_install(frame: pb.ModuleInstall) -> Wanted:
     )
 
 
-def read_control(frame: pb.ModuleControl) -> Wanted:
+def read_control(frame: pb.ModuleControl) -> ReceivedOrder:
     require(frame)
     _check_id(frame.module_id)
-    return Wanted(
+    return ReceivedOrder(
         intent=read_intent(frame.intent),
         paused_reason=frame.reason,
         settings=_settings(frame.settings_json),
@@ -137,10 +137,10 @@ def read_control(frame: pb.ModuleControl) -> Wanted:
     )
 
 
-def read_uninstall(frame: pb.ModuleUninstall) -> Wanted:
+def read_uninstall(frame: pb.ModuleUninstall) -> ReceivedOrder:
     require(frame)
     _check_id(frame.module_id)
-    return Wanted(gone=True)
+    return ReceivedOrder(gone=True)
 
 
 def read_intent(value: int) -> ModuleIntent | None:
@@ -173,7 +173,7 @@ def _sidecar(frame: pb.ModuleInstall) -> Sidecar | None:
     )
 
 
-def _settings(text: bytes) -> Settings | None:
+def _settings(text: bytes) -> OrderedSettings | None:
     if not text:
         return None
     try:
@@ -184,4 +184,4 @@ def _settings(text: bytes) -> Settings | None:
         raise Rejected(
             Code.INVALID_FIELD, f"the settings cannot be read: {error}", field="settings_json"
         ) from error
-    return Settings(values=values, sha256=hashlib.sha256(text).hexdigest())
+    return OrderedSettings(values=values, sha256=hashlib.sha256(text).hexdigest())

@@ -20,8 +20,8 @@ import structlog
 
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
-from corral.daemon.modules.event_publisher import EventSpool, Publishing
-from corral.daemon.modules.subscriptions import Interests, NodeEventRing, NodeSubscription, TypesTold
+from corral.daemon.modules.event_publisher import EventPublisher, EventSpool
+from corral.daemon.modules.subscriptions import NodeEventRing, NodeSubscription, TypeCounts, TypeSubscription
 from corral.domain.events import START, Cursor, Event, EventType, MissedEvents
 from corral.domain.module_manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
@@ -69,12 +69,12 @@ class NodeEvents:
         self._node_id = node_id
         self._clock = clock
         pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
-        self._publishing = Publishing(spool, pace=pace, clock=clock)
+        self._publishing = EventPublisher(spool, pace=pace, clock=clock)
         if ring is None:
             ring = NodeEventRing(capacity=RING_EVENTS, capacity_bytes=RING_BYTES)
         self._ring = ring
-        self._interests = Interests()
-        self._told = TypesTold(wanted=self._interests.all, send=send, clock=clock)
+        self._interests = TypeCounts()
+        self._told = TypeSubscription(wanted=self._interests.all, send=send, clock=clock)
         self._open: dict[Key, tuple[NodeSubscription, Owned]] = {}
         self._seen: Cursor | None = None
         self._connected = False

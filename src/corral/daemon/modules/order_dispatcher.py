@@ -9,18 +9,18 @@ import structlog
 
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
-from corral.daemon.modules.convergence import Converging
-from corral.daemon.modules.module_archives import CachedArchives, Incoming
+from corral.daemon.modules.convergence import Convergence
+from corral.daemon.modules.module_archives import ArchiveCache, ArchiveDownloads
 from corral.daemon.modules.module_orders import (
-    Wanted,
-    WantedPackage,
+    OrderedPackage,
+    ReceivedOrder,
     read_control,
     read_install,
     read_uninstall,
 )
-from corral.daemon.modules.package_store import DiskBook, NodePackage
-from corral.daemon.modules.package_worker import Lane
-from corral.daemon.modules.start_gate import Gate
+from corral.daemon.modules.package_store import DiskPackageStore, NodePackage
+from corral.daemon.modules.package_worker import PackageWorker
+from corral.daemon.modules.start_gate import StartGate
 from corral.daemon.modules.state_reports import error_report, lost_archive, observed
 from corral.domain.module_convergence import difference
 from corral.domain.module_records import SIGNATURE_REFUSED
@@ -34,17 +34,17 @@ _ON_ITS_WAY: Final = "not as the controller wants it yet"
 _log = structlog.get_logger("corral.daemon.modules")
 
 
-class Reception:
+class OrderDispatcher:
     """Frames in, one lane a module. Belongs to the loop's thread."""
 
     def __init__(
         self,
         *,
-        book: DiskBook,
-        archives: CachedArchives,
-        incoming: Incoming,
-        converging: Converging,
-        gate: Gate,
+        book: DiskPackageStore,
+        archives: ArchiveCache,
+        incoming: ArchiveDownloads,
+        converging: Convergence,
+        gate: StartGate,
         entropy: Entropy,
     ) -> None:
         self._book = book
@@ -53,7 +53,7 @@ class Reception:
         self._converging = converging
         self._gate = gate
         self._entropy = entropy
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, PackageWorker] = {}
         self._wanted_here: dict[str, str] = {}
         """By id, the digests that the present controller wants."""
         self._announced: set[str] = set()
@@ -89,7 +89,7 @@ class Reception:
         for package in self._book.packages():
             if package.id not in desired:
                 _log.info("module.not_in_set", module=package.id)
-                self._want(package.id, Wanted(gone=True))
+                self._want(package.id, ReceivedOrder(gone=True))
         for id, module in desired.items():
             if difference(module, observed(self._book.package(id))):
                 self._gate.expect(id, _ON_ITS_WAY)
@@ -119,7 +119,7 @@ class Reception:
         frame = message.module_install
         self._order(reply, frame.module_id, lambda: self._obtainable(frame.module_id, read_install(frame)))
 
-    def _obtainable(self, id: str, wanted: Wanted) -> Wanted:
+    def _obtainable(self, id: str, wanted: ReceivedOrder) -> ReceivedOrder:
         """An offer is of use only from a controller that has a data channel; without one it would be waited for
         for ever."""
         package, here = wanted.package, self._book.package(id).record
@@ -142,7 +142,7 @@ class Reception:
         frame = message.module_control
         self._order(reply, frame.module_id, lambda: read_control(frame))
 
-    def _order(self, reply: Reply, id: str, read: Callable[[], Wanted]) -> None:
+    def _order(self, reply: Reply, id: str, read: Callable[[], ReceivedOrder]) -> None:
         try:
             wanted = read()
         except CorralError as error:
@@ -152,18 +152,18 @@ class Reception:
             self._remember(id, wanted)
             self._want(id, wanted)
 
-    def _remember(self, id: str, wanted: Wanted) -> None:
+    def _remember(self, id: str, wanted: ReceivedOrder) -> None:
         if wanted.gone:
             self._wanted_here.pop(id, None)
         elif wanted.package is not None:
             self._wanted_here[id] = wanted.package.sha256
 
-    def _want(self, id: str, wanted: Wanted) -> None:
+    def _want(self, id: str, wanted: ReceivedOrder) -> None:
         if self._closed:
             return
         lane = self._lanes.get(id)
         if lane is None:
-            lane = self._lanes[id] = Lane(
+            lane = self._lanes[id] = PackageWorker(
                 id, self._converging, entropy=self._entropy, rested=self._rested, idle=self._sweep_soon
             )
         self._gate.expect(id, _ON_ITS_WAY)
@@ -179,8 +179,10 @@ class Reception:
             return
         if self._wanted_here.get(package.id) == record.sha256 and record.sha256 not in self._mended:
             self._mended.add(record.sha256)
-            wanted = WantedPackage(version=record.version, sha256=record.sha256, size=record.size, mends=True)
-            self._want(package.id, Wanted(package=wanted))
+            wanted = OrderedPackage(
+                version=record.version, sha256=record.sha256, size=record.size, mends=True
+            )
+            self._want(package.id, ReceivedOrder(package=wanted))
 
     # --- afterwards -----------------------------------------------------------------------------
     def _rested(self, id: str, problem: CorralError | None) -> None:

@@ -33,7 +33,7 @@ _DAMAGED: Final = ".damaged"
 _log = structlog.get_logger("corral.daemon.modules")
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """An archive that did not come up here. It is not tried again until an operator says so; one that was
     refused for its signature, also when it comes with another."""
 
@@ -67,7 +67,7 @@ class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
     record: PackageRecord | None = None
     settings_sha256: str = ""
     """Of those that are in the record, as the controller wrote them; empty: never given."""
-    refused: Refusal | None = None
+    refused: ArchiveRefusal | None = None
     settings_refused: SettingsRefusal | None = None
     """Not offered to the module again until they are others, its archive is, or an operator asks for it."""
     signature_refused: SignatureRefusal | None = None
@@ -77,19 +77,24 @@ class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
     """Wishes of operators that were carried out last, by the moments at which they were asked for."""
 
 
-Kept = Callable[[NodePackage, NodePackage, str], None]
+OnStored = Callable[[NodePackage, NodePackage, str], None]
 """Told what was and what is, after each change, and why a record went."""
 
 
-NotKept = Callable[[NodePackage, NodePackage], None]
+OnStoreFailed = Callable[[NodePackage, NodePackage], None]
 """Told what is and what should be, when the disk does not take a change: it is so all the same."""
 
 
-class DiskBook:
+class DiskPackageStore:
     """The `PackageStore` of a node. `load` comes first; everything else belongs to the loop's thread."""
 
     def __init__(
-        self, directory: Path, *, clock: Clock, kept: Kept, not_kept: NotKept = lambda _before, _after: None
+        self,
+        directory: Path,
+        *,
+        clock: Clock,
+        kept: OnStored,
+        not_kept: OnStoreFailed = lambda _before, _after: None,
     ) -> None:
         self._directory = directory
         self._clock = clock
@@ -183,7 +188,7 @@ class DiskBook:
             self._kept(before, NodePackage(id=id), reason)
 
     # --- what only a node keeps -----------------------------------------------------------------
-    async def refuse(self, id: str, refusal: Refusal) -> None:
+    async def refuse(self, id: str, refusal: ArchiveRefusal) -> None:
         """This archive does not run here; whatever does stays as it is."""
         async with self._turns.hold(id):
             before = self.package(id)

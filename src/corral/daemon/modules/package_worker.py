@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import structlog
 
-from corral.daemon.modules.convergence import Converging
-from corral.daemon.modules.module_orders import Wanted
+from corral.daemon.modules.convergence import Convergence
+from corral.daemon.modules.module_orders import ReceivedOrder
 from corral.errors import Bug, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of, set_within
@@ -23,14 +23,14 @@ class _Superseded(Exception):
     """What was waited for is wanted no more, or has to wait for something else."""
 
 
-class Lane:
+class PackageWorker:
     """Takes what is wanted and works until nothing of it is left. `rested` is called each time that it has done
     what can be done for now, with what stood in the way, if anything did; `idle` when nothing is left."""
 
     def __init__(
         self,
         id: str,
-        converging: Converging,
+        converging: Convergence,
         *,
         entropy: Entropy,
         rested: Callable[[str, CorralError | None], None],
@@ -41,8 +41,8 @@ class Lane:
         self._rested = rested
         self._idle = idle
         self._backoff = Backoff(longest=LONGEST_PAUSE, entropy=entropy)
-        self._next: Wanted | None = None
-        self._current: Wanted | None = None
+        self._next: ReceivedOrder | None = None
+        self._current: ReceivedOrder | None = None
         self._news = asyncio.Event()
         self._tasks = Tasks()
         self._busy = False
@@ -59,7 +59,7 @@ class Lane:
                 return wanted.package.sha256
         return ""
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: ReceivedOrder) -> None:
         """From now on. What has begun is finished first; only waiting is cut short."""
         self._next = wanted.after(self._next)
         self._backoff.reset()
@@ -103,7 +103,7 @@ class Lane:
             self._put_back(wanted)
             await self._pause(problem)
 
-    def _put_back(self, wanted: Wanted) -> None:
+    def _put_back(self, wanted: ReceivedOrder) -> None:
         """It was not carried out; what has come meanwhile goes before it."""
         self._next = self._next.after(wanted) if self._next else wanted
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.daemon.modules.module_orders import Wanted
-from corral.daemon.modules.package_store import DiskBook, SettingsRefusal
+from corral.daemon.modules.module_orders import ReceivedOrder
+from corral.daemon.modules.package_store import DiskPackageStore, SettingsRefusal
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
@@ -16,14 +16,14 @@ from corral.modules.manifest.settings import check_settings
 from corral.system.threads import to_end
 
 
-class Adjusting:
+class SettingsApplier:
     """Each act may be done again without harm; a wish of an operator is carried out once, and then noted."""
 
-    def __init__(self, engine: ModuleEngine, book: DiskBook) -> None:
+    def __init__(self, engine: ModuleEngine, book: DiskPackageStore) -> None:
         self._engine = engine
         self._book = book
 
-    async def adjust(self, id: str, wanted: Wanted, *, fresh: bool) -> None:
+    async def adjust(self, id: str, wanted: ReceivedOrder, *, fresh: bool) -> None:
         """Intent, settings, and what was asked for beyond them. An archive that was just put in place
         (`fresh`) was tried, and has read its settings."""
         record, trouble = self._require(id), None
@@ -45,13 +45,13 @@ class Adjusting:
         settled = await self._engine.want(record.id, record.intent, paused_reason=record.paused_reason)
         return settled.phase is ModulePhase.ACTIVE
 
-    async def follow_intent(self, record: PackageRecord, wanted: Wanted) -> None:
+    async def follow_intent(self, record: PackageRecord, wanted: ReceivedOrder) -> None:
         intent = wanted.intent or record.intent
         reason = wanted.paused_reason if wanted.intent is ModuleIntent.PAUSED else ""
         if wanted.intent is not None and (intent, reason) != (record.intent, record.paused_reason):
             await self._engine.want(record.id, intent, paused_reason=reason)
 
-    async def _follow_settings(self, id: str, wanted: Wanted, *, again: bool) -> None:
+    async def _follow_settings(self, id: str, wanted: ReceivedOrder, *, again: bool) -> None:
         """Those that are wanted; with `again` also when they are no others. What the module did not take once it
         is not given again, unless an operator asks for it; that it did not stands with its state."""
         record, settings = self._require(id), wanted.settings

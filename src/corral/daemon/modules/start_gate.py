@@ -9,7 +9,7 @@ from typing import Protocol
 from corral.system.clock import Clock
 
 
-class Resting(Protocol):
+class RestingEngine(Protocol):
     """What the gate needs of the engine."""
 
     @property
@@ -18,7 +18,7 @@ class Resting(Protocol):
     async def rest(self) -> None: ...
 
 
-class Gate:
+class StartGate:
     """Knows what is on its way, and since when. Each thing is waited for `seconds` from the moment it began to be,
     and no start waits for longer than that in all, whatever begins meanwhile."""
 
@@ -46,7 +46,7 @@ class Gate:
         if self._awaited.pop((id, why), None) is not None:
             self._tell()
 
-    async def passed(self, engine: Resting, told: Callable[[str], str]) -> tuple[str, ...]:
+    async def passed(self, engine: RestingEngine, told: Callable[[str], str]) -> tuple[str, ...]:
         """Waits; what was missing when the time had passed, as `ID: why`. `told` may know more about why.
         Where nothing is under way this returns at once."""
         latest = self._clock.monotonic() + self._seconds

@@ -16,7 +16,7 @@ from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport
 
-_SAID_MAX: Final = 4000
+_TEXT_MAX: Final = 4000
 _LOST: Final = frozenset(
     {
         "archive_missing",
@@ -162,7 +162,7 @@ def _refused(package: NodePackage) -> DaemonMessage:
     )
 
 
-def progress(id: str, *, fetched: int, size: int) -> DaemonMessage:
+def progress_report(id: str, *, fetched: int, size: int) -> DaemonMessage:
     """How much of an archive has come. Never kept."""
     update = pb.ModuleStateUpdate(module_id=id, fetched_bytes=fetched, size_bytes=size)
     return DaemonMessage(module_state_update=update)
@@ -172,7 +172,7 @@ def error_report(error: CorralError, context: str) -> DaemonMessage:
     return DaemonMessage(
         error_report=ErrorReport(
             error_code=error.code.name,
-            error_message=str(error)[:_SAID_MAX],
+            error_message=str(error)[:_TEXT_MAX],
             context=context,
             retry_after_seconds=int(error.retry_after or 0),
         )
@@ -185,15 +185,15 @@ def _refused_reason(package: NodePackage) -> str:
 
 def _error(package: NodePackage) -> str:
     if package.refused is not None:
-        return package.refused.error[:_SAID_MAX]
+        return package.refused.error[:_TEXT_MAX]
     failure = package.record.failure if package.record else None
     if failure is None and package.settings_refused is not None:
-        return f"settings_refused: {package.settings_refused.error}"[:_SAID_MAX]
+        return f"settings_refused: {package.settings_refused.error}"[:_TEXT_MAX]
     if failure is None and package.signature_refused is not None:
-        return f"{SIGNATURE_REFUSED}: {package.signature_refused.error}"[:_SAID_MAX]
+        return f"{SIGNATURE_REFUSED}: {package.signature_refused.error}"[:_TEXT_MAX]
     if failure is None:
         return ""
-    return (f"{failure.reason}: {failure.message}" if failure.message else failure.reason)[:_SAID_MAX]
+    return (f"{failure.reason}: {failure.message}" if failure.message else failure.reason)[:_TEXT_MAX]
 
 
 def _ms(at: dt.datetime) -> int:

@@ -37,7 +37,7 @@ NodeEventRing = BoundedRing[Event | MissedEvents]
 about how many events lie between them."""
 
 
-class Interests:
+class TypeCounts:
     """How many subscriptions of this node want each type."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ PER_SECOND: Final = 20.0
 _LATER_SECONDS: Final = 0.1
 
 
-class TypesTold:
+class TypeSubscription:
     """Tells at once while changes are few. A module that subscribes and unsubscribes without end is told of only
     so often: what waits to be sent must not come to end the connection of the whole node."""
 

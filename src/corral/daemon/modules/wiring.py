@@ -11,7 +11,7 @@ from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
 from corral.daemon.modules.file_operations import ModuleFiles
-from corral.daemon.modules.metrics_sender import MetricsShipping
+from corral.daemon.modules.metrics_sender import MetricsSender
 from corral.daemon.modules.module_host import NodeModules
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.process_operations import ModuleProcesses
@@ -25,7 +25,7 @@ from corral.system.entropy import Entropy
 _log = structlog.get_logger("corral.daemon.modules")
 
 
-class ModuleParts:
+class NodeModuleServices:
     """`open` knows what is in the cache, `begin` starts it; `close` is the end."""
 
     def __init__(
@@ -58,7 +58,7 @@ class ModuleParts:
             clock=clock,
             entropy=entropy,
         )
-        self._figures = MetricsShipping(
+        self._figures = MetricsSender(
             metrics=self.modules.metrics, engine=self.modules.engine, leaked=self.modules.leaked
         )
 

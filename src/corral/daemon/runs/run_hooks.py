@@ -18,7 +18,7 @@ import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.hooks.start_changes import Provenance, provenance
-from corral.daemon.hooks.stop_notifications import MOST_OWED
+from corral.daemon.hooks.stop_notifications import MOST_PENDING
 from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.run_files import FoundRun, RunFiles, RunIntent, RunOutcome
@@ -136,7 +136,7 @@ def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
     return found
 
 
-def find_pending(runs: Iterable[FoundRun], *, most: int = MOST_OWED) -> list[PendingExit]:
+def find_pending(runs: Iterable[FoundRun], *, most: int = MOST_PENDING) -> list[PendingExit]:
     """Those of one instance in the order of their runs; of too many those that were written last. Blocks."""
     found = []
     for run in runs:

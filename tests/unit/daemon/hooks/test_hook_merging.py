@@ -8,7 +8,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.daemon.hooks.start_changes import difference, edits, merge, overridden, told
+from corral.daemon.hooks.start_changes import change_record, difference, edits, merge, overridden
 from corral.daemon.prepare.prepared_start import StartValues
 from corral.daemon.workload.java import launcher_part, units
 
@@ -87,12 +87,14 @@ def test_an_option_goes_with_the_value_behind_it():
     second = difference(plan, StartValues(jvm_args=("--add-opens", "a", "-Xss1M")))
     assert merge(plan, {"ant": first}).jvm_args == ("--add-opens", "b", "-Xss1M")
     assert merge(plan, {"ant": first, "bee": second}).jvm_args == ("-Xss1M",)
-    assert told("ant", "1.0.0", plan, first).jvm_args_removed == ("--add-opens", "a")
+    assert change_record("ant", "1.0.0", plan, first).jvm_args_removed == ("--add-opens", "a")
 
 
 def test_values_of_variables_are_not_told():
     plan = StartValues(env={"OLD": "secret-1", "KEPT": "secret-2"})
-    change = told("ant", "1.0.0", plan, difference(plan, StartValues(env={"NEW": "secret-3", "KEPT": "x"})))
+    change = change_record(
+        "ant", "1.0.0", plan, difference(plan, StartValues(env={"NEW": "secret-3", "KEPT": "x"}))
+    )
     assert change.env_set == ("KEPT", "NEW")
     assert change.env_removed == ("OLD",)
     assert "secret" not in repr(change)

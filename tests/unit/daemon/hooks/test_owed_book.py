@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from corral.daemon.hooks.stop_notifications import MOST_OWED, OwedEnds
-from corral.daemon.modules.module_host import is_wanted, served_since
+from corral.daemon.hooks.stop_notifications import MOST_PENDING, PendingStopNotifications
+from corral.daemon.modules.module_host import served_since, should_run
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.runs.run_hooks import find_pending
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
@@ -53,7 +53,7 @@ class Tasks:
 
 async def test_of_too_many_ends_the_oldest_is_given_up_and_counts_as_told():
     tasks = Tasks()
-    book = OwedEnds(tasks.spawn, most=2)
+    book = PendingStopNotifications(tasks.spawn, most=2)
     ends = [EndInMemory(f"one-{n}") for n in range(3)]
     for end in ends:
         book.add(f"{end.instance_id}.1", end, {"b", "a"})
@@ -64,11 +64,11 @@ async def test_of_too_many_ends_the_oldest_is_given_up_and_counts_as_told():
 
 async def test_ten_thousand_ended_runs_take_no_more_room_than_the_bound():
     tasks = Tasks()
-    book = OwedEnds(tasks.spawn)
-    for n in range(MOST_OWED + 1000):
+    book = PendingStopNotifications(tasks.spawn)
+    for n in range(MOST_PENDING + 1000):
         book.add(f"one-{n}.1", EndInMemory(f"one-{n}"), ("a",), kept=True)
     await tasks.done()
-    assert len(book) == MOST_OWED
+    assert len(book) == MOST_PENDING
 
 
 class SlowEnd(EndInMemory):
@@ -89,7 +89,7 @@ class SlowEnd(EndInMemory):
 
 async def test_however_many_are_written_down_threads_are_left_for_others():
     tasks = Tasks()
-    book = OwedEnds(tasks.spawn)
+    book = PendingStopNotifications(tasks.spawn)
     ends = [SlowEnd(f"one-{n}") for n in range(100)]
     for end in ends:
         book.add(f"{end.instance_id}.1", end, {"a", "b"}, kept=True)
@@ -101,7 +101,7 @@ async def test_however_many_are_written_down_threads_are_left_for_others():
 
 async def test_whoever_is_dismissed_is_struck_off_everywhere_and_the_others_are_not():
     tasks = Tasks()
-    book = OwedEnds(tasks.spawn)
+    book = PendingStopNotifications(tasks.spawn)
     both, alone, other = EndInMemory("both-1"), EndInMemory("alone-1"), EndInMemory("other-1")
     book.add("both-1.1", both, {"a", "b"})
     book.add("alone-1.1", alone, {"a"})
@@ -114,7 +114,7 @@ async def test_whoever_is_dismissed_is_struck_off_everywhere_and_the_others_are_
 
 async def test_an_end_that_nobody_is_owed_is_written_down_and_forgotten():
     tasks = Tasks()
-    book = OwedEnds(tasks.spawn)
+    book = PendingStopNotifications(tasks.spawn)
     end = EndInMemory("one-1")
     book.add("one-1.1", end, ())
     await tasks.done()
@@ -199,7 +199,7 @@ def test_whether_a_module_was_there_since_ten_past_noon(found, expected):
 
 
 def test_what_an_operator_holds_back_or_took_away_is_not_wanted():
-    assert is_wanted(record(P.FAILED))
+    assert should_run(record(P.FAILED))
     for intent in (ModuleIntent.INACTIVE, ModuleIntent.PAUSED):
-        assert not is_wanted(record(P.ACTIVE, intent=intent))
-    assert not is_wanted(None)
+        assert not should_run(record(P.ACTIVE, intent=intent))
+    assert not should_run(None)

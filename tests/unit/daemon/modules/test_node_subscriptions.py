@@ -7,7 +7,7 @@ import datetime as dt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.daemon.modules.subscriptions import Interests, NodeEventRing, items_after
+from corral.daemon.modules.subscriptions import NodeEventRing, TypeCounts, items_after
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.modules.services.event_rules import EventFilter
 
@@ -42,7 +42,7 @@ def test_what_was_missed_concerns_everybody() -> None:
 @settings(deadline=None)
 @given(st.lists(st.sets(st.sampled_from("abcde"), min_size=1), max_size=8), st.randoms(use_true_random=False))
 def test_a_type_is_wanted_as_long_as_somebody_wants_it(wishes: list[set[str]], random) -> None:
-    interests, left = Interests(), list(wishes)
+    interests, left = TypeCounts(), list(wishes)
     for wish in wishes:
         interests.add(wish)
     random.shuffle(wishes)

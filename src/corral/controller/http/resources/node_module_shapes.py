@@ -9,7 +9,7 @@ import msgspec
 
 from corral.controller.http.call import Call
 from corral.controller.modules.module_service import Modules
-from corral.controller.modules_on_nodes.module_states import declines, troubled
+from corral.controller.modules_on_nodes.module_states import is_unhealthy, runs_with_refusal
 from corral.controller.modules_on_nodes.module_sync import TOO_LARGE
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
@@ -93,7 +93,7 @@ def on_nodes_shape(state: ClusterState, nodes: LiveNodes, record: PackageRecord)
             away += nodes.live(each.record.id) is None
     for row in state.module_node_states.rows_of_module(record.id):
         active += row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256
-        amiss = troubled(row, record.sha256) or declines(row)
+        amiss = is_unhealthy(row, record.sha256) or runs_with_refusal(row)
         bad += amiss
         waiting += bool(not amiss and awaited_capability(row))
     return OnNodesShape(wanted=wanted, active=active, troubled=bad, waiting=waiting, away=away)
@@ -152,7 +152,7 @@ def _fields(
         "error": row.error if row and allows(call.caller.token.role, Permission.LOGS_READ) else "",
         "current": bool(row and record and row.sha256 == record.sha256),
         "refused": bool(row and record and row.refused_sha256 == record.sha256),
-        "declined": bool(row and declines(row)),
+        "declined": bool(row and runs_with_refusal(row)),
         "owed": owed,
         "progress": progress,
         "updated_at": row.updated_at if row else None,

@@ -36,7 +36,7 @@ _ATTEMPTS: Final = 10
 _Change = Callable[[CollectionFacts], CollectionFacts | None]
 
 
-class CollectionKeeper:
+class CollectionIndexes:
     """Collections of all spaces. Takes the lock of a space by itself."""
 
     def __init__(

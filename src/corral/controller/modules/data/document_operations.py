@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.controller.modules.data.collection_facts import CollectionFacts, read_facts
-from corral.controller.modules.data.collection_indexes import CollectionKeeper
-from corral.controller.modules.data.document_search import MAX_SKIP, Query, Search
+from corral.controller.modules.data.collection_indexes import CollectionIndexes
+from corral.controller.modules.data.document_search import MAX_SKIP, DocumentQuery, Search
 from corral.controller.modules.data.document_writer import DocumentWriter
-from corral.controller.modules.data.evaluation import Evaluation, Hit
+from corral.controller.modules.data.evaluation import DocumentHit, Evaluation
 from corral.controller.modules.data.query_plan import parse_sort
 from corral.controller.modules.data.spaces import DataScope, Space, checked_collection, checked_id, space_of
 from corral.controller.modules.data.transaction_steps import Intent, understand, update_size
@@ -41,7 +41,7 @@ class DocumentCalls:
         self._entropy = entropy
         self._locks = locks
         self._evaluation = Evaluation()
-        self._keeper = CollectionKeeper(reads, ledger, self._evaluation, locks)
+        self._keeper = CollectionIndexes(reads, ledger, self._evaluation, locks)
         self._writer = DocumentWriter(reads, ledger, self._evaluation, finish_drop=self._keeper.finish_drop)
 
     # collections
@@ -49,13 +49,15 @@ class DocumentCalls:
     async def create(self, scope: DataScope, body: said.CreateCollection) -> said.CollectionBody:
         _allow(scope)
         facts = await self._keeper.create(space_of(scope), body.collection, body.indexes)
-        return _told(body.collection, facts)
+        return _collection_body(body.collection, facts)
 
     async def collections(self, scope: DataScope, body: said.ListCollections) -> said.CollectionList:  # noqa: ARG002 - the shape of a handler
         _allow(scope)
         facts = await read_facts(self._reads, space_of(scope))
         live = {name: found for name in sorted(facts.collections) if (found := facts.find(name)) is not None}
-        return said.CollectionList(collections=tuple(_told(name, found) for name, found in live.items()))
+        return said.CollectionList(
+            collections=tuple(_collection_body(name, found) for name, found in live.items())
+        )
 
     async def drop(self, scope: DataScope, body: said.DropCollection) -> said.Done:
         _allow(scope)
@@ -87,7 +89,7 @@ class DocumentCalls:
         _allow(scope)
         if not 0 < body.limit <= said.MAX_PAGE or not 0 <= body.skip <= MAX_SKIP:
             raise invalid(f"'limit' is between 1 and {said.MAX_PAGE}, 'skip' at most {MAX_SKIP}")
-        query = Query(
+        query = DocumentQuery(
             wanted=parse_filter(body.filter),
             sort=parse_sort(body.sort),
             limit=body.limit,
@@ -191,7 +193,7 @@ def _rows_at_once(facts: CollectionFacts) -> int:
     return max(4, min(said.MAX_STEPS, _MIB // max(1, facts.bytes // max(1, facts.count))))
 
 
-def _told(name: str, facts: CollectionFacts) -> said.CollectionBody:
+def _collection_body(name: str, facts: CollectionFacts) -> said.CollectionBody:
     indexes = tuple(
         said.IndexBody(fields=tuple(".".join(path) for path in index.fields), unique=index.unique)
         for index in facts.indexes
@@ -200,7 +202,7 @@ def _told(name: str, facts: CollectionFacts) -> said.CollectionBody:
     return said.CollectionBody(name=name, indexes=indexes, count=facts.count, bytes=facts.bytes)
 
 
-def _body(hit: Hit) -> said.DocumentBody:
+def _body(hit: DocumentHit) -> said.DocumentBody:
     return said.DocumentBody(id=hit.id, revision=hit.revision, body=hit.body or b"")
 
 

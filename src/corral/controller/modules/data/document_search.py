@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.modules.data.collection_facts import CollectionFacts, EntryBody
-from corral.controller.modules.data.evaluation import Evaluation, Hit, Place, place_of
+from corral.controller.modules.data.evaluation import DocumentHit, Evaluation, Place, place_of
 from corral.controller.modules.data.query_plan import ByIds, Plan, Sort, Walk, plan, resumed
 from corral.controller.modules.data.spaces import Space, is_id
 from corral.domain.document_filters import Filter
@@ -27,7 +27,7 @@ _KEPT_BYTES: Final = 4 * 1024 * 1024
 """Contents held at most; hits beyond that are held without theirs."""
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Filter
     sort: Sort = ()
     limit: int
@@ -35,8 +35,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    hits: list[Hit]
+class SearchPage(msgspec.Struct, frozen=True):
+    hits: list[DocumentHit]
     next: str
 
 
@@ -57,7 +57,7 @@ class Search:
         self._facts = facts
         self._collection = space.documents(name)
 
-    async def find(self, query: Query) -> Answer:
+    async def find(self, query: DocumentQuery) -> SearchPage:
         """A page of what was asked for; `next` is empty when nothing follows."""
         chosen = plan(query.wanted, query.sort, self._facts.indexes)
         try:
@@ -90,7 +90,7 @@ class Search:
         async for page in self._pages(chosen, _PAGE_ROWS):
             yield await self._evaluation.hits(page, wanted, (), lambda hits: [hit.id for hit in hits])
 
-    async def _first(self, query: Query, chosen: Plan) -> list[Hit]:
+    async def _first(self, query: DocumentQuery, chosen: Plan) -> list[DocumentHit]:
         """The first hits after the cursor in their order: those of the page, and one more if there is one."""
         begin = read_cursor(query.after, query.sort)
         most = query.skip + query.limit + 1
@@ -104,21 +104,21 @@ class Search:
                 break
         return best.hits()
 
-    async def _page(self, query: Query, hits: list[Hit]) -> Answer:
+    async def _page(self, query: DocumentQuery, hits: list[DocumentHit]) -> SearchPage:
         more = len(hits) > query.skip + query.limit
         wanted = hits[query.skip : query.skip + query.limit]
-        answer: list[Hit] = []
+        answer: list[DocumentHit] = []
         size = 0
         for hit in wanted:
             whole = hit if hit.body is not None else await self._again(hit, query)
             size += 0 if whole is None else len(whole.body or b"")
             if answer and size > _ANSWER_BYTES:
-                return Answer(answer, cursor_of(answer[-1], query.sort))
+                return SearchPage(answer, cursor_of(answer[-1], query.sort))
             if whole is not None:
                 answer.append(whole)
-        return Answer(answer, cursor_of(wanted[-1], query.sort) if more else "")
+        return SearchPage(answer, cursor_of(wanted[-1], query.sort) if more else "")
 
-    async def _again(self, hit: Hit, query: Query) -> Hit | None:
+    async def _again(self, hit: DocumentHit, query: DocumentQuery) -> DocumentHit | None:
         """A hit whose content was not kept; None when it does not fit any more."""
         found = await self._reads.get_many(self._collection, [hit.id])
         return await self._evaluation.hits(
@@ -183,7 +183,7 @@ class Best:
     def __init__(self, most: int, *, after: Place | None) -> None:
         self._most = most
         self._after = after
-        self._kept: list[Hit] = []
+        self._kept: list[DocumentHit] = []
         self._ids: set[str] = set()
         self._size = 0
         self._last: Place | None = None
@@ -193,7 +193,7 @@ class Best:
     def full(self) -> bool:
         return len(self._kept) >= self._most
 
-    def add(self, hits: Iterable[Hit]) -> None:
+    def add(self, hits: Iterable[DocumentHit]) -> None:
         for hit in hits:
             if hit.id not in self._ids and self._fits(hit.place):
                 self._keep(hit)
@@ -201,7 +201,7 @@ class Best:
     def _fits(self, place: Place) -> bool:
         return (self._after is None or self._after < place) and (self._last is None or place < self._last)
 
-    def _keep(self, hit: Hit) -> None:
+    def _keep(self, hit: DocumentHit) -> None:
         if self._size + len(hit.body or b"") > _KEPT_BYTES:
             hit = msgspec.structs.replace(hit, body=None)
         self._size += len(hit.body or b"")
@@ -210,7 +210,7 @@ class Best:
         if len(self._kept) >= 2 * self._most:
             self._drop_rest()
 
-    def hits(self) -> list[Hit]:
+    def hits(self) -> list[DocumentHit]:
         self._drop_rest()
         return self._kept
 
@@ -237,7 +237,7 @@ class PageCursor(msgspec.Struct, frozen=True, array_like=True):
         return [value[0] if value else MISSING for value in self.values]
 
 
-def cursor_of(last: Hit, sort: Sort) -> str:
+def cursor_of(last: DocumentHit, sort: Sort) -> str:
     values = tuple([] if value is MISSING else [value] for value in last.values)
     return base64.urlsafe_b64encode(msgspec.json.encode(PageCursor(_named(sort), values, last.id))).decode()
 

@@ -47,7 +47,7 @@ Place = tuple[Any, ...]
 """Where a document stands in the order that was asked for; no two documents have the same."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class DocumentHit(msgspec.Struct, frozen=True):
     """A document that fits. `values` are those of the sort fields, for the cursor. Its content is left
     out where many are held to choose from."""
 
@@ -73,7 +73,11 @@ class Evaluation:
             return await to_end(work)
 
     async def hits(
-        self, documents: Sequence[Document], wanted: Filter, sort: Sort, take: Callable[[Iterable[Hit]], T]
+        self,
+        documents: Sequence[Document],
+        wanted: Filter,
+        sort: Sort,
+        take: Callable[[Iterable[DocumentHit]], T],
     ) -> T:
         """What `take` makes of those that fit, which come in their order."""
         return await self.run(
@@ -82,12 +86,14 @@ class Evaluation:
         )
 
 
-def judge(document: Document, wanted: Filter, sort: Sort) -> Hit | None:
+def judge(document: Document, wanted: Filter, sort: Sort) -> DocumentHit | None:
     value = msgspec.json.decode(document.body)
     if not matches(wanted, document.id, value):
         return None
     values = tuple(field_of(document.id, value, field.path) for field in sort)
-    return Hit(document.id, document.revision, document.body, values, place_of(document.id, values, sort))
+    return DocumentHit(
+        document.id, document.revision, document.body, values, place_of(document.id, values, sort)
+    )
 
 
 def place_of(id: str, values: Sequence[Any], sort: Sort) -> Place:

@@ -26,7 +26,7 @@ ENTRY: Final = 64
 """What an entry costs besides key and value."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class KeyEntry(msgspec.Struct, frozen=True):
     """`expires` in milliseconds since 1970; None: it stays."""
 
     value: bytes
@@ -56,7 +56,7 @@ class KeyUsage(msgspec.Struct, frozen=True):
 class KeyValueEngine(Protocol):
     """Failures to reach it are Retryable: STORAGE_UNAVAILABLE, or what the store raises."""
 
-    async def read(self, space: Space, key: str) -> Entry | None: ...
+    async def read(self, space: Space, key: str) -> KeyEntry | None: ...
 
     async def write(self, space: Space, write: Write, *, quota: int) -> bool:
         """Whether its conditions held and it is done; for a removal: whether there was a value.

@@ -29,7 +29,7 @@ from corral.system.entropy import Entropy, SystemEntropy
 log = structlog.get_logger(__name__)
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class DataUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What a module's storage holds; sizes as they count against its limits."""
 
     documents: int = 0
@@ -127,17 +127,17 @@ class ModuleData:
         """Drop generations of installed modules that are not the live one, and expired keys."""
         await self._generations.sweep(live)
 
-    async def usage(self, module: str, generation: int | None = None) -> Usage:
+    async def usage(self, module: str, generation: int | None = None) -> DataUsage:
         """Of this generation, else of the newest."""
         if generation is None:
             known = await self.generations(module)
             if not known:
-                return Usage()
+                return DataUsage()
             generation = known[-1]
         space = Space(module, generation)
         facts = await read_facts(self._reads, space)
         keys = await self._keys.usage(space)
-        return Usage(
+        return DataUsage(
             documents=facts.count,
             document_bytes=facts.bytes,
             collections=sum(facts.find(name) is not None for name in facts.collections),

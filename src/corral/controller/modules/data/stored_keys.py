@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.modules.data.document_writer import busy, quota_reached, registered, registration
-from corral.controller.modules.data.key_values import Entry, KeyUsage, Write, entry_cost
+from corral.controller.modules.data.key_values import KeyEntry, KeyUsage, Write, entry_cost
 from corral.controller.modules.data.spaces import Space, copy, erase
 from corral.controller.state.ledger import Ledger, Step
 from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
@@ -36,7 +36,7 @@ class StoredKeys:
     async def close(self) -> None:
         return None
 
-    async def read(self, space: Space, key: str) -> Entry | None:
+    async def read(self, space: Space, key: str) -> KeyEntry | None:
         return self._live(await self._reads.get(space.keys, key))
 
     async def write(self, space: Space, write: Write, *, quota: int) -> bool:
@@ -73,7 +73,7 @@ class StoredKeys:
                 if there is None:
                     return False
                 try:
-                    await self._ledger.commit(*_steps(space, key, document, Entry(there.value, expires)))
+                    await self._ledger.commit(*_steps(space, key, document, KeyEntry(there.value, expires)))
                 except Conflict:
                     continue
                 return True
@@ -124,13 +124,13 @@ class StoredKeys:
 
     # what lies in the store
 
-    def _live(self, document: Document | None) -> Entry | None:
+    def _live(self, document: Document | None) -> KeyEntry | None:
         if document is None:
             return None
         row = msgspec.msgpack.decode(document.body, type=_Row)
         if row.expires is not None and row.expires <= self._now():
             return None
-        return Entry(row.value, row.expires)
+        return KeyEntry(row.value, row.expires)
 
     def _now(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
@@ -163,20 +163,20 @@ class StoredKeys:
         return swept
 
 
-def _allowed(write: Write, there: Entry | None) -> bool:
+def _allowed(write: Write, there: KeyEntry | None) -> bool:
     if write.unless_there and there is not None:
         return False
     return write.only_if is None or write.only_if[0] == (None if there is None else there.value)
 
 
-def _after(write: Write, there: Entry | None) -> Entry | None:
+def _after(write: Write, there: KeyEntry | None) -> KeyEntry | None:
     if write.value is None:
         return None
     keeps = write.keep_expiry and there is not None
-    return Entry(write.value, there.expires if keeps and there is not None else write.expires)
+    return KeyEntry(write.value, there.expires if keeps and there is not None else write.expires)
 
 
-def _recounted(usage: KeyUsage, key: str, before: Document | None, after: Entry | None) -> KeyUsage:
+def _recounted(usage: KeyUsage, key: str, before: Document | None, after: KeyEntry | None) -> KeyUsage:
     count, size = usage.count, usage.bytes
     if before is not None:
         count -= 1
@@ -187,7 +187,7 @@ def _recounted(usage: KeyUsage, key: str, before: Document | None, after: Entry 
     return KeyUsage(count, size)
 
 
-def _steps(space: Space, key: str, before: Document | None, after: Entry | None) -> list[Step]:
+def _steps(space: Space, key: str, before: Document | None, after: KeyEntry | None) -> list[Step]:
     """The entry, and its place among those that expire."""
     revision = ABSENT if before is None else before.revision
     was = None if before is None else msgspec.msgpack.decode(before.body, type=_Row).expires

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from corral.controller.modules.data import valkey_scripts as scripts
 from corral.controller.modules.data.document_writer import quota_reached
-from corral.controller.modules.data.key_values import Entry, KeyUsage, Write
+from corral.controller.modules.data.key_values import KeyEntry, KeyUsage, Write
 from corral.controller.modules.data.spaces import Space
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Fenced
@@ -58,7 +58,7 @@ class ValkeyKeys:
         if client is not None:
             await client.aclose(close_connection_pool=True)
 
-    async def read(self, space: Space, key: str) -> Entry | None:
+    async def read(self, space: Space, key: str) -> KeyEntry | None:
         names = self._names(space)
         async with self._deadline() as client, client.pipeline(transaction=True) as pipeline:
             pipeline.hget(names[0], key)
@@ -66,7 +66,7 @@ class ValkeyKeys:
             value, due = await pipeline.execute()
         if value is None or (due is not None and int(due) <= self._now()):
             return None
-        return Entry(value, None if due is None else int(due))
+        return KeyEntry(value, None if due is None else int(due))
 
     async def write(self, space: Space, write: Write, *, quota: int) -> bool:
         condition, expected = "", b""
