@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from campaigns import workload
 from campaigns.checking import Checker, Tally
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.runtimes.keeper.run_files import read_record
 from corral.testing.api_calls import call
 from corral.testing.ports import free_addresses
@@ -75,7 +75,7 @@ class Site:
         while True:
             try:
                 return await call(f"http://{self._http}", self._token, method, path, body)
-            except Failure as failure:
+            except CommandFailure as failure:
                 code = getattr(failure, "code", "")
                 if time.monotonic() > deadline or code not in (
                     "",

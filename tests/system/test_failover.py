@@ -7,7 +7,7 @@ import signal
 import pytest
 from estate import Estate
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.testing.api_calls import call
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.waiting import eventually
@@ -47,7 +47,7 @@ async def test_a_frozen_leader_is_succeeded_and_can_change_nothing_when_it_thaws
         async def leads():
             try:
                 return (await at_new("GET", "/api/v1/cluster"))["leader"]["epoch"] == 2
-            except Failure:
+            except CommandFailure:
                 return False
 
         await eventually(leads, deadline=30, state=lambda: successor.stderr[-3000:])
@@ -58,7 +58,7 @@ async def test_a_frozen_leader_is_succeeded_and_can_change_nothing_when_it_thaws
         await eventually(online, deadline=30)
         leader.signal(signal.SIGCONT)
         for _ in range(5):
-            with pytest.raises(Failure):
+            with pytest.raises(CommandFailure):
                 await call(
                     f"http://{old.http}", token, "POST", "/api/v1/tokens", {"name": "x", "role": "ADMIN"}
                 )

@@ -8,7 +8,7 @@ import os
 import pytest
 from estate import Estate
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 
@@ -40,12 +40,12 @@ async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(pro
         for _ in range(500):  # SQLite may still have room inside its files
             try:
                 await estate.call("POST", "/api/v1/tokens", {"name": "n" * 60, "role": "VIEWER"})
-            except Failure as error:
+            except CommandFailure as error:
                 refused = error
                 break
         assert refused is not None
         assert "store is unavailable" in str(refused)
-        with pytest.raises(Failure, match="disk is full"):
+        with pytest.raises(CommandFailure, match="disk is full"):
             await estate.call("GET", "/ready")
         tokens = (await estate.call("GET", "/api/v1/tokens?limit=500"))["items"]
         ballast.unlink()
@@ -53,7 +53,7 @@ async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(pro
         async def ready():
             try:
                 return (await estate.call("GET", "/ready"))["status"] == "ready"
-            except Failure:
+            except CommandFailure:
                 return False
 
         await eventually(ready, deadline=30)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from estate import Estate
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.pki.join_token import JoinToken
 from corral.testing.api_calls import call
 from corral.testing.runtime_nodes import keeper_pid
@@ -158,7 +158,7 @@ async def test_a_wrong_token_is_refused_and_changes_nothing(estate):
     await estate.controller()
     before = await estate.call("GET", "/api/v1/cluster")
     for token in ("", "corral_tok-x_y", estate.token[:-1] + "x", "💥"):
-        with pytest.raises(Failure):
+        with pytest.raises(CommandFailure):
             await call(
                 f"http://{estate.http}", token, "POST", "/api/v1/tokens", {"name": "x", "role": "ADMIN"}
             )

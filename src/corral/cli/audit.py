@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.terminal.output import Column, limit_option, plain, show_list
 from corral.cli.terminal.values import check_times, short_time, time_options
 
@@ -28,7 +28,7 @@ def audit() -> None:
 @time_options("changes")
 @limit_option(100)
 @api_command
-def list_entries(session: Session, since: str | None, until: str | None, limit: int) -> None:
+def list_entries(session: ApiSession, since: str | None, until: str | None, limit: int) -> None:
     """List audit entries, the newest first; -o json also shows what was before and after."""
     check_times(since, until)
     found = session.client.pages("/api/v1/audit", {"since": since, "until": until}, limit=limit)

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.module.node_states import named
 from corral.cli.terminal.output import Column, show_list
@@ -40,7 +40,7 @@ def capability() -> None:
 @capability.command("list")
 @click.option("--unresolved", is_flag=True, help="What modules need and do not have, and why.")
 @api_command
-def list_capabilities(session: Session, unresolved: bool) -> None:
+def list_capabilities(session: ApiSession, unresolved: bool) -> None:
     """List the capabilities that are provided now, or those that are missing."""
     found = session.client.get(CAPABILITIES)
     if unresolved:

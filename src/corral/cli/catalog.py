@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import Refused, WrongUsage
+from corral.cli.failure import CommandRefused, WrongUsage
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, Item, plain, show_done, show_list, show_one
 from corral.cli.terminal.values import age, size_text
@@ -43,7 +43,7 @@ def catalog() -> None:
 
 @catalog.command("list")
 @api_command
-def list_catalog(session: Session) -> None:
+def list_catalog(session: ApiSession) -> None:
     """List the catalog."""
     found = session.client.pages(CATALOG)
     if session.output == "name":
@@ -59,7 +59,7 @@ def _id(entry: Item) -> str:
 @click.argument("platform")
 @click.argument("version")
 @api_command
-def show_entry(session: Session, platform: str, version: str) -> None:
+def show_entry(session: ApiSession, platform: str, version: str) -> None:
     """Show one entry."""
     found = session.client.get(_path(platform, version))
     if session.output == "name":
@@ -95,7 +95,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @click.option("--replace", is_flag=True, help="Also when there is an entry of this name already.")
 @api_command
 def add(
-    session: Session,
+    session: ApiSession,
     platform: str,
     version: str,
     source: str | None,
@@ -126,15 +126,15 @@ def add(
     show_done(session.output, {"id": _id(made)} if session.output == "name" else made, sentence)
 
 
-def _refuse_another(session: Session, platform: str, version: str) -> None:
+def _refuse_another(session: ApiSession, platform: str, version: str) -> None:
     """Groups that name an entry would start something else from now on: that has to be meant."""
     try:
         found = session.client.get(_path(platform, version))
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.status != 404:
             raise
         return
-    raise Refused(
+    raise CommandRefused(
         f"'{platform} {version}' is in the catalog already, as {found.get('file')}",
         hint="add --replace to put this in its place",
         code="ALREADY_EXISTS",
@@ -154,7 +154,7 @@ def _file_name(url: str) -> str:
 
 
 def _upload(
-    session: Session,
+    session: ApiSession,
     platform: str,
     version: str,
     path: str,
@@ -189,7 +189,7 @@ def _upload(
 @click.argument("version")
 @yes_option
 @api_command
-def remove(session: Session, platform: str, version: str, yes: bool) -> None:
+def remove(session: ApiSession, platform: str, version: str, yes: bool) -> None:
     """Remove an entry; refused while a group is made of it."""
     confirm(f"remove '{platform} {version}' from the catalog", yes=yes)
     session.client.delete(_path(platform, version))

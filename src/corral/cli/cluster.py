@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandRefused
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, plain, show_done, show_one
 
@@ -22,7 +22,7 @@ def cluster() -> None:
 
 @cluster.command()
 @api_command
-def status(session: Session) -> None:
+def status(session: ApiSession) -> None:
     """Who leads, under which epoch, and on what store."""
     found = session.client.get(CLUSTER)
     show_one(session.output, found, rows=_rows(found))
@@ -49,7 +49,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @cluster.command("raise-epoch")
 @yes_option
 @api_command
-def raise_epoch(session: Session, yes: bool) -> None:
+def raise_epoch(session: ApiSession, yes: bool) -> None:
     """Lift the epoch by 2³², so that nodes obey a controller that was restored from a backup."""
     confirm("raise the epoch of the whole cluster", yes=yes)
     found = session.client.post(f"{CLUSTER}/raise-epoch")
@@ -61,7 +61,7 @@ def raise_epoch(session: Session, yes: bool) -> None:
 @cluster.command("repair-sequence")
 @yes_option
 @api_command
-def repair_sequence(session: Session, yes: bool) -> None:
+def repair_sequence(session: ApiSession, yes: bool) -> None:
     """Set the counter of starts just above the highest number in use, when it says that it is exhausted."""
     confirm("set the counter of starts by what the records use", yes=yes)
     found = session.client.post(f"{CLUSTER}/repair-sequence") or {}
@@ -75,14 +75,14 @@ def repair_sequence(session: Session, yes: bool) -> None:
     "--out", "directory", metavar="DIR", required=True, help="Where the three files go; made if missing."
 )
 @api_command
-def admin_certificate(session: Session, name: str, directory: str) -> None:
+def admin_certificate(session: ApiSession, name: str, directory: str) -> None:
     """Make a key here, have it certified for the gRPC AdminService, and write key, certificate and CA."""
     paths = {part: os.path.join(directory, f"{name}.{part}") for part in ("key", "crt")}  # noqa: PTH118
     paths["ca"] = os.path.join(directory, "ca.crt")  # noqa: PTH118
     if os.path.basename(name) != name or name in ("", ".", ".."):  # noqa: PTH119
-        raise Refused(f"'{name}' cannot be the name of a file", hint="use letters, digits and dashes")
+        raise CommandRefused(f"'{name}' cannot be the name of a file", hint="use letters, digits and dashes")
     if os.path.exists(paths["key"]):  # noqa: PTH110
-        raise Refused(f"{paths['key']} exists already", hint="choose another name or directory")
+        raise CommandRefused(f"{paths['key']} exists already", hint="choose another name or directory")
     key_pem, csr_pem = _new_request(name)
     made = session.client.post(f"{CLUSTER}/certificates", {"name": name, "csr_pem": csr_pem})
     try:
@@ -91,7 +91,7 @@ def admin_certificate(session: Session, name: str, directory: str) -> None:
         _write(paths["crt"], made["certificate_pem"])
         _write(paths["ca"], made["ca_pem"])
     except OSError as error:
-        raise Refused(f"cannot write {error.filename}: {error.strerror}") from error
+        raise CommandRefused(f"cannot write {error.filename}: {error.strerror}") from error
     show_done(session.output, {"name": name, **paths}, f"wrote {', '.join(paths.values())}", name="name")
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.terminal.output import Column, show_done, show_list
 
@@ -28,7 +28,7 @@ def command() -> None:
 
 @command.command("list")
 @api_command
-def list_commands(session: Session) -> None:
+def list_commands(session: ApiSession) -> None:
     """List the commands."""
     show_list(session.output, session.client.get(COMMANDS)["items"], columns=COLUMNS, name="name")
 
@@ -36,7 +36,7 @@ def list_commands(session: Session) -> None:
 @command.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
-def run(session: Session, words: tuple[str, ...]) -> None:
+def run(session: ApiSession, words: tuple[str, ...]) -> None:
     """Run a command and print what it says. Options come before its first word: what follows is the
     command's own."""
     asked = {"command": shlex.join(words)}

@@ -48,7 +48,7 @@ class KnownName(click.ParamType[str]):
         from click.shell_completion import CompletionItem
 
         from corral.cli.api.session import connect
-        from corral.cli.failure import Failure
+        from corral.cli.failure import CommandFailure
 
         given = {**ctx.find_root().params, **{key: value for key, value in ctx.params.items() if value}}
         try:
@@ -63,7 +63,7 @@ class KnownName(click.ParamType[str]):
                 found = client.pages(self._path, limit=_MOST)
             finally:
                 client.close()
-        except Failure:
+        except CommandFailure:
             return []
         names = (str(item.get(self._key, "")) for item in found)
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]

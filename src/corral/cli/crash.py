@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import printable
 from corral.cli.terminal.output import Column, Item, limit_option, plain, show_list, show_one
@@ -56,7 +56,7 @@ def crash() -> None:
 @limit_option(50)
 @api_command
 def list_crashes(
-    session: Session,
+    session: ApiSession,
     group: str | None,
     instance: str | None,
     node: str | None,
@@ -76,7 +76,7 @@ def list_crashes(
 @crash.command("get")
 @click.argument("id")
 @api_command
-def get_crash(session: Session, id: str) -> None:
+def get_crash(session: ApiSession, id: str) -> None:
     """Show a crash with the last lines of its console."""
     found = session.client.get(f"{CRASHES}/{segment(id)}")
     rows = [

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import note, printable
 from corral.cli.terminal.output import Column, Item, details, limit_option, plain, show_list, show_streamed
 from corral.cli.terminal.table import GREEN, RED, YELLOW, coloured, wants_colour
@@ -47,7 +47,7 @@ def event() -> None:
 @limit_option(100)
 @api_command
 def list_events(
-    session: Session,
+    session: ApiSession,
     types: str | None,
     after: str | None,
     since: str | None,
@@ -71,7 +71,7 @@ def list_events(
 @types_option
 @click.option("--after", metavar="ID", help="Begin after this event rather than now.")
 @api_command
-def follow_events(session: Session, types: str | None, after: str | None) -> None:
+def follow_events(session: ApiSession, types: str | None, after: str | None) -> None:
     """Print events as they happen; a broken connection is taken up where it broke."""
     from corral.cli.api.event_stream import follow
 

@@ -7,7 +7,7 @@ from typing import IO, Any
 import click
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     """`error: message`, then `hint: …` when there is something to do; never a traceback."""
 
     exit_code = 1
@@ -21,7 +21,7 @@ class Failure(click.ClickException):
         report(self.message, hint=self.hint)
 
 
-class Refused(Failure):
+class CommandRefused(CommandFailure):
     """The controller, or we, said no."""
 
     exit_code = 1
@@ -35,19 +35,19 @@ class Refused(Failure):
         self.field = field
 
 
-class BadConfiguration(Refused):
+class BadConfiguration(CommandRefused):
     """The settings of a role are refused: another start would end the same way. Its unit is not restarted then."""
 
     exit_code = 78  # EX_CONFIG of sysexits.h
 
 
-class WrongUsage(Failure):
+class WrongUsage(CommandFailure):
     """The command line itself cannot be followed."""
 
     exit_code = 2
 
 
-class Unreachable(Failure):
+class Unreachable(CommandFailure):
     """Nobody answered, or not a controller. `passing`: time may mend it; `in_doubt`: what was asked for may have been
     done."""
 
@@ -61,7 +61,7 @@ class Unreachable(Failure):
         self.in_doubt = in_doubt
 
 
-class WaitRanOut(Failure):
+class WaitRanOut(CommandFailure):
     """What was waited for did not come in time; it may still."""
 
     exit_code = 4

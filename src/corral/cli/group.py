@@ -8,9 +8,9 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage, note
+from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, WrongUsage, note
 from corral.cli.instance.waits import wait_options, wait_until
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
@@ -84,7 +84,7 @@ def group() -> None:
 @group.command("list")
 @click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 @api_command
-def list_groups(session: Session, watch: bool) -> None:
+def list_groups(session: ApiSession, watch: bool) -> None:
     """List the groups."""
 
     def fetch() -> list[Any]:
@@ -105,7 +105,7 @@ def list_groups(session: Session, watch: bool) -> None:
 @group.command("get")
 @click.argument("name")
 @api_command
-def get_group(session: Session, name: str) -> None:
+def get_group(session: ApiSession, name: str) -> None:
     """Show one group; '-o yaml' gives a document that 'update -f' takes."""
     found = session.client.get(f"{GROUPS}/{segment(name)}")
     show_one(session.output, found, rows=_rows(found), name="name")
@@ -153,7 +153,7 @@ def _port(port: Item) -> str:
 @file_option
 @wait_options()
 @api_command
-def create(session: Session, path: str, wait: bool, timeout: int) -> None:
+def create(session: ApiSession, path: str, wait: bool, timeout: int) -> None:
     """Create a group from a file; its instances start at once."""
     from corral.cli.document_files import read_documents
 
@@ -169,7 +169,7 @@ def create(session: Session, path: str, wait: bool, timeout: int) -> None:
 @file_option
 @yes_option
 @api_command
-def update(session: Session, name: str | None, path: str, yes: bool) -> None:
+def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
     """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
     from corral.cli.document_files import read_documents
 
@@ -188,7 +188,7 @@ def update(session: Session, name: str | None, path: str, yes: bool) -> None:
         say_what_runs_as_before(session, changed, fields)
 
 
-def _patch(session: Session, name: str, patch: dict[str, Any], *, yes: bool) -> Any:
+def _patch(session: ApiSession, name: str, patch: dict[str, Any], *, yes: bool) -> Any:
     """Only what may leave worlds behind is asked about."""
     return act_confirmed(
         f"change group '{name}'",
@@ -208,7 +208,7 @@ def _writable(document: dict[str, Any]) -> dict[str, Any]:
 @click.argument("count", type=click.IntRange(0, 10_000))
 @wait_options()
 @api_command
-def scale(session: Session, name: str, count: int, wait: bool, timeout: int) -> None:
+def scale(session: ApiSession, name: str, count: int, wait: bool, timeout: int) -> None:
     """Have COUNT instances of a group."""
     changed = session.client.post(f"{GROUPS}/{segment(name)}/scale", {"count": count})
     if wait:
@@ -219,7 +219,7 @@ def scale(session: Session, name: str, count: int, wait: bool, timeout: int) -> 
 @group.command()
 @click.argument("name")
 @api_command
-def unpause(session: Session, name: str) -> None:
+def unpause(session: ApiSession, name: str) -> None:
     """Try a crash-looping group again now."""
     changed = session.client.post(f"{GROUPS}/{segment(name)}/unpause")
     show_done(session.output, changed, f"group '{name}' is tried again", name="name")
@@ -229,7 +229,7 @@ def unpause(session: Session, name: str) -> None:
 @click.argument("name")
 @wait_options()
 @api_command
-def start(session: Session, name: str, wait: bool, timeout: int) -> None:
+def start(session: ApiSession, name: str, wait: bool, timeout: int) -> None:
     """Start one more instance of a group."""
     from corral.cli.instance.waits import until_ready
 
@@ -243,7 +243,7 @@ def start(session: Session, name: str, wait: bool, timeout: int) -> None:
 @click.argument("name")
 @yes_option
 @api_command
-def restart(session: Session, name: str, yes: bool) -> None:
+def restart(session: ApiSession, name: str, yes: bool) -> None:
     """Restart every instance of a group, all at once."""
     confirm(f"restart every instance of group '{name}' at once", yes=yes)
     changed = session.client.post(f"{GROUPS}/{segment(name)}/restart")
@@ -256,7 +256,7 @@ def restart(session: Session, name: str, yes: bool) -> None:
 @yes_option
 @wait_options()
 @api_command
-def delete(session: Session, name: str, cascade: bool, yes: bool, wait: bool, timeout: int) -> None:
+def delete(session: ApiSession, name: str, cascade: bool, yes: bool, wait: bool, timeout: int) -> None:
     """Delete a group; with --cascade it goes when its last instance has ended."""
     more = {"cascade": "true"} if cascade else {}
     act_confirmed(
@@ -274,7 +274,7 @@ def delete(session: Session, name: str, cascade: bool, yes: bool, wait: bool, ti
     show_done(session.output, {"name": name}, done, name="name")
 
 
-def _until_met(session: Session, name: str, timeout: int) -> Any:
+def _until_met(session: ApiSession, name: str, timeout: int) -> Any:
     """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
     once."""
     found: list[Any] = []
@@ -295,24 +295,24 @@ def _until_met(session: Session, name: str, timeout: int) -> Any:
     return found[0]
 
 
-def _given_up(session: Session, name: str, reason: str) -> Refused:
+def _given_up(session: ApiSession, name: str, reason: str) -> CommandRefused:
     from corral.cli.instance.waits import last_lines
 
-    return Refused(
+    return CommandRefused(
         f"group '{name}' is paused as crash-looping: {reason}{last_lines(session, {'group': name})}",
         hint=f"corral why {name}; once it is mended: corral group unpause {name}",
         code="CRASH_LOOP",
     )
 
 
-def _troubles(session: Session, name: str) -> str:
+def _troubles(session: ApiSession, name: str) -> str:
     """Why instances of a group are not ready, each reason once, with one of those it holds for."""
     from corral.cli.instance.waits import INSTANCES, start_trouble, waits_for
 
     found: dict[str, str] = {}
     try:
         instances = session.client.pages(INSTANCES, {"group": name}, limit=_LOOKED_AT)
-    except Failure:
+    except CommandFailure:
         return ""  # that time is up counts more
     for instance in instances:
         trouble = start_trouble(instance) or waits_for(instance)
@@ -321,7 +321,7 @@ def _troubles(session: Session, name: str) -> str:
     return "".join(f"\n  {id}: {trouble}" for trouble, id in list(found.items())[:_REASONS])
 
 
-def _until_gone(session: Session, name: str, timeout: int) -> None:
+def _until_gone(session: ApiSession, name: str, timeout: int) -> None:
     def look() -> tuple[bool, str]:
         left = _instances_left(session, name)
         return left is None, f"group '{name}' has {left} instances"
@@ -330,11 +330,11 @@ def _until_gone(session: Session, name: str, timeout: int) -> None:
     wait_until(look, timeout=timeout, what=f"group '{name}' was not gone", hint=hint)
 
 
-def _instances_left(session: Session, name: str) -> int | None:
+def _instances_left(session: ApiSession, name: str) -> int | None:
     """None: the group is gone."""
     try:
         found = session.client.get(f"{GROUPS}/{segment(name)}")
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         return None
@@ -346,7 +346,7 @@ def differing(before: Item, after: Item) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def say_what_runs_as_before(session: Session, group: Item, fields: Collection[str]) -> None:
+def say_what_runs_as_before(session: ApiSession, group: Item, fields: Collection[str]) -> None:
     """After a change of these fields: who was started before it, and how to start them again."""
     if session.output != "table" or not set(fields) - _NOT_OF_RUNS:
         return

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import PAGE
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import WrongUsage, printable
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import coloured, paint_state, wants_colour
@@ -43,7 +43,7 @@ def logs() -> None:
 @time_options("records")
 @level_option
 @api_command
-def controller(session: Session, **asked: Any) -> None:
+def controller(session: ApiSession, **asked: Any) -> None:
     """The controller's own log."""
     _show(session, "controller", **asked)
 
@@ -55,7 +55,7 @@ def controller(session: Session, **asked: Any) -> None:
 @time_options("records")
 @level_option
 @api_command
-def daemon(session: Session, node: str, **asked: Any) -> None:
+def daemon(session: ApiSession, node: str, **asked: Any) -> None:
     """The log of a node's daemon, as far as it has reached the controller."""
     _show(session, f"node:{node}", **asked)
 
@@ -64,7 +64,7 @@ def daemon(session: Session, node: str, **asked: Any) -> None:
 @click.argument("source")
 @click.argument("level", type=click.Choice((*LEVELS, "default"), case_sensitive=False))
 @api_command
-def set_level(session: Session, source: str, level: str) -> None:
+def set_level(session: ApiSession, source: str, level: str) -> None:
     """Switch the level of SOURCE, 'controller' or a node's id, at once; 'default': as configured."""
     wanted = "" if level == "default" else level
     where = source if source == "controller" else f"node:{source.removeprefix('node:')}"
@@ -78,7 +78,7 @@ def set_level(session: Session, source: str, level: str) -> None:
 
 
 def _show(
-    session: Session,
+    session: ApiSession,
     source: str,
     *,
     follow: bool,
@@ -104,17 +104,17 @@ def _show(
         _follow(session, source, newest, level)
 
 
-def _newest_number(session: Session, source: str) -> int:
+def _newest_number(session: ApiSession, source: str) -> int:
     found = session.client.get(LOGS, {"source": source, "limit": 1})
     items = found.get("items") if isinstance(found, dict) else None
     return int(items[-1].get("number", 0)) if items else 0
 
 
-def _since(session: Session, params: dict[str, object]) -> Iterable[Item]:
+def _since(session: ApiSession, params: dict[str, object]) -> Iterable[Item]:
     return session.client.pages(LOGS, params, position="after")
 
 
-def _history(session: Session, params: dict[str, object], newest: int, tail: int) -> Iterable[Item]:
+def _history(session: ApiSession, params: dict[str, object], newest: int, tail: int) -> Iterable[Item]:
     """The last `tail` records."""
     if tail == 0 or newest == 0:
         return []
@@ -126,7 +126,7 @@ def _history(session: Session, params: dict[str, object], newest: int, tail: int
     return session.client.pages(LOGS, {**params, "after": str(after)}, limit=tail, position="after")
 
 
-def _follow(session: Session, source: str, newest: int, level: str | None) -> None:
+def _follow(session: ApiSession, source: str, newest: int, level: str | None) -> None:
     from corral.cli.api import event_stream
 
     least = LEVELS.index(level) if level else 0

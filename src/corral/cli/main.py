@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 import click
 
 from corral.cli.command_groups import LazyGroup
-from corral.cli.failure import Failure, report
+from corral.cli.failure import CommandFailure, report
 from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
 
@@ -76,7 +76,7 @@ def main(args: list[str] | None = None) -> NoReturn:
 def run(args: list[str] | None = None) -> int:
     try:
         result = cli.main(args=args, prog_name="corral", standalone_mode=False)
-    except Failure as failure:
+    except CommandFailure as failure:
         failure.show()
         return failure.exit_code
     except click.UsageError as wrong:

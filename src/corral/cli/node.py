@@ -7,9 +7,9 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import Refused, WaitRanOut, note
+from corral.cli.failure import CommandRefused, WaitRanOut, note
 from corral.cli.node_cache import cache, prewarm
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
@@ -22,7 +22,7 @@ from corral.cli.terminal.output import (
     show_one,
     state_column,
 )
-from corral.cli.terminal.values import Span, age, full_time
+from corral.cli.terminal.values import SpanType, age, full_time
 
 STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
 NODES: Final = "/api/v1/nodes"
@@ -82,7 +82,7 @@ def node() -> None:
 @click.option("--label", metavar="K=V", multiple=True, help="Only nodes with this label; may be repeated.")
 @click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 @api_command
-def list_nodes(session: Session, state: str | None, label: tuple[str, ...], watch: bool) -> None:
+def list_nodes(session: ApiSession, state: str | None, label: tuple[str, ...], watch: bool) -> None:
     """List the nodes."""
     params = {"state": state, "label": label}
 
@@ -102,9 +102,9 @@ def list_nodes(session: Session, state: str | None, label: tuple[str, ...], watc
 @click.option(
     "--wait", type=click.Choice(STATES, case_sensitive=False), help="Wait until it is in this state."
 )
-@click.option("--timeout", type=Span(), default="60s", show_default=True, help="How long to wait.")
+@click.option("--timeout", type=SpanType(), default="60s", show_default=True, help="How long to wait.")
 @api_command
-def info(session: Session, id: str, wait: str | None, timeout: int) -> None:
+def info(session: ApiSession, id: str, wait: str | None, timeout: int) -> None:
     """Show one node, or wait until it is in a state."""
     found = _wait_for(session, id, wait, timeout) if wait else session.client.get(f"{NODES}/{segment(id)}")
     show_one(session.output, found, rows=_rows(found))
@@ -121,7 +121,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Enrolled", full_time(node.get("enrolled_at"))),
         ("Address", plain(node.get("address"))),
         ("Version", plain(node.get("version"))),
-        ("Session", plain(node.get("session"))),
+        ("ApiSession", plain(node.get("session"))),
         ("Machine", plain(node.get("machine_id"))),
         ("Host", plain(node.get("host"))),
         ("Labels", plain(node.get("labels"))),
@@ -145,7 +145,7 @@ def _strays(node: Item) -> str:
     return f"{count}: {named}" + (", ..." if count > _STRAYS else "") if count else "-"
 
 
-def _wait_for(session: Session, id: str, state: str, timeout: int) -> Any:
+def _wait_for(session: ApiSession, id: str, state: str, timeout: int) -> Any:
     """Look until the node is there; one that does not exist yet may still enrol."""
     import time
 
@@ -157,7 +157,7 @@ def _wait_for(session: Session, id: str, state: str, timeout: int) -> Any:
             seen = f"it is {found.get('state')}"
             if found.get("state") == state:
                 return found
-        except Refused as refusal:
+        except CommandRefused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
             seen = "there is no such node"
@@ -167,7 +167,7 @@ def _wait_for(session: Session, id: str, state: str, timeout: int) -> Any:
         pause = min(pause * 1.5, 1.0)
 
 
-def _change(session: Session, id: str, verb: str, reason: str | None, sentence: str) -> None:
+def _change(session: ApiSession, id: str, verb: str, reason: str | None, sentence: str) -> None:
     body = {"reason": reason} if reason else {}
     changed = session.client.post(f"{NODES}/{segment(id)}/{verb}", body)
     show_done(session.output, changed or {"id": id}, sentence)
@@ -177,7 +177,7 @@ def _change(session: Session, id: str, verb: str, reason: str | None, sentence: 
 @click.argument("id")
 @click.option("--reason", help="Why; shown with the node.")
 @api_command
-def cordon(session: Session, id: str, reason: str | None) -> None:
+def cordon(session: ApiSession, id: str, reason: str | None) -> None:
     """Let a node take no new instances; those it has stay."""
     _change(session, id, "cordon", reason, f"node '{id}' takes no new instances")
 
@@ -185,7 +185,7 @@ def cordon(session: Session, id: str, reason: str | None) -> None:
 @node.command()
 @click.argument("id")
 @api_command
-def uncordon(session: Session, id: str) -> None:
+def uncordon(session: ApiSession, id: str) -> None:
     """Let a node take new instances again."""
     _change(session, id, "uncordon", None, f"node '{id}' takes new instances")
 
@@ -195,7 +195,7 @@ def uncordon(session: Session, id: str) -> None:
 @click.argument("changes", metavar="KEY=VALUE|KEY-...", nargs=-1)
 @click.option("--as-claimed", metavar="KEY", multiple=True, help="Leave this label to the node again.")
 @api_command
-def set_labels(session: Session, id: str, changes: tuple[str, ...], as_claimed: tuple[str, ...]) -> None:
+def set_labels(session: ApiSession, id: str, changes: tuple[str, ...], as_claimed: tuple[str, ...]) -> None:
     """Set labels of a node, or take them off (KEY-); they count before what the node says of itself."""
     if not changes and not as_claimed:
         raise click.UsageError("name at least one KEY=VALUE, KEY- or --as-claimed KEY")
@@ -210,7 +210,7 @@ def set_labels(session: Session, id: str, changes: tuple[str, ...], as_claimed: 
 @click.option("--cpus", type=click.IntRange(min=0), help="At most so many count; 0: as the node says.")
 @click.option("--runtimes", metavar="A,B", help="Only these count; empty: all that the node has.")
 @api_command
-def cap(session: Session, id: str, memory_mb: int | None, cpus: int | None, runtimes: str | None) -> None:
+def cap(session: ApiSession, id: str, memory_mb: int | None, cpus: int | None, runtimes: str | None) -> None:
     """Limit what counts of a node's memory, CPUs and runtimes, whatever it says of itself."""
     body: dict[str, Any] = {}
     if memory_mb is not None:
@@ -226,14 +226,14 @@ def cap(session: Session, id: str, memory_mb: int | None, cpus: int | None, runt
     show_done(session.output, changed, f"of node '{id}' count {counts}")
 
 
-def _configure(session: Session, id: str, body: dict[str, Any]) -> Any:
+def _configure(session: ApiSession, id: str, body: dict[str, Any]) -> Any:
     return session.client.patch(f"{NODES}/{segment(id)}", body)
 
 
 @node.command("modules")
 @click.argument("id")
 @api_command
-def modules(session: Session, id: str) -> None:
+def modules(session: ApiSession, id: str) -> None:
     """List the modules that a node has or shall have, and how they stand there."""
     from corral.cli.module.nodes import MODULE_COLUMNS
 
@@ -246,7 +246,7 @@ def modules(session: Session, id: str) -> None:
 @click.option("--reason", help="Why; shown with the node.")
 @yes_option
 @api_command
-def revoke(session: Session, id: str, reason: str | None, yes: bool) -> None:
+def revoke(session: ApiSession, id: str, reason: str | None, yes: bool) -> None:
     """Refuse a node's certificates from now on; it has to enrol again."""
     body = {"reason": reason} if reason else {}
     changed = act_confirmed(
@@ -262,7 +262,7 @@ def revoke(session: Session, id: str, reason: str | None, yes: bool) -> None:
 @click.argument("id")
 @yes_option
 @api_command
-def remove(session: Session, id: str, yes: bool) -> None:
+def remove(session: ApiSession, id: str, yes: bool) -> None:
     """Forget a node that is no longer there."""
     act_confirmed(
         f"remove node '{id}'",
@@ -283,12 +283,12 @@ def label(text: str) -> tuple[str, str]:
 
 @click.command("join-token")
 @click.option("--node-id", metavar="ID", help="Let only this node id use it.")
-@click.option("--ttl", type=Span(), default="1h", show_default=True, help="How long it can be used.")
+@click.option("--ttl", type=SpanType(), default="1h", show_default=True, help="How long it can be used.")
 @click.option("--replace", is_flag=True, help="Let it take over the id of a node that exists.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label for the node; may be repeated.")
 @api_command
 def join_token(
-    session: Session, node_id: str | None, ttl: int, replace: bool, labels: tuple[str, ...]
+    session: ApiSession, node_id: str | None, ttl: int, replace: bool, labels: tuple[str, ...]
 ) -> None:
     """Make a join token and print the one command to run on the new host."""
     body: dict[str, object] = {"ttl_seconds": ttl, "replace": replace}
@@ -307,7 +307,7 @@ def join_token(
 
 @click.command("join-tokens")
 @api_command
-def join_tokens(session: Session) -> None:
+def join_tokens(session: ApiSession) -> None:
     """List the join tokens that were made, without their secrets."""
     show_list(session.output, session.client.pages(JOIN_TOKENS), columns=JOIN_TOKEN_COLUMNS)
 
@@ -316,7 +316,7 @@ def join_tokens(session: Session) -> None:
 @click.argument("id")
 @yes_option
 @api_command
-def join_token_revoke(session: Session, id: str, yes: bool) -> None:
+def join_token_revoke(session: ApiSession, id: str, yes: bool) -> None:
     """Make a join token useless. A node that used it already stays."""
     confirm(f"revoke join token '{id}'", yes=yes)
     session.client.delete(f"{JOIN_TOKENS}/{segment(id)}")

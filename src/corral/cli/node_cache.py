@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import WrongUsage
 from corral.cli.terminal.output import Column, list_table, show_done, show_list
 from corral.cli.terminal.values import age, size_text
@@ -34,7 +34,7 @@ FAILURE_COLUMNS: Final = (
 @click.command()
 @click.argument("id")
 @api_command
-def cache(session: Session, id: str) -> None:
+def cache(session: ApiSession, id: str) -> None:
     """Show what a node has in its cache."""
     found = session.client.get(f"{NODES}/{segment(id)}/cache")
     items = _items(found)
@@ -90,7 +90,7 @@ def _items(found: Any) -> list[dict[str, Any]]:
 @click.option("--all", "everywhere", is_flag=True, help="On every node that is connected.")
 @click.option("--group", metavar="NAME", help="Only what this group needs; else what all groups need.")
 @api_command
-def prewarm(session: Session, id: str | None, everywhere: bool, group: str | None) -> int:
+def prewarm(session: ApiSession, id: str | None, everywhere: bool, group: str | None) -> int:
     """Bring what groups need into a node's cache ahead of their starts."""
     if (id is None) != everywhere:
         raise WrongUsage("name one node, or say --all")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from corral.cli.failure import BadConfiguration, Refused, WrongUsage, note
+from corral.cli.failure import BadConfiguration, CommandRefused, WrongUsage, note
 from corral.errors import CorralError
 
 R = TypeVar("R")
@@ -67,7 +67,7 @@ def role_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 @contextlib.contextmanager
-def ended_by(kind: type[Refused] = Refused) -> Iterator[None]:
+def ended_by(kind: type[CommandRefused] = CommandRefused) -> Iterator[None]:
     """A failure of ours on the way up is told in two lines, not in forty."""
     try:
         yield

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import Refused, WrongUsage
+from corral.cli.failure import CommandRefused, WrongUsage
 from corral.cli.template_files import (
     TEMPLATES,
     edit_file,
@@ -69,7 +69,7 @@ def template() -> None:
 @template.command("list")
 @click.option("--prefix", metavar="TEXT", help="Only names that begin with this, such as 'games/'.")
 @api_command
-def list_templates(session: Session, prefix: str | None) -> None:
+def list_templates(session: ApiSession, prefix: str | None) -> None:
     """List the templates."""
     show_list(
         session.output, session.client.pages(TEMPLATES, {"prefix": prefix}), columns=COLUMNS, name="name"
@@ -79,7 +79,7 @@ def list_templates(session: Session, prefix: str | None) -> None:
 @template.command("show")
 @click.argument("name")
 @api_command
-def show_template(session: Session, name: str) -> None:
+def show_template(session: ApiSession, name: str) -> None:
     """Show one template and its settings."""
     found = session.client.get(template_path(name))
     settings = found.get("settings") or {}
@@ -106,7 +106,7 @@ def show_template(session: Session, name: str) -> None:
 @template.command("versions")
 @click.argument("name")
 @api_command
-def list_versions(session: Session, name: str) -> None:
+def list_versions(session: ApiSession, name: str) -> None:
     """List the versions that are kept."""
     found = session.client.pages(template_path(name, "versions"))
     show_list(session.output, found, columns=VERSION_COLUMNS, name="number")
@@ -117,7 +117,7 @@ def list_versions(session: Session, name: str) -> None:
 @click.argument("old", type=click.IntRange(1), required=False)
 @click.argument("new", type=click.IntRange(1), required=False)
 @api_command
-def diff(session: Session, name: str, old: int | None, new: int | None) -> None:
+def diff(session: ApiSession, name: str, old: int | None, new: int | None) -> None:
     """What changed from version OLD to NEW; without them, from the one before to the current one."""
     found = session.client.get(template_path(name, "diff"), {"from": old, "to": new})
     rows = list(_differences(found))
@@ -155,7 +155,7 @@ def _state(file: Item, prefix: str) -> str:
 @click.argument("name")
 @click.argument("version", type=click.IntRange(1))
 @api_command
-def rollback(session: Session, name: str, version: int) -> None:
+def rollback(session: ApiSession, name: str, version: int) -> None:
     """Let new starts use an earlier VERSION again."""
     changed = session.client.post(template_path(name, "rollback"), {"version": version})
     show_done(session.output, changed, f"template '{name}' is at version {changed['version']}", name="name")
@@ -171,7 +171,7 @@ def rollback(session: Session, name: str, version: int) -> None:
 @click.option("--description", metavar="TEXT", help="What it is for.")
 @api_command
 def set_settings(
-    session: Session,
+    session: ApiSession,
     name: str,
     path: str | None,
     parents: tuple[str, ...],
@@ -207,14 +207,14 @@ def set_settings(
 @click.argument("pattern")
 @click.option("--node", "nodes", multiple=True, metavar="ID", help="Only to this node; may be repeated.")
 @api_command
-def sync(session: Session, pattern: str, nodes: tuple[str, ...]) -> int:
+def sync(session: ApiSession, pattern: str, nodes: tuple[str, ...]) -> int:
     """Bring the current versions of matching templates (games/*) into the caches of nodes."""
     import fnmatch
 
     names = [found["name"] for found in session.client.pages(TEMPLATES)]
     matching = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
     if not matching:
-        raise Refused(f"no template matches '{pattern}'", hint="see 'corral template list'")
+        raise CommandRefused(f"no template matches '{pattern}'", hint="see 'corral template list'")
     results: list[dict[str, Any]] = []
     for name in matching:
         body = {"nodes": list(nodes)} if nodes else {}
@@ -228,7 +228,7 @@ def sync(session: Session, pattern: str, nodes: tuple[str, ...]) -> int:
 @click.argument("name")
 @yes_option
 @api_command
-def delete(session: Session, name: str, yes: bool) -> None:
+def delete(session: ApiSession, name: str, yes: bool) -> None:
     """Delete a template with all its versions; refused while something is made of it."""
     confirm(f"delete template '{name}' with all its versions", yes=yes)
     session.client.delete(template_path(name))

@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import Params, segment
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Failure, WrongUsage, note
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandFailure, WrongUsage, note
 from corral.cli.terminal.output import Column, Item, show_done, show_list
 from corral.cli.terminal.values import counted
 
@@ -55,7 +55,7 @@ def file_path(name: str, path: str) -> str:
 @click.argument("source", metavar="DIRECTORY|ARCHIVE")
 @note_option
 @api_command
-def upload(session: Session, name: str, source: str, note: str | None) -> None:
+def upload(session: ApiSession, name: str, source: str, note: str | None) -> None:
     """Make a directory, a .tar.gz or a .zip the new version of a template."""
     from corral.cli.api.transfers import archive_of, blocks
     from corral.cli.terminal.progress_line import Bar
@@ -75,7 +75,7 @@ def upload(session: Session, name: str, source: str, note: str | None) -> None:
 @version_option
 @click.option("--format", "kind", type=click.Choice(("tar.gz", "zip")), help="Else by FILE's ending.")
 @api_command
-def export(session: Session, name: str, target: str | None, number: int | None, kind: str | None) -> None:
+def export(session: ApiSession, name: str, target: str | None, number: int | None, kind: str | None) -> None:
     """Save a version as an archive; '-' writes to stdout."""
     from corral.cli.api.transfers import save
 
@@ -90,7 +90,7 @@ def export(session: Session, name: str, target: str | None, number: int | None, 
 @click.argument("name")
 @version_option
 @api_command
-def files(session: Session, name: str, number: int | None) -> None:
+def files(session: ApiSession, name: str, number: int | None) -> None:
     """List the files of a version."""
     found = session.client.pages(template_path(name, "files"), {"version": number})
     show_list(session.output, found, columns=FILE_COLUMNS, name="path")
@@ -102,7 +102,7 @@ def files(session: Session, name: str, number: int | None) -> None:
 @click.argument("target", required=False, default="-", metavar="[FILE]")
 @version_option
 @api_command
-def get_file(session: Session, name: str, path: str, target: str, number: int | None) -> None:
+def get_file(session: ApiSession, name: str, path: str, target: str, number: int | None) -> None:
     """Write one file of a template to stdout, or into FILE."""
     from corral.cli.api.transfers import save
 
@@ -117,7 +117,9 @@ def get_file(session: Session, name: str, path: str, target: str, number: int | 
 @mode_option
 @note_option
 @api_command
-def put_file(session: Session, name: str, path: str, source: str, mode: str | None, note: str | None) -> None:
+def put_file(
+    session: ApiSession, name: str, path: str, source: str, mode: str | None, note: str | None
+) -> None:
     """Put FILE at PATH into a template; makes a new version."""
     made = _put(session, name, path, pathlib.Path(source).expanduser(), {"mode": mode, "note": note})
     show_done(session.output, made, _changed(name, made), name="name")
@@ -129,7 +131,7 @@ def _changed(name: str, made: Item) -> str:
 
 
 def _put(
-    session: Session, name: str, path: str, source: pathlib.Path, params: Params, *, revision: int = 0
+    session: ApiSession, name: str, path: str, source: pathlib.Path, params: Params, *, revision: int = 0
 ) -> Any:
     """Send a file as it is read. With `revision`: only if the template is still that one."""
     from corral.cli.api.transfers import blocks
@@ -150,7 +152,7 @@ def _put(
 @click.argument("name")
 @click.argument("path")
 @api_command
-def remove_file(session: Session, name: str, path: str) -> None:
+def remove_file(session: ApiSession, name: str, path: str) -> None:
     """Take one file out of a template; makes a new version."""
     made = session.client.delete(file_path(name, path))
     show_done(session.output, made, _changed(name, made), name="name")
@@ -161,7 +163,7 @@ def remove_file(session: Session, name: str, path: str) -> None:
 @click.argument("path")
 @note_option
 @api_command
-def edit_file(session: Session, name: str, path: str, note: str | None) -> None:
+def edit_file(session: ApiSession, name: str, path: str, note: str | None) -> None:
     """Open one file in your editor (VISUAL, EDITOR); what you save becomes a new version.
 
     Refused when the template was changed meanwhile; what you wrote is then kept in a file.
@@ -193,11 +195,11 @@ def _run_editor(file: pathlib.Path) -> None:
     try:
         ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
     except OSError as error:
-        raise Failure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
+        raise CommandFailure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
     except ValueError as error:
-        raise Failure(f"cannot run {editor}: {error}", hint="set EDITOR") from error
+        raise CommandFailure(f"cannot run {editor}: {error}", hint="set EDITOR") from error
     if ended.returncode:
-        raise Failure(f"{editor} ended with {ended.returncode}; nothing was changed")
+        raise CommandFailure(f"{editor} ended with {ended.returncode}; nothing was changed")
 
 
 def _keep(file: pathlib.Path) -> None:

@@ -7,12 +7,12 @@ from typing import Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import note
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list
-from corral.cli.terminal.values import Span, age
+from corral.cli.terminal.values import SpanType, age
 
 TOKENS: Final = "/api/v1/tokens"
 ROLES: Final = ("ADMIN", "OPERATOR", "VIEWER")
@@ -35,7 +35,7 @@ def token() -> None:
 
 @token.command("list")
 @api_command
-def list_tokens(session: Session) -> None:
+def list_tokens(session: ApiSession) -> None:
     """List the tokens, without their secrets."""
     show_list(session.output, session.client.pages(TOKENS), columns=COLUMNS)
 
@@ -44,10 +44,10 @@ def list_tokens(session: Session) -> None:
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES, case_sensitive=False), required=True, help="What it may do.")
 @click.option(
-    "--expires", type=Span(), metavar="SPAN", help="How long it lives, such as 30d; for ever if left out."
+    "--expires", type=SpanType(), metavar="SPAN", help="How long it lives, such as 30d; for ever if left out."
 )
 @api_command
-def create(session: Session, name: str, role: str, expires: int | None) -> None:
+def create(session: ApiSession, name: str, role: str, expires: int | None) -> None:
     """Make a token and print its text, this once."""
     body: dict[str, object] = {"name": name, "role": role}
     if expires is not None:
@@ -64,7 +64,7 @@ def create(session: Session, name: str, role: str, expires: int | None) -> None:
 @click.argument("id")
 @yes_option
 @api_command
-def revoke(session: Session, id: str, yes: bool) -> None:
+def revoke(session: ApiSession, id: str, yes: bool) -> None:
     """Refuse a token from now on; streams it opened are closed."""
     confirm(f"revoke token '{id}'", yes=yes)
     session.client.delete(f"{TOKENS}/{segment(id)}")

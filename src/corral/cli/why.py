@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, printable
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandRefused, printable
 from corral.cli.terminal.output import Item, show_one
 from corral.cli.terminal.values import short_time
 
@@ -14,7 +14,7 @@ from corral.cli.terminal.values import short_time
 @click.command()
 @click.argument("subject")
 @api_command
-def why(session: Session, subject: str) -> None:
+def why(session: ApiSession, subject: str) -> None:
     """Why SUBJECT, the id of an instance or the name of a group, is as it is."""
     found = _look_up(session, subject)
     if session.output != "table":
@@ -29,7 +29,7 @@ def why(session: Session, subject: str) -> None:
         click.echo(text)
 
 
-def _look_up(session: Session, subject: str) -> Item:
+def _look_up(session: ApiSession, subject: str) -> Item:
     kind, _, name = subject.partition("/")
     places = {"instance": "instances", "group": "groups"}
     if name and kind in places:
@@ -37,15 +37,15 @@ def _look_up(session: Session, subject: str) -> Item:
         return found
     try:
         found = session.client.get(f"/api/v1/instances/{segment(subject)}/why")
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
         try:
             found = session.client.get(f"/api/v1/groups/{segment(subject)}/why")
-        except Refused as second:
+        except CommandRefused as second:
             if second.code != "NOT_FOUND":
                 raise
-            raise Refused(
+            raise CommandRefused(
                 f"there is neither an instance nor a group '{subject}'",
                 hint="see 'corral instance list' and 'corral group list'",
                 code="NOT_FOUND",

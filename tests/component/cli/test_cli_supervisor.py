@@ -12,7 +12,7 @@ import textwrap
 
 import pytest
 
-from corral.cli.local.child_processes import Child, Supervisor
+from corral.cli.local.child_processes import Child, ChildSupervisor
 from corral.cli.local.cluster_processes import MOST_QUICK_DEATHS, QUICK_SECONDS, Restarts
 from corral.cli.local.up_state import find_running, remove_record, write_record
 from corral.errors import Code, Rejected
@@ -22,16 +22,16 @@ SLEEPER = "import signal; print('ready: here', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready: here', flush=True)\nwhile True: signal.pause()"
 
 
-def start(supervisor: Supervisor, code: str, name: str = "child") -> Child:
+def start(supervisor: ChildSupervisor, code: str, name: str = "child") -> Child:
     return supervisor.start(name, [sys.executable, "-c", code], env=os.environ)
 
 
-def wait_ready(supervisor: Supervisor, child: Child) -> None:
+def wait_ready(supervisor: ChildSupervisor, child: Child) -> None:
     assert supervisor.wait(lambda: child.ready is not None, timeout=30)
 
 
 def test_a_child_says_when_it_is_ready_and_ends_when_asked() -> None:
-    with Supervisor() as supervisor:
+    with ChildSupervisor() as supervisor:
         child = start(supervisor, SLEEPER)
         wait_ready(supervisor, child)
         assert child.ready == "here"
@@ -42,7 +42,7 @@ def test_a_child_says_when_it_is_ready_and_ends_when_asked() -> None:
 def test_what_a_dying_child_said_last_is_kept_and_bounded() -> None:
     told: list[tuple[str, str]] = []
     code = "import sys\nfor n in range(100): print(n, file=sys.stderr)\nsys.stdout.write('no newline'); sys.exit(3)"
-    with Supervisor(echo=lambda name, line: told.append((name, line))) as supervisor:
+    with ChildSupervisor(echo=lambda name, line: told.append((name, line))) as supervisor:
         child = start(supervisor, code)
         assert supervisor.wait(lambda: not child.running, timeout=30)
     assert child.how_it_ended() == "exit code 3"
@@ -53,7 +53,7 @@ def test_what_a_dying_child_said_last_is_kept_and_bounded() -> None:
 
 
 def test_a_child_that_will_not_end_is_killed_when_time_is_over() -> None:
-    with Supervisor() as supervisor:
+    with ChildSupervisor() as supervisor:
         child = start(supervisor, STUBBORN)
         wait_ready(supervisor, child)
         assert not supervisor.end(child, timeout=0.05, patience=0)
@@ -61,7 +61,7 @@ def test_a_child_that_will_not_end_is_killed_when_time_is_over() -> None:
 
 
 def test_a_second_request_to_end_kills_at_once() -> None:
-    with Supervisor() as supervisor:
+    with ChildSupervisor() as supervisor:
         child = start(supervisor, STUBBORN)
         wait_ready(supervisor, child)
         os.kill(os.getpid(), signal.SIGINT)
@@ -74,7 +74,7 @@ def test_a_second_request_to_end_kills_at_once() -> None:
 
 def test_leaving_kills_what_still_runs_and_gives_the_signals_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Supervisor() as supervisor:
+    with ChildSupervisor() as supervisor:
         child = start(supervisor, STUBBORN)
         wait_ready(supervisor, child)
     assert child.how_it_ended() == "killed by SIGKILL"
@@ -99,9 +99,9 @@ def test_children_notice_that_their_parent_was_killed(tmp_path: pathlib.Path) ->
     parent = textwrap.dedent(
         f"""
         import os, sys
-        from corral.cli.local.child_processes import Supervisor
+        from corral.cli.local.child_processes import ChildSupervisor
 
-        with Supervisor() as supervisor:
+        with ChildSupervisor() as supervisor:
             child = supervisor.start("child", [sys.executable, "-c", {child!r}], env=os.environ)
             supervisor.wait(lambda: child.ready is not None, timeout=30)
             print(child.ready, flush=True)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.controller.distribution.node_caches import MAX_WAITING, CacheQuestions
+from corral.controller.distribution.node_caches import MAX_WAITING, CacheQueries
 from corral.errors import Code, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
@@ -92,7 +92,7 @@ async def test_a_node_that_does_not_answer_is_not_asked_without_bound(depot):
     def question(asked):
         return ControllerMessage(request_cache_status=RequestCacheStatus(request_id=asked))
 
-    questions = CacheQuestions(links=depot.term.sessions, entropy=SystemEntropy())
+    questions = CacheQueries(links=depot.term.sessions, entropy=SystemEntropy())
     asked = [questions.ask("n1", question, timeout=0.5) for _ in range(MAX_WAITING + 1)]
     codes = [error.code for error in await asyncio.gather(*asked, return_exceptions=True)]
     assert sorted(code.name for code in codes) == ["RATE_LIMITED"] + ["TIMEOUT"] * MAX_WAITING

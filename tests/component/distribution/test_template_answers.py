@@ -11,7 +11,7 @@ import pytest
 from depot import unpacked
 
 from corral.controller.distribution.node_needs import Needs
-from corral.controller.distribution.template_server import Offers
+from corral.controller.distribution.template_server import TemplateOffers
 from corral.domain.ids import NodeId
 from corral.domain.template_diff import apply_delta
 from corral.domain.templates import decode_manifest, manifest_digest
@@ -191,7 +191,7 @@ async def test_what_many_nodes_ask_for_after_a_change_is_worked_out_once(depot):
     first = await depot.upload_used("world", LARGE)
     second = await depot.upload_used("world", {**LARGE, "new.txt": b"1"})
     library = CountingVersions(depot.term.templates)
-    offers = Offers(library)
+    offers = TemplateOffers(library)
     answers = await asyncio.gather(*(offers.offer("world", second, known=first) for _ in range(20)))
     assert len({data.SerializeToString() for data in answers}) == 1
     assert answers[0].delta

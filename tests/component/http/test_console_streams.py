@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.controller.consoles.reader import ConsoleReader
-from corral.controller.consoles.stream_messages import Place
+from corral.controller.consoles.stream_messages import ConsolePlace
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
@@ -440,7 +440,7 @@ async def test_the_long_rest_of_an_ended_run_is_told_piece_by_piece(rig: Rig) ->
         consoles=rig.consoles,
         state=rig.state,
         id=record.id,
-        place=Place(record.incarnation, 0),
+        place=ConsolePlace(record.incarnation, 0),
         following=True,
         blocks=True,
     )

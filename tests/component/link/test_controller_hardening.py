@@ -9,7 +9,7 @@ import grpc
 import pytest
 import structlog
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.controller.sessions.data_service import MAX_TRANSFERS
 from corral.controller.sessions.spool_intake import MAX_WAITING_BYTES, REPORTS_PER_MINUTE
 from corral.domain.ids import NodeId
@@ -250,7 +250,7 @@ async def test_raising_the_epoch_under_load_is_recorded_and_keeps_leading(contro
         while not ending.is_set():
             try:
                 await controller.call("POST", "/api/v1/tokens", {"name": "x", "role": "VIEWER"})
-            except Failure:
+            except CommandFailure:
                 await asyncio.sleep(0.01)
 
     writers = [asyncio.create_task(keep_writing()) for _ in range(6)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 
 NODE = "/api/v1/nodes/raw"
@@ -80,7 +80,7 @@ async def test_a_group_that_asks_for_a_trusted_label_runs_only_where_an_operator
     await controller.call("POST", "/api/v1/groups", group)
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         await daemon.greet(**{**CLAIMED, "labels": {"trusted.team": "a"}})
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(CommandRefused) as refused:
             await controller.call("POST", "/api/v1/instances", {"group": "game"})
         assert refused.value.code == "NO_CAPACITY"
         await controller.call("PATCH", NODE, {"labels": {"trusted.team": "a"}})
@@ -116,6 +116,6 @@ async def test_labels_of_a_join_token_are_an_operators(controller, scratch):
     ],
 )
 async def test_settings_that_cannot_be_are_refused(controller, identity, body):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await controller.call("PATCH", NODE, body)
     assert refused.value.code == "INVALID_FIELD"

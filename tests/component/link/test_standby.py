@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.errors import CorralError
@@ -42,7 +42,7 @@ async def pair(cluster, store, scratch, **standby):
 
 async def test_a_standby_names_the_address_of_the_leader(cluster, store, scratch):
     leader, standby = await pair(cluster, store, scratch)
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandFailure) as refused:
         await call(standby.url, leader.admin_token, "GET", "/api/v1/nodes")
     assert refused.value.hint == f"ask the leader: {leader.url}"
 
@@ -71,7 +71,7 @@ async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_st
 
 async def test_a_standby_is_alive_but_not_ready_and_says_where_the_leader_is(cluster, store, scratch):
     leader, standby = await pair(cluster, store, scratch)
-    with pytest.raises(Failure, match="lead"):
+    with pytest.raises(CommandFailure, match="lead"):
         await call(standby.url, leader.admin_token, "GET", "/api/v1/nodes")
     assert (await call(standby.url, "", "GET", "/health"))["status"] == "ok"
 
@@ -140,7 +140,7 @@ async def test_a_database_that_dies_under_load_loses_nothing_that_was_acknowledg
                         body = {"name": f"w{writer}", "role": "VIEWER"}
                         answer = await controller.call("POST", "/api/v1/tokens", body)
                         acknowledged.append(answer["id"])
-                    except Failure as error:
+                    except CommandFailure as error:
                         refused.append(str(error))
 
             writers = [asyncio.create_task(keep_writing(writer)) for writer in range(4)]

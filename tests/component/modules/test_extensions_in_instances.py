@@ -12,7 +12,7 @@ import pytest
 from extension_site import PAPER, Site, archive, extension, variant
 from module_steps import install
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.controller.modules.installer import InstallOutcome
 from corral.errors import Code, Rejected
 from corral.signing import Sidecar, new_key, sign_keyed
@@ -97,13 +97,13 @@ async def test_what_goes_to_every_group_lies_where_the_manifest_says_where_a_var
 
 async def test_what_is_to_be_requested_goes_to_the_group_that_names_it(site: Site) -> None:
     await site.begin()
-    with pytest.raises(Refused, match="which is not installed") as caught:
+    with pytest.raises(CommandRefused, match="which is not installed") as caught:
         await site.group("lobby", artifact=PAPER, extensions=ASKED)
     assert caught.value.code == Code.EXTENSION_NOT_FOUND.name
     await site.install_stats(b"plugin", activation="requested")
     assert PLUGIN not in site.files(await site.running("other", artifact=PAPER))
     assert site.files(await site.running("lobby", artifact=PAPER, extensions=ASKED))[PLUGIN] == b"plugin"
-    with pytest.raises(Refused, match="fits a program that is not of the catalog"):
+    with pytest.raises(CommandRefused, match="fits a program that is not of the catalog"):
         await site.group("third", extensions=ASKED)
 
 
@@ -161,7 +161,7 @@ async def test_a_module_goes_while_a_group_asks_for_its_extension_and_mends_it_w
         return (await reason_of(site, "lobby")).startswith("EXTENSION_NOT_FOUND: extension 'plugin'")
 
     await eventually(short)
-    with pytest.raises(Refused, match="group 'lobby' cannot be started"):
+    with pytest.raises(CommandRefused, match="group 'lobby' cannot be started"):
         await site.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
     await site.install_stats(b"plugin", activation="requested")
     both = await wait_for_instances(site.controller, "lobby", 2)
@@ -178,7 +178,7 @@ async def test_ties_and_extensions_that_rule_each_other_out_are_refused_with_the
         files={"files/a.jar": content, "files/b.jar": content},
     )
     with pytest.raises(
-        Refused, match="variants 'a' and 'b' of extension 'plugin' of module 'stats'"
+        CommandRefused, match="variants 'a' and 'b' of extension 'plugin' of module 'stats'"
     ) as caught:
         await site.group("lobby", artifact=PAPER)
     assert caught.value.code == Code.EXTENSION_CONFLICT.name
@@ -188,7 +188,7 @@ async def test_ties_and_extensions_that_rule_each_other_out_are_refused_with_the
         files={"files/any.jar": content},
         id="rivals",
     )
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CommandRefused) as caught:
         await site.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
     assert caught.value.code == Code.EXTENSION_CONFLICT.name
     for word in ("'plugin'", "'rival'", "module 'stats'", "module 'rivals'"):

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from small_modules import archive as small_archive
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.errors import Code, Rejected
 from corral.testing.module_house import ModuleHouse
 from corral.testing.waiting import eventually
@@ -189,7 +189,7 @@ async def test_an_upgrade_does_not_hold_what_is_wanted_active(old, scratch):
 
 async def test_a_pause_without_a_reason_is_refused(old):
     for body in ({}, {"reason": ""}):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(CommandRefused) as refusal:
             await old.act("pause", body)
         assert refusal.value.status == 400
     assert (await old.info())["phase"] == "ACTIVE"

@@ -11,7 +11,7 @@ import pytest
 from module_peer import digest, peer
 from node_archives import install, node_archive
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.controller.modules_on_nodes.order_frames import INLINE, WHOLE
 from corral.domain.ids import NodeId
 from corral.modules.manifest.settings import settings_digest
@@ -319,7 +319,7 @@ async def test_recover_is_for_one_node_or_all_and_remembered_for_those_that_are_
     archive = node_archive(scratch)
     await install(controller, archive)
     failed = has(archive, state="FAILED", reason="hook_overrun")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CommandRefused) as caught:
         await act(controller, "recover")
     assert caught.value.status == 409
     async with peer(controller, scratch, failed) as n1, peer(controller, scratch, failed, node="n2") as n2:
@@ -331,7 +331,7 @@ async def test_recover_is_for_one_node_or_all_and_remembered_for_those_that_are_
         await eventually(both)
         await act(controller, "recover?node=n2")
         assert (await n2.order()).recover
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(CommandRefused) as caught:
             await act(controller, "recover?node=nobody")
         assert caught.value.code == "NOT_FOUND"
         await n2.hang_up()

@@ -6,7 +6,7 @@ import pytest
 from module_peer import digest, peer
 from node_archives import install, node_archive
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role
 from corral.testing.api_calls import call
@@ -204,7 +204,7 @@ async def test_modules_are_shown_by_node_and_nodes_by_module(controller, scratch
             ("small", "FAILED", "1.0.0"),
             ("zoo", None, "1.0.0"),
         ]
-        with pytest.raises(Refused):
+        with pytest.raises(CommandRefused):
             await controller.call("GET", "/api/v1/nodes/nobody/modules")
         made = await controller.call("POST", "/api/v1/tokens", {"name": "eye", "role": Role.VIEWER.value})
         seen = await call(controller.url, made["token"], "GET", "/api/v1/modules/small/nodes")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from node_archives import at_nodes, install, node_archive, wait_at_nodes
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.domain.ids import NodeId
 from corral.errors import Code, Retryable
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
@@ -228,7 +228,7 @@ async def test_another_try_may_be_for_one_node_that_is_away(wishes):
     await wishes.phases(n1="ACTIVE", n2="FAILED")
     assert wishes.did("n2") == {"start": 1}
     await wishes.controller.join_token("n3")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CommandRefused) as caught:
         await wishes.act("recover?node=n3")
     assert caught.value.code == "NOT_FOUND"
 

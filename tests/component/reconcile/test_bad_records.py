@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.controller.state.collections import GROUPS
 from corral.domain.instance_records import CrashLoop
 from corral.errors import Code, CorralError
@@ -97,7 +97,7 @@ async def test_a_document_that_cannot_be_read_is_named_and_left_and_everything_e
     (told,) = await fleet.events("DOCUMENT_UNREADABLE")
     assert told["subject"] == "groups/bad"
     assert [group["name"] for group in (await call("GET", "/api/v1/groups"))["items"]] == ["lobby"]
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandFailure) as refused:
         await fleet.group("bad", min=1)
     assert "groups/bad" in str(refused.value)
     await fleet.controller.app.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pretend_node import S
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 
@@ -42,7 +42,7 @@ async def test_a_static_instance_that_a_node_claims_to_run_waits_and_says_why(fl
     n1, n2 = await with_strays(fleet, "world-1")
     await fleet.group("world", static=True, min=1, nodes=["n2"])
     await eventually(lambda: "node 'n1' runs 'world-1'" in fleet.group_record("world").reason)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "world"})
     assert "node 'n1' runs 'world-1'" in str(refused.value)
     assert (n2.starts, n1.stops) == ([], [])

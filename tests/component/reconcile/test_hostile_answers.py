@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hostile_site import LARGE, VICTIM, exit_of
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.controller.instances.report_values import CRASH_BYTES
 from corral.controller.instances.retention import forgotten
 from corral.system.controller_config import InstanceRetentionSection
@@ -80,7 +80,7 @@ async def test_a_question_is_answered_by_the_node_that_was_asked_alone(site, kin
     await site.honest.tell(answer(id, "true"))
     try:
         told = str(await asking)
-    except Refused as refusal:
+    except CommandRefused as refusal:
         told = str(refusal)
     assert "true" in told
     assert "forged" not in told

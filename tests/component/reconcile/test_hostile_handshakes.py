@@ -9,7 +9,7 @@ import pytest
 from hostile_site import NAMES, NUMBERS, VICTIM, YEAR_9999
 from pretend_node import S
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.controller.instances.start_identity import RESTORE_LEAP
 from corral.controller.state.collections import (
     AUTHORITY,
@@ -126,7 +126,7 @@ async def test_numbers_beyond_all_end_no_session_and_a_poisoned_counter_is_mende
     assert "repair-sequence" in ended.reason
     await eventually(lambda: "repair-sequence" in site.fleet.group_record().reason)
     assert site.fleet.controller.node_state("n1") == "ONLINE"
-    with pytest.raises(Refused, match="counter is exhausted"):
+    with pytest.raises(CommandRefused, match="counter is exhausted"):
         await site.fleet.controller.call("POST", "/api/v1/instances", {"group": "mine"})
     answer = await site.fleet.controller.call("POST", "/api/v1/cluster/repair-sequence")
     assert (answer["before"] >= 2**54, answer["highest_used"], answer["ignored"]) == (True, highest, 0)

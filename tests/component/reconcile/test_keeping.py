@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pretend_node import TRANSIENT, S, refuse
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.errors import CorralError
 from corral.testing.waiting import eventually
 
@@ -89,7 +89,7 @@ async def test_scaling_down_stops_the_youngest_and_up_starts_more(fleet):
     await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 2})
     await fleet.reaches("lobby-3", "STOPPED")
     assert await fleet.running(2) == ["lobby-1", "lobby-2"]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 5})
     assert refused.value.code == "INVALID_FIELD"
 
@@ -125,7 +125,7 @@ async def test_deleting_a_group_stops_its_instances_first(fleet):
     await fleet.node("n1")
     await fleet.group(min=2)
     await fleet.running(2)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await fleet.controller.call("DELETE", "/api/v1/groups/lobby")
     assert refused.value.code == "GROUP_NOT_EMPTY"
     await fleet.controller.call("DELETE", "/api/v1/groups/lobby?cascade=true&confirm=lobby")
@@ -166,12 +166,12 @@ async def test_an_explicit_start_names_its_node_or_why_it_cannot(fleet):
     started = await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby", "node": "n2"})
     assert started["node"] == "n2"
     await fleet.controller.call("POST", "/api/v1/nodes/n2/cordon", {})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby", "node": "n2"})
     assert refused.value.code == "NO_CAPACITY"
     assert "cordoned" in str(refused.value)
     await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
-    with pytest.raises(Refused) as full:
+    with pytest.raises(CommandRefused) as full:
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
     assert full.value.code == "GROUP_FULL"
 
@@ -185,7 +185,7 @@ async def test_a_command_reaches_the_instance_and_a_refusal_its_sender(fleet):
     assert node.commands[0].command == "say hi"
     told = (await fleet.events("INSTANCE_COMMAND"))[0]
     assert told["data"]["line"] == "say hi"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await fleet.controller.call("POST", "/api/v1/instances/lobby-1/command", {"command": "refuse"})
     assert refused.value.code == "INPUT_NOT_READ"
     assert "17" in str(refused.value)
@@ -256,7 +256,7 @@ async def test_a_refused_start_that_somebody_asked_for_is_a_decision_and_shown_b
     await fleet.node("n1", total_memory_mb=100)
     await fleet.group(memory_mb=5000)
     for path, body in (("/api/v1/instances", {"group": "lobby"}), ("/api/v1/groups/lobby/start", None)):
-        with pytest.raises(Refused, match="no node can take"):
+        with pytest.raises(CommandRefused, match="no node can take"):
             await fleet.controller.call("POST", path, body)
     why = await fleet.controller.call("GET", "/api/v1/groups/lobby/why")
     assert [decision["kind"] for decision in why["decisions"]] == ["refuse", "refuse"]
@@ -265,7 +265,7 @@ async def test_a_refused_start_that_somebody_asked_for_is_a_decision_and_shown_b
     assert refused["rejected"][0]["subject"] == "node/n1"
     assert fleet.states() == {}
     await fleet.group("full", max=0)
-    with pytest.raises(Refused, match="its max is 0"):
+    with pytest.raises(CommandRefused, match="its max is 0"):
         await fleet.controller.call("POST", "/api/v1/groups/full/start")
     why = await fleet.controller.call("GET", "/api/v1/groups/full/why")
     assert "GROUP_FULL: group 'full' has 0 instances" in why["decisions"][0]["reason"]
@@ -295,17 +295,17 @@ async def test_a_start_waits_for_no_node_that_does_not_suit_it_or_went_long_ago(
     await fleet.group()
     await node.drop()
     await eventually(lambda: fleet.state.nodes.require("n1").record.state == "DISCONNECTED")
-    with pytest.raises(Refused, match="DISCONNECTED"):
+    with pytest.raises(CommandRefused, match="DISCONNECTED"):
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "picky"})
     clock.step(60)
-    with pytest.raises(Refused, match="DISCONNECTED"):
+    with pytest.raises(CommandRefused, match="DISCONNECTED"):
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
 
 
 async def test_a_group_runs_only_where_what_it_asks_for_was_proven_and_the_refusal_names_it(fleet):
     await fleet.begin()
     await fleet.node("n1", capabilities=["cpu-limit"])
-    with pytest.raises(Refused, match="memory-limt") as unknown:
+    with pytest.raises(CommandRefused, match="memory-limt") as unknown:
         await fleet.group(min=1, node_capabilities=["memory-limt"])
     assert "memory-limit" in unknown.value.hint
     await fleet.group(min=1, node_capabilities=["memory-limit"])

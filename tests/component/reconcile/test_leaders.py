@@ -8,7 +8,7 @@ import datetime as dt
 
 import pytest
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.state.collections import instance_decisions
 from corral.controller.term.housekeeping import Housekeeping
@@ -31,7 +31,7 @@ async def test_fifty_parallel_placements_share_no_port_and_overcommit_nothing(fl
     calls = [fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"}) for _ in range(60)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(isinstance(answer, dict) for answer in answers) == 20 + 20 + 10
-    assert {answer.code for answer in answers if isinstance(answer, Refused)} == {"NO_CAPACITY"}
+    assert {answer.code for answer in answers if isinstance(answer, CommandRefused)} == {"NO_CAPACITY"}
     await fleet.running(50)
     address = {"n1": "n1", "n2": "n2", "n3": "n2"}
     taken = collections.Counter(
@@ -76,7 +76,7 @@ async def test_of_many_creates_at_the_last_place_exactly_one_succeeds(fleet):
     calls = [fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"}) for _ in range(40)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(isinstance(answer, dict) for answer in answers) == 1
-    assert {answer.code for answer in answers if isinstance(answer, Refused)} == {"GROUP_FULL"}
+    assert {answer.code for answer in answers if isinstance(answer, CommandRefused)} == {"GROUP_FULL"}
 
 
 @pytest.mark.trap("T15")

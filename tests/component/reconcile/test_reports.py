@@ -8,7 +8,7 @@ import time
 import pytest
 from pretend_node import TRANSIENT, S, refuse
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.testing.waiting import eventually
 from corral.wire.features import FEATURES
 from corral.wire.v1 import instance_pb2 as wire
@@ -311,7 +311,7 @@ async def test_a_removed_node_takes_its_instances_along(fleet):
     other = await fleet.node("n2")
     await asyncio.sleep(0)
     assert other.starts == [], "out of reach is not dead"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
     assert refused.value.code == "CONFIRMATION_REQUIRED"
     await fleet.controller.call("DELETE", "/api/v1/nodes/n1?confirm=n1")

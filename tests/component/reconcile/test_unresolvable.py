@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from pretend_node import TRANSIENT, S, refuse
 
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.controller.distribution.artifact_catalog import put_entry
 from corral.controller.state.collections import CATALOG, PLANS
 from corral.domain.artifacts import CatalogRecord
@@ -48,7 +48,7 @@ async def test_a_group_whose_artifact_is_gone_says_so_once_and_goes_on_when_it_i
         await node.drop()
         await node.connect()
     await fleet.reaches("lobby-2", "RUNNING")
-    with pytest.raises(Refused, match="cannot be started"):
+    with pytest.raises(CommandRefused, match="cannot be started"):
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
     assert len(node.starts) == 2
     assert len(await fleet.events("GROUP_SHORT")) == 1

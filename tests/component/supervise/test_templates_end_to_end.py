@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from corral.cli.failure import Failure
+from corral.cli.failure import CommandFailure
 from corral.testing import workloads
 from corral.testing.api_calls import create_group, wait_for_instances, wait_for_line
 
@@ -60,7 +60,7 @@ async def test_a_template_is_laid_started_and_saved_back(cluster):
         "POST", f"/api/v1/instances/{item['id']}/save", {"template": "world", "paths": ["world/"]}
     )
     assert saved["files"] == 1
-    with pytest.raises(Failure):
+    with pytest.raises(CommandFailure):
         await api.call(
             "POST", f"/api/v1/instances/{item['id']}/save", {"template": "none", "paths": ["nothing/"]}
         )

@@ -8,7 +8,7 @@ import pathlib
 import tarfile
 from typing import Any
 
-from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.templates import TemplateVersion
 from corral.store.port import Store
@@ -25,7 +25,7 @@ def a_library(
     )
 
 
-def a_version(intake: Intake, *, number: int = 1) -> TemplateVersion:
+def a_version(intake: ImportedTree, *, number: int = 1) -> TemplateVersion:
     return TemplateVersion(
         number=number,
         manifest=intake.digest,
@@ -37,7 +37,7 @@ def a_version(intake: Intake, *, number: int = 1) -> TemplateVersion:
     )
 
 
-async def archive_of(library: TemplateLibrary, intake: Intake, format: str = "tar.gz") -> bytes:
+async def archive_of(library: TemplateLibrary, intake: ImportedTree, format: str = "tar.gz") -> bytes:
     return b"".join([block async for block in library.export(a_version(intake), format)])
 
 

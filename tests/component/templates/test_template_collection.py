@@ -16,7 +16,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, PLANS
 from corral.controller.state.ledger import Step
 from corral.controller.templates import template_changes as changes
-from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.content_gc import PATIENCE, BlobCollector, Collected
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.artifacts import CatalogRecord
@@ -61,12 +61,12 @@ class Office:
         )
         self.state.apply(commit)
 
-    async def upload(self, name: str, files: dict[str, bytes], *, keep: int = 20) -> Intake:
+    async def upload(self, name: str, files: dict[str, bytes], *, keep: int = 20) -> ImportedTree:
         intake = await self.library.intake_archive(in_chunks(tar_gz(files)))
         self.commit(name, intake, keep=keep)
         return intake
 
-    def commit(self, name: str, intake: Intake, *, keep: int = 20) -> None:
+    def commit(self, name: str, intake: ImportedTree, *, keep: int = 20) -> None:
         self.apply(*changes.new_version(self.state, name, intake, now=self.clock.now(), keep=keep).steps)
 
     async def collect(self) -> Collected:

@@ -7,11 +7,11 @@ import datetime as dt
 import pytest
 
 from corral.cli.terminal.output import details
-from corral.cli.terminal.table import Layout, draw, text_width
+from corral.cli.terminal.table import ColumnLayout, draw, text_width
 from corral.cli.terminal.values import full_time, natural_order, short_time
 
 TITLES = ["ID", "NODE", "PID", "REASON"]
-LAYOUTS = [Layout(), Layout(rank=1), Layout(rank=3), Layout(rank=2, stretched=True)]
+LAYOUTS = [ColumnLayout(), ColumnLayout(rank=1), ColumnLayout(rank=3), ColumnLayout(rank=2, stretched=True)]
 ROWS = [["lobby-1", "node-1", "4711", "ended by SIGKILL after 2.5 s, restarted by its node"]]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.controller.consoles.pages import page_of, texts_of, whole_characters
 from corral.controller.consoles.rings import ConsoleRing, Rings, Run
-from corral.controller.consoles.span import Gap, Piece, Stretch
+from corral.controller.consoles.span import ConsoleSpan, MissingBytes, Piece
 from corral.domain.ids import Incarnation, InstanceId
 
 KIB = 1024
@@ -62,10 +62,10 @@ def test_one_block_larger_than_everything_is_cut() -> None:
 def test_a_gap_the_node_explains_stays_inside_and_another_does_not() -> None:
     ring = ConsoleRing(begin=0)
     ring.append(0, b"a\n")
-    ring.append(10, b"b\n", gaps=[Gap(2, 10, "disk full")])
+    ring.append(10, b"b\n", gaps=[MissingBytes(2, 10, "disk full")])
     stretch = ring.stretch(0, max_bytes=KIB)
     assert [(piece.offset, piece.data) for piece in stretch.pieces] == [(0, b"a\n"), (10, b"b\n")]
-    assert stretch.gaps == (Gap(2, 10, "disk full"),)
+    assert stretch.gaps == (MissingBytes(2, 10, "disk full"),)
     ring.append(50, b"c\n")
     assert (ring.begin, ring.end, ring.size) == (50, 52, 2), "what came before is the node's to tell"
 
@@ -76,7 +76,7 @@ def test_text_in_blocks_is_the_text_however_it_is_cut(text: str, cuts: list[int]
     places = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
     told, at = "", 0
     for end in places:
-        stretch = Stretch(
+        stretch = ConsoleSpan(
             pieces=(Piece(at, data[at:end]),) if end > at else (),
             times=(),
             gaps=(),
@@ -93,7 +93,7 @@ def test_text_in_blocks_is_the_text_however_it_is_cut(text: str, cuts: list[int]
 def test_pages_hold_every_byte_once(data: bytes, limit: int) -> None:
     at, lines = 0, []
     while at < len(data):
-        stretch = Stretch(
+        stretch = ConsoleSpan(
             pieces=(Piece(at, data[at:]),),
             times=(),
             gaps=(),

@@ -17,7 +17,7 @@ from corral.controller.instances.instance_changes import (
     start_instance,
     stop_instance,
 )
-from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.node_inventory import add_listed
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
@@ -25,7 +25,7 @@ from corral.controller.instances.orders import OrderKind, first_delay, order_for
 from corral.controller.instances.report_values import exit_record, report_of
 from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_exits import end_run
-from corral.controller.instances.run_match import Kinship, kinship
+from corral.controller.instances.run_match import RunRelation, run_relation
 from corral.controller.workload.vitals import Vitals
 from corral.domain.groups import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
 from corral.domain.ids import NodeId
@@ -72,7 +72,7 @@ def reports(world) -> InstanceReports:
         numbers=unused,
         tickets=TICKETS,
         dispatcher=unused,
-        commands=Commands(ledger=unused, sessions=unused, entropy=unused),
+        commands=InstanceCommands(ledger=unused, sessions=unused, entropy=unused),
         refused=unused,
         clock=SystemClock(),
         on_judged=unused,
@@ -318,9 +318,16 @@ def test_a_live_run_of_an_earlier_start_is_a_stray_and_one_on_another_node_too(w
 def test_kinship_of_runs(world):
     record = world.record("lobby-1")
     first = record.incarnation
-    relations = {offset: kinship(record, first + offset) for offset in (0, 1, 1024, -1024)}
-    assert relations == {0: Kinship.SAME, 1: Kinship.RESTARTED, 1024: Kinship.FOREIGN, -1024: Kinship.STALE}
-    assert kinship(record, 0) is Kinship.SAME, "a peer without incarnations speaks of the present run"
+    relations = {offset: run_relation(record, first + offset) for offset in (0, 1, 1024, -1024)}
+    assert relations == {
+        0: RunRelation.SAME,
+        1: RunRelation.RESTARTED,
+        1024: RunRelation.FOREIGN,
+        -1024: RunRelation.STALE,
+    }
+    assert run_relation(record, 0) is RunRelation.SAME, (
+        "a peer without incarnations speaks of the present run"
+    )
 
 
 COURSE = (

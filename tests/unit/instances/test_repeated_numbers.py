@@ -9,7 +9,7 @@ from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import restart_instance, start_instance, stop_instance
 from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import fold_crash, fold_report
-from corral.controller.instances.run_match import Kinship, kinship
+from corral.controller.instances.run_match import RunRelation, run_relation
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.testing.scripted_peers import ticketed
@@ -101,7 +101,7 @@ def test_late_words_about_the_first_of_two_runs_change_nothing(world, first):
     before = world.record("lobby-1")
     assert tell(world, CRASHED, first, "n-a", code=1) is None
     assert world.record("lobby-1") == before
-    assert kinship(before, first, "n-a") is Kinship.EARLIER
+    assert run_relation(before, first, "n-a") is RunRelation.EARLIER
 
 
 @pytest.mark.trap("T72")

@@ -6,7 +6,7 @@ import datetime as dt
 import itertools
 from collections.abc import Sequence
 
-from corral.controller.instances.node_inventory import Opening, add_listed, judge
+from corral.controller.instances.node_inventory import ListedRuns, add_listed, reconcile_listed
 from corral.controller.instances.run_match import Stray
 from corral.controller.instances.start_identity import StartTickets
 from corral.controller.instances.workspace import Workspace
@@ -150,17 +150,17 @@ class World:
     def open(self, node: NodeId, *entries: RunningInstance) -> list[Stray]:
         """A node connects and lists these."""
         ws = self.workspace()
-        opening = Opening(node, TICKETS, bar=ws.ledger(node).serial)
+        opening = ListedRuns(node, TICKETS, bar=ws.ledger(node).serial)
         strays = [stray for runs in _listed(entries).values() for stray in opening.fold(ws, runs)]
         self.apply(ws.steps())
         return strays
 
-    def judge(self, node: NodeId, *entries: RunningInstance) -> None:
+    def reconcile_listed(self, node: NodeId, *entries: RunningInstance) -> None:
         """The spool of a node that listed these is taken in."""
         ws = self.workspace()
         listed = _listed(entries)
         for stored in self.state.instances.of_node(node):
-            judge(ws, node, stored.record.id, listed.get(stored.record.id, ()))
+            reconcile_listed(ws, node, stored.record.id, listed.get(stored.record.id, ()))
         self.apply(ws.steps())
 
     def record(self, id: str):

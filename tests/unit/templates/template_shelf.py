@@ -12,7 +12,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS, INSTANCES, PLANS
 from corral.controller.state.ledger import Step
 from corral.controller.templates import template_changes as changes
-from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.template_changes import TemplateChange
 from corral.domain.events import Draft
 from corral.domain.groups import GroupSpec
@@ -28,10 +28,10 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 KEEP = 5
 
 
-def an_intake(mark: str) -> Intake:
+def an_intake(mark: str) -> ImportedTree:
     file = TemplateFile(path=mark, mode=0o644, size=1, digest="0" * 64)
     manifest = Manifest(files=(file,))
-    return Intake(
+    return ImportedTree(
         manifest=manifest,
         digest=manifest_digest(manifest),
         hash=f"hash of {mark}",

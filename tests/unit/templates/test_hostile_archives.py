@@ -14,7 +14,7 @@ import pytest
 from hostile_archives import PATHS, REFUSED, crowded_zip, hidden_zip, pax_before, raw_tar, zip_named
 
 from corral.archives.limits import RATIO_FREE
-from corral.controller.templates.archive_import import Unpacking, kept_mode
+from corral.controller.templates.archive_import import ArchiveUnpacking, kept_mode
 from corral.controller.templates.tree_builder import TreeLimits
 from corral.domain.templates import PIECE, Manifest
 from corral.errors import Code, CorralError, Rejected
@@ -25,7 +25,7 @@ LIMITS = TreeLimits(max_bytes=50_000_000, max_files=1000)
 
 def unpack(data: bytes, limits: TreeLimits = LIMITS) -> tuple[Manifest, dict[str, bytes]]:
     contents: dict[str, bytes] = {}
-    unpacking = Unpacking(io.BytesIO(data), limits)
+    unpacking = ArchiveUnpacking(io.BytesIO(data), limits)
     while batch := unpacking.next():
         contents.update(batch)
     return unpacking.manifest(), contents
@@ -171,7 +171,7 @@ def test_what_unpacks_to_far_more_than_it_is_is_refused_before_much_was_unpacked
 
 
 def test_a_zip_that_unpacks_too_far_is_refused_by_its_directory_alone() -> None:
-    unpacking = Unpacking(io.BytesIO(zipped({"a": b"first", "zeros": bytes(RATIO_FREE + 1)})), LIMITS)
+    unpacking = ArchiveUnpacking(io.BytesIO(zipped({"a": b"first", "zeros": bytes(RATIO_FREE + 1)})), LIMITS)
     with pytest.raises(Rejected, match="times its size"):
         unpacking.next()
     assert unpacking.manifest().files == ()
@@ -180,7 +180,7 @@ def test_a_zip_that_unpacks_too_far_is_refused_by_its_directory_alone() -> None:
 def test_what_a_daemon_packed_and_a_plain_tar_may_be_mostly_empty() -> None:
     large = {"zeros": bytes(RATIO_FREE + 1)}
     assert tree(tar_gz(large, form="w:")) == large
-    unpacking = Unpacking(io.BytesIO(tar_gz(large)), LIMITS, any_ratio=True)
+    unpacking = ArchiveUnpacking(io.BytesIO(tar_gz(large)), LIMITS, any_ratio=True)
     while unpacking.next():
         pass
     assert unpacking.manifest().files[0].size == RATIO_FREE + 1
@@ -212,7 +212,7 @@ def test_headers_without_end_are_refused() -> None:
 def test_a_step_is_short_also_when_all_contents_are_equal() -> None:
     limits = TreeLimits(max_bytes=200 * PIECE, max_files=10_000)
     for files in ({"zeros": bytes(20 * PIECE)}, {str(number): b"same" for number in range(5000)}):
-        unpacking = Unpacking(io.BytesIO(tar_gz(files)), limits, any_ratio=True)
+        unpacking = ArchiveUnpacking(io.BytesIO(tar_gz(files)), limits, any_ratio=True)
         steps = 0
         while unpacking.next():
             steps += 1

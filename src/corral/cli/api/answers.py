@@ -6,7 +6,7 @@ import json
 import ssl
 from typing import Any, Final
 
-from corral.cli.failure import Refused, Unreachable
+from corral.cli.failure import CommandRefused, Unreachable
 
 _OF_PROXIES: Final = frozenset({502, 503, 504})
 """What proxies say while a controller is away."""
@@ -29,14 +29,14 @@ class ApiAnswers:
         except ValueError:  # UnicodeDecodeError is one, too
             raise self.not_ours("no JSON") from None
 
-    def refusal(self, status: int, content: bytes) -> Refused | Unreachable:
+    def refusal(self, status: int, content: bytes) -> CommandRefused | Unreachable:
         """What the API said, or that this was not the API."""
         try:
             told = json.loads(content)["error"]
             message, code = str(told["message"]), str(told["code"])
         except (ValueError, KeyError, TypeError):
             return self.not_ours(f"status {status}", passing=status in _OF_PROXIES)
-        return Refused(
+        return CommandRefused(
             message,
             hint=str(told["hint"]) if told.get("hint") else None,
             code=code,

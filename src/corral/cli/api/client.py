@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from corral.cli.api.answers import ApiAnswers
-from corral.cli.failure import Refused, Unreachable, WrongUsage
+from corral.cli.failure import CommandRefused, Unreachable, WrongUsage
 from corral.system.aio.backoff import Backoff
 from corral.version import VERSION
 
@@ -46,7 +46,7 @@ def segment(text: str) -> str:
 
 
 class Client:
-    """Talks to one controller. Raises `Refused` or `Unreachable`, nothing else."""
+    """Talks to one controller. Raises `CommandRefused` or `Unreachable`, nothing else."""
 
     def __init__(
         self, *, url: str, token: str | None, ca_file: str | None = None, timeout: float = TIMEOUT_SECONDS
@@ -112,7 +112,7 @@ class Client:
             try:
                 with self._answered_within(timeout):
                     return self._exchange("POST", self._target(path, None), body, key=key)
-            except (Unreachable, Refused) as failure:
+            except (Unreachable, CommandRefused) as failure:
                 in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
                 left = deadline - time.monotonic()
                 if left <= 0 or not _passes(failure) or not (in_doubt or tell is not None):
@@ -286,7 +286,7 @@ class Client:
         return content
 
 
-def _passes(failure: Unreachable | Refused) -> bool:
+def _passes(failure: Unreachable | CommandRefused) -> bool:
     """Whether the same request may be answered differently in a moment."""
     return failure.passing if isinstance(failure, Unreachable) else failure.code in _PASSING
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from corral.cli.failure import Refused, WrongUsage
+from corral.cli.failure import CommandRefused, WrongUsage
 
 FORMAT: Final = "corral-contexts"
 VERSION: Final = 1
@@ -66,7 +66,7 @@ class Contexts:
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)  # noqa: PTH105
         except OSError as error:
-            raise Refused(f"cannot write {self.path}: {error.strerror}") from error
+            raise CommandRefused(f"cannot write {self.path}: {error.strerror}") from error
 
 
 def default_path(environment: Mapping[str, str]) -> str:
@@ -84,7 +84,7 @@ def load(path: str) -> Contexts:
     except FileNotFoundError:
         return Contexts(path=path, current="", known={})
     except OSError as error:
-        raise Refused(f"cannot read {path}: {error.strerror}") from error
+        raise CommandRefused(f"cannot read {path}: {error.strerror}") from error
     except ValueError:
         raise _damaged(path) from None
     return _checked(path, document)
@@ -95,7 +95,7 @@ def _checked(path: str, document: Any) -> Contexts:
         raise _damaged(path)
     version = document.get("version")
     if not isinstance(version, int) or version > VERSION:
-        raise Refused(
+        raise CommandRefused(
             f"{path} has format version {version}, this Corral reads up to {VERSION}",
             hint="run the version of Corral that wrote it, or a newer one",
             code="FORMAT_TOO_NEW",
@@ -112,8 +112,8 @@ def _checked(path: str, document: Any) -> Contexts:
     return Contexts(path=path, current=str(document.get("current") or ""), known=known)
 
 
-def _damaged(path: str) -> Refused:
-    return Refused(
+def _damaged(path: str) -> CommandRefused:
+    return CommandRefused(
         f"{path} is not a '{FORMAT}' file",
         hint="move it away and log in again with 'corral login URL'",
         code="FORMAT_INVALID",

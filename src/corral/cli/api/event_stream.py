@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from corral.cli.api.client import Client, Params
-from corral.cli.failure import Refused, Unreachable, note
+from corral.cli.failure import CommandRefused, Unreachable, note
 from corral.system.aio.backoff import doubled, spread
 
 FIRST_PAUSE_SECONDS: Final = 0.2
@@ -20,7 +20,7 @@ _ONLY_AT_FIRST: Final = ("after", "tail")
 """Where to begin; once something was read, the last id says it better."""
 
 
-class Message:
+class StreamMessage:
     """One event of a stream; `data` is empty when it only moves the position."""
 
     __slots__ = ("data", "event", "id")
@@ -31,7 +31,7 @@ class Message:
         self.data = data
 
 
-def messages(response: http.client.HTTPResponse) -> Iterator[Message]:
+def messages(response: http.client.HTTPResponse) -> Iterator[StreamMessage]:
     """Whole messages until the stream ends or breaks; one that was cut short is not yielded."""
     position: str | None = None
     event = ""
@@ -39,7 +39,7 @@ def messages(response: http.client.HTTPResponse) -> Iterator[Message]:
     for line in _lines(response):
         if not line:
             if data or position is not None:
-                yield Message(id=position, event=event, data="\n".join(data))
+                yield StreamMessage(id=position, event=event, data="\n".join(data))
             position, event, data = None, "", []
             continue
         name, _, value = line.partition(":")
@@ -70,10 +70,10 @@ def follow(
     *,
     last_id: str | None = None,
     tell: Callable[[str], None] = note,
-) -> Iterator[Message]:
+) -> Iterator[StreamMessage]:
     """Messages for ever, from `last_id` on, resumed after the last one that came. The first connection must succeed.
 
-    Ends only by an exception: `Refused` when the controller will not have us any more. What
+    Ends only by an exception: `CommandRefused` when the controller will not have us any more. What
     happens to the connection meanwhile is told to `tell`.
     """
     connected = False
@@ -95,7 +95,7 @@ def follow(
                 raise
             if not fruitless:
                 tell(f"{failure.message}; trying again")
-        except Refused as refusal:
+        except CommandRefused as refusal:
             if refusal.code == _GONE and last_id is not None:
                 tell("what happened meanwhile is no longer kept; going on with what comes")
                 last_id = None

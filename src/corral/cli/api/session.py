@@ -22,7 +22,7 @@ from corral.cli.token_options import given_token, token_options
 R = TypeVar("R")
 
 
-class Session:
+class ApiSession:
     """One command's connection and the form of its output."""
 
     def __init__(self, *, client: Client, output: str) -> None:
@@ -31,7 +31,7 @@ class Session:
 
 
 def api_command(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `-o`, `--url`, `--token-file`, `--context`, and a `Session` as first argument."""
+    """Give a command `-o`, `--url`, `--token-file`, `--context`, and a `ApiSession` as first argument."""
 
     @functools.wraps(command)
     def call(
@@ -51,7 +51,7 @@ def api_command(command: Callable[..., R]) -> Callable[..., R]:
             environment=os.environ,
         )
         try:
-            return command(Session(client=client, output=output), *args, **kwargs)
+            return command(ApiSession(client=client, output=output), *args, **kwargs)
         finally:
             client.close()
 

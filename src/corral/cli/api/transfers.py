@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from corral.cli.api.client import Client, Params
-from corral.cli.failure import Failure, Refused, WrongUsage
+from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage
 from corral.cli.terminal.progress_line import Bar
 
 _BLOCK: Final = 256 * 1024
@@ -80,7 +80,7 @@ def pack(root: pathlib.Path, target: IO[bytes]) -> None:
                 with path.open("rb") as file:
                     tar.addfile(entry, file)
             except OSError as error:
-                raise Failure(f"cannot read {path}: {error.strerror or error}") from error
+                raise CommandFailure(f"cannot read {path}: {error.strerror or error}") from error
             bar.add(found.st_size)
 
 
@@ -89,10 +89,12 @@ def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, os.stat_resul
         try:
             found = path.lstat()
         except OSError as error:
-            raise Failure(f"cannot read {path}: {error.strerror}") from error
+            raise CommandFailure(f"cannot read {path}: {error.strerror}") from error
         if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
             kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no plain file"
-            raise Failure(f"{path} is {kind}", hint="a template holds plain files and directories only")
+            raise CommandFailure(
+                f"{path} is {kind}", hint="a template holds plain files and directories only"
+            )
         yield path.relative_to(root).as_posix(), path, found
 
 
@@ -100,7 +102,7 @@ def _beneath(root: pathlib.Path) -> Iterator[pathlib.Path]:
     """Everything; a directory that cannot be read is a failure, for its files would be missing."""
 
     def refuse(error: OSError) -> None:
-        raise Failure(f"cannot read {error.filename}: {error.strerror}") from error
+        raise CommandFailure(f"cannot read {error.filename}: {error.strerror}") from error
 
     for place, directories, files in os.walk(root, onerror=refuse):
         yield from (pathlib.Path(place) / name for name in (*directories, *files))
@@ -203,8 +205,8 @@ def pieces(response: Any) -> Iterator[bytes]:
         yield piece
 
 
-def _broken(why: str) -> Refused:
-    return Refused(f"the download broke off: {why}", hint="nothing was saved; try again")
+def _broken(why: str) -> CommandRefused:
+    return CommandRefused(f"the download broke off: {why}", hint="nothing was saved; try again")
 
 
 @contextlib.contextmanager
@@ -219,7 +221,7 @@ def opened_target(target: str) -> Iterator[Any]:
     try:
         file = aside.open("wb")
     except OSError as error:
-        raise Failure(f"cannot write {target}: {error.strerror}") from error
+        raise CommandFailure(f"cannot write {target}: {error.strerror}") from error
     try:
         with file:
             yield file

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import note
 from corral.cli.instance.files import files, get_file, plan, save
@@ -100,7 +100,7 @@ def instance() -> None:
 @click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 @api_command
 def list_instances(
-    session: Session,
+    session: ApiSession,
     group: str | None,
     node: str | None,
     state: str | None,
@@ -133,7 +133,7 @@ def list_instances(
 @instance.command("get")
 @click.argument("id")
 @api_command
-def get_instance(session: Session, id: str) -> None:
+def get_instance(session: ApiSession, id: str) -> None:
     """Show one instance."""
     found = session.client.get(f"{INSTANCES}/{segment(id)}")
     show_one(session.output, found, rows=_rows(found))
@@ -177,7 +177,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @wait_options()
 @api_command
 def start(
-    session: Session, group: str, node: str | None, variables: tuple[str, ...], wait: bool, timeout: int
+    session: ApiSession, group: str, node: str | None, variables: tuple[str, ...], wait: bool, timeout: int
 ) -> None:
     """Start one more instance of GROUP."""
     body: dict[str, Any] = {"group": group, **({"node": node} if node else {})}
@@ -189,7 +189,7 @@ def start(
     show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
 
 
-def _order(session: Session, id: str, verb: str, reason: str | None) -> Any:
+def _order(session: ApiSession, id: str, verb: str, reason: str | None) -> Any:
     return session.client.post(f"{INSTANCES}/{segment(id)}/{verb}", {"reason": reason} if reason else {})
 
 
@@ -201,7 +201,7 @@ reason_option = click.option("--reason", help="Why; shown with the instance.")
 @reason_option
 @wait_options()
 @api_command
-def stop(session: Session, id: str, reason: str | None, wait: bool, timeout: int) -> None:
+def stop(session: ApiSession, id: str, reason: str | None, wait: bool, timeout: int) -> None:
     """Stop an instance by its group's ladder."""
     changed = _order(session, id, "stop", reason)
     if wait:
@@ -215,7 +215,7 @@ def stop(session: Session, id: str, reason: str | None, wait: bool, timeout: int
 @yes_option
 @wait_options()
 @api_command
-def kill(session: Session, id: str, reason: str | None, yes: bool, wait: bool, timeout: int) -> None:
+def kill(session: ApiSession, id: str, reason: str | None, yes: bool, wait: bool, timeout: int) -> None:
     """Kill everything of an instance at once."""
     confirm(f"kill instance '{id}'", yes=yes)
     changed = _order(session, id, "kill", reason)
@@ -224,14 +224,14 @@ def kill(session: Session, id: str, reason: str | None, yes: bool, wait: bool, t
     _show_ending(session, changed)
 
 
-def _ended(session: Session, asked: Item, timeout: int) -> Any:
+def _ended(session: ApiSession, asked: Item, timeout: int) -> Any:
     found = until_ended(session, asked, timeout)
     if started_again(asked, found):
         note(f"it has ended; group '{found['group']}' keeps at least its min, so that it was started again")
     return found
 
 
-def _show_ending(session: Session, changed: Item) -> None:
+def _show_ending(session: ApiSession, changed: Item) -> None:
     told = f"instance '{changed['id']}' is {changed['state']}"
     exit = changed.get("exit") or {}
     if changed["state"] in ("STOPPED", "CRASHED") and exit.get("summary"):
@@ -246,7 +246,7 @@ def _show_ending(session: Session, changed: Item) -> None:
 @reason_option
 @wait_options()
 @api_command
-def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: int) -> None:
+def restart(session: ApiSession, id: str, reason: str | None, wait: bool, timeout: int) -> None:
     """Stop an instance and start it again under its id."""
     changed = _order(session, id, "restart", reason)
     if wait:
@@ -262,7 +262,7 @@ def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: 
 @click.argument("id")
 @click.argument("line", nargs=-1, required=True)
 @api_command
-def command(session: Session, id: str, line: tuple[str, ...]) -> None:
+def command(session: ApiSession, id: str, line: tuple[str, ...]) -> None:
     """Put a LINE into an instance's input."""
     path = f"{INSTANCES}/{segment(id)}/command"
     taken = session.client.post_patiently(path, {"command": " ".join(line)}, seconds=PATIENCE_SECONDS)
@@ -273,7 +273,7 @@ def command(session: Session, id: str, line: tuple[str, ...]) -> None:
 @click.argument("id")
 @yes_option
 @api_command
-def delete(session: Session, id: str, yes: bool) -> None:
+def delete(session: ApiSession, id: str, yes: bool) -> None:
     """Forget an instance that has ended, and its console."""
     if not yes:
         session.client.get(f"{INSTANCES}/{segment(id)}")  # nobody is asked about one that there is not

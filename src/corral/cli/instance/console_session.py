@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from corral.cli.api import event_stream
 from corral.cli.api.client import Client, segment
-from corral.cli.failure import Failure, Unreachable, note, printable
+from corral.cli.failure import CommandFailure, Unreachable, note, printable
 from corral.cli.terminal.console_line import LineEditor, Neutraliser, gap_text
 
 _QUIET_SECONDS: Final = 0.5
@@ -38,7 +38,7 @@ ENDED: Final = "ended"
 FAILED: Final = "failed"
 
 
-class Feed:
+class ConsoleFeed:
     """What happens to a console, as a queue with a descriptor that `select` can wait for."""
 
     def __init__(self, client: Client, id: str, *, place: str) -> None:
@@ -98,7 +98,7 @@ class Feed:
                 with contextlib.suppress(ValueError):
                     self._tell(message.event, json.loads(message.data))
             self._put(FAILED, None)
-        except Failure as failure:
+        except CommandFailure as failure:
             self._put(FAILED, failure)
 
     def _tell(self, event: str, data: Any) -> None:
@@ -136,7 +136,7 @@ class Feed:
                     tell=lambda text: self._put(NOTE, text),
                 )
                 self._put(NOTE, "")
-            except Failure as failure:
+            except CommandFailure as failure:
                 with contextlib.suppress(ValueError):
                     self._mine.remove(line)
                 told = f"error: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")
@@ -152,7 +152,7 @@ def how_it_ended(id: str, end: Any) -> str:
     return f"-- instance '{id}' has ended: {summary} --"
 
 
-class Screen:
+class ConsoleScreen:
     """Output above, one line of input below it. Output whose line is not finished stands before the
     prompt until it is."""
 
@@ -213,11 +213,11 @@ def typing_mode() -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def attach_terminal(feed: Feed, id: str, *, scrollback: str, raw: bool) -> None:
+def attach_terminal(feed: ConsoleFeed, id: str, *, scrollback: str, raw: bool) -> None:
     """Until the person detaches with Ctrl-C, Ctrl-] or Ctrl-D, or nothing more can come."""
     editor = LineEditor()
-    screen = Screen(editor, prompt=f"{id}> ", raw=raw)
-    failure: Failure | None = None
+    screen = ConsoleScreen(editor, prompt=f"{id}> ", raw=raw)
+    failure: CommandFailure | None = None
     note(f"attached to '{id}'; Ctrl-] or Ctrl-C detaches, the instance goes on")
     with typing_mode():
         screen.write(scrollback)
@@ -241,7 +241,7 @@ def attach_terminal(feed: Feed, id: str, *, scrollback: str, raw: bool) -> None:
     note("detached")
 
 
-def _show(feed: Feed, screen: Screen, id: str) -> Failure | None:
+def _show(feed: ConsoleFeed, screen: ConsoleScreen, id: str) -> CommandFailure | None:
     for kind, value in feed.take():
         if kind == TEXT:
             screen.write(value)
@@ -253,14 +253,14 @@ def _show(feed: Feed, screen: Screen, id: str) -> Failure | None:
             screen.write_apart(value)
         elif kind == ENDED:
             screen.say(how_it_ended(id, value))
-        elif isinstance(value, Failure):
+        elif isinstance(value, CommandFailure):
             return value
         else:
-            return Failure(f"instance '{id}' was removed")
+            return CommandFailure(f"instance '{id}' was removed")
     return None
 
 
-def attach_pipe(feed: Feed, id: str, *, scrollback: str) -> None:
+def attach_pipe(feed: ConsoleFeed, id: str, *, scrollback: str) -> None:
     """Without a terminal: lines of stdin are commands, output is passed on as it is.
 
     Ends when the input has ended and the console has been quiet for a moment, or with the run.
@@ -288,7 +288,7 @@ def attach_pipe(feed: Feed, id: str, *, scrollback: str) -> None:
                     feed.send(line.decode("utf-8", "replace").rstrip("\r"))
 
 
-def _pass_events(feed: Feed, id: str) -> bool:
+def _pass_events(feed: ConsoleFeed, id: str) -> bool:
     """Pass on what came; True when it was the end."""
     for kind, value in feed.take():
         if kind in (TEXT, LATE):
@@ -299,7 +299,7 @@ def _pass_events(feed: Feed, id: str) -> bool:
             note(how_it_ended(id, value))
             return True
         elif kind == FAILED:
-            if isinstance(value, Failure):
+            if isinstance(value, CommandFailure):
                 raise value
             return True
     return False

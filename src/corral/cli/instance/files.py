@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import note as remark
 from corral.cli.instance.runs import run_option
 from corral.cli.instance.waits import INSTANCES
@@ -30,7 +30,7 @@ FILE_COLUMNS: Final = (
 @click.argument("id")
 @run_option
 @api_command
-def plan(session: Session, id: str, incarnation: int | None) -> None:
+def plan(session: ApiSession, id: str, incarnation: int | None) -> None:
     """Show what exactly an instance was started with."""
     found = session.client.get(f"{INSTANCES}/{segment(id)}/plan", {"incarnation": incarnation})
     body = found.get("plan") or {}
@@ -52,7 +52,7 @@ def _text(value: Any) -> str:
     "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="So many entries."
 )
 @api_command
-def files(session: Session, id: str, path: str, limit: int) -> None:
+def files(session: ApiSession, id: str, path: str, limit: int) -> None:
     """List what lies in an instance's directory."""
     found = session.client.get(f"{INSTANCES}/{segment(id)}/files", {"path": path, "limit": limit})
     items = found.get("items") or []
@@ -74,7 +74,7 @@ def files(session: Session, id: str, path: str, limit: int) -> None:
     help="So many bytes.",
 )
 @api_command
-def get_file(session: Session, id: str, path: str, offset: int, length: int) -> None:
+def get_file(session: ApiSession, id: str, path: str, offset: int, length: int) -> None:
     """Write a part of one of an instance's files to stdout."""
     from corral.cli.api.transfers import save as save_to
 
@@ -105,7 +105,7 @@ def get_file(session: Session, id: str, path: str, offset: int, length: int) -> 
 )
 @api_command
 def save(
-    session: Session,
+    session: ApiSession,
     id: str,
     template: str,
     paths: tuple[str, ...],

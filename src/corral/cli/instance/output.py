@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, WrongUsage, note
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.instance.runs import chosen_run, each_run, run_option
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.console_line import gap_text
@@ -46,7 +46,7 @@ def console_path(id: str) -> str:
 @run_option
 @api_command
 def logs(
-    session: Session,
+    session: ApiSession,
     id: str,
     follow: bool,
     tail: int | None,
@@ -105,7 +105,7 @@ class Printer:
 class Lines:
     """Of one instance. Places are `RUN-OFFSET`, as its stream takes them."""
 
-    def __init__(self, session: Session, id: str, show: Printer) -> None:
+    def __init__(self, session: ApiSession, id: str, show: Printer) -> None:
         self._session = session
         self._id = id
         self._show = show
@@ -142,7 +142,7 @@ class Lines:
                 self._heading = f"-- run {each['incarnation']} on node {each['node']} --"
             try:
                 place = self._pages({**times, "incarnation": each["incarnation"]})
-            except Refused as refusal:
+            except CommandRefused as refusal:
                 if refusal.code not in _UNREADABLE:
                     raise
                 note(f"run {each['incarnation']} cannot be read: {refusal.message}")
@@ -248,7 +248,7 @@ class Lines:
 )
 @click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")
 @api_command
-def console(session: Session, id: str, tail: int, raw: bool) -> None:
+def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
     """Attach to an instance: its newest lines, what it writes, and a line to write to it.
 
     Ctrl-C, Ctrl-] or Ctrl-D detaches; the instance goes on.
@@ -256,7 +256,9 @@ def console(session: Session, id: str, tail: int, raw: bool) -> None:
     from corral.cli.instance import console_session
 
     page = session.client.get(console_path(id), {"newest": "true", "limit": max(1, tail)})
-    feed = console_session.Feed(session.client, id, place=f"{page['incarnation']}-{page['next_offset']}")
+    feed = console_session.ConsoleFeed(
+        session.client, id, place=f"{page['incarnation']}-{page['next_offset']}"
+    )
     scrollback = "".join(f"{item['line']}\n" for item in page["items"]) if tail else ""
     if sys.stdin.isatty() and sys.stdout.isatty():
         console_session.attach_terminal(feed, id, scrollback=scrollback, raw=raw)
@@ -275,7 +277,9 @@ def console(session: Session, id: str, tail: int, raw: bool) -> None:
 )
 @run_option
 @api_command
-def search(session: Session, id: str, pattern: str, after: int, limit: int, incarnation: int | None) -> int:
+def search(
+    session: ApiSession, id: str, pattern: str, after: int, limit: int, incarnation: int | None
+) -> int:
     """Lines of a console that match PATTERN (RE2); exit code 1 when none does."""
     show = Printer(session.output, raw=False)
     left = limit
@@ -301,7 +305,7 @@ def search(session: Session, id: str, pattern: str, after: int, limit: int, inca
 @click.option("--after", type=click.IntRange(0), default=0, metavar="OFFSET", help="Begin at this offset.")
 @run_option
 @api_command
-def download(session: Session, id: str, path: str | None, after: int, incarnation: int | None) -> None:
+def download(session: ApiSession, id: str, path: str | None, after: int, incarnation: int | None) -> None:
     """Save a console byte by byte, as it was written."""
     from corral.cli.api.transfers import save
 

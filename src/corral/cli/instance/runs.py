@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, WrongUsage, note
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.output import Column, Item, limit_option, plain, show_list, state_column
 from corral.cli.terminal.values import duration, short_time, size_text
@@ -50,7 +50,7 @@ def _exit(run: Item) -> str:
 @click.argument("id")
 @limit_option(50)
 @api_command
-def runs(session: Session, id: str, limit: int) -> None:
+def runs(session: ApiSession, id: str, limit: int) -> None:
     """List the runs of an instance, the newest first. Their numbers are what --run takes."""
     found: list[Any] = []
     for run in each_run(session, id):
@@ -60,7 +60,7 @@ def runs(session: Session, id: str, limit: int) -> None:
     show_list(session.output, found, columns=COLUMNS, name="incarnation")
 
 
-def each_run(session: Session, id: str) -> Iterator[Any]:
+def each_run(session: ApiSession, id: str) -> Iterator[Any]:
     """The runs, the newest first; once a word about nodes that could not be asked."""
     before: int | None = None
     told: set[str] = set()
@@ -78,15 +78,17 @@ def each_run(session: Session, id: str) -> Iterator[Any]:
             return
 
 
-def previous_run(session: Session, id: str) -> int:
+def previous_run(session: ApiSession, id: str) -> int:
     """The number of the run before the newest."""
     for place, run in enumerate(each_run(session, id)):
         if place == 1:
             return int(run["incarnation"])
-    raise Refused(f"no run of '{id}' before the present one is known", hint=f"corral instance runs {id}")
+    raise CommandRefused(
+        f"no run of '{id}' before the present one is known", hint=f"corral instance runs {id}"
+    )
 
 
-def chosen_run(session: Session, id: str, incarnation: int | None, *, previous: bool) -> int | None:
+def chosen_run(session: ApiSession, id: str, incarnation: int | None, *, previous: bool) -> int | None:
     """The run that is meant; None: the newest."""
     if previous and incarnation is not None:
         raise WrongUsage("--previous and --run name two runs", hint="leave one of them out")

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session
-from corral.cli.failure import Failure, Refused, WaitRanOut, note
+from corral.cli.api.session import ApiSession
+from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, note
 from corral.cli.terminal.output import Item
 from corral.cli.terminal.progress_line import ProgressLine
-from corral.cli.terminal.values import Span
+from corral.cli.terminal.values import SpanType
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +26,7 @@ def wait_options(default: str = "60s") -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         command = click.option(
-            "--timeout", type=Span(), default=default, show_default=True, help="How long to wait at most."
+            "--timeout", type=SpanType(), default=default, show_default=True, help="How long to wait at most."
         )(command)
         return click.option(
             "--wait",
@@ -70,7 +70,7 @@ ENDED: Final = ("STOPPED", "CRASHED")
 _LAST_LINES: Final = 10
 
 
-def until_ready(session: Session, begun: Item, timeout: int) -> Any:
+def until_ready(session: ApiSession, begun: Item, timeout: int) -> Any:
     """The instance when it is ready, `begun` being what the start was answered with. One that dies before is a
     refusal with its reason and its last lines, at once: also where its node restarts it."""
     id = str(begun["id"])
@@ -88,32 +88,32 @@ def until_ready(session: Session, begun: Item, timeout: int) -> Any:
     return found[0]
 
 
-def _refuse_dead(session: Session, begun: Item, now: Item) -> None:
+def _refuse_dead(session: ApiSession, begun: Item, now: Item) -> None:
     id = str(now["id"])
     restarted = now.get("restarts", 0) > begun.get("restarts", 0)
     if now.get("state") not in ENDED and not restarted:
         return
     why = now.get("reason") if restarted and now.get("state") not in ENDED else why_not(now)
     lines = last_lines(session, {"instance": id}, since=begun.get("incarnation", 0))
-    raise Refused(
+    raise CommandRefused(
         f"instance '{id}' did not become ready: {why}{lines}", hint=f"corral why {id}", code="START_FAILED"
     )
 
 
-def last_lines(session: Session, of: dict[str, str], *, since: int = 0) -> str:
+def last_lines(session: ApiSession, of: dict[str, str], *, since: int = 0) -> str:
     """The end of the console of what crashed last, to be put behind a message; empty when nobody has it."""
     try:
         newest = session.client.get(CRASHES, {**of, "limit": "1"})["items"]
         if not newest or newest[0].get("incarnation", 0) < since:
             return ""
         tail = session.client.get(f"{CRASHES}/{segment(str(newest[0]['id']))}").get("tail") or []
-    except Failure:
+    except CommandFailure:
         return ""  # what happened counts more
     shown = "".join(f"\n  | {line}" for line in tail[-_LAST_LINES:])
     return f"\nits console ends with:{shown}" if shown else ""
 
 
-def until_ended(session: Session, asked: Item, timeout: int) -> Any:
+def until_ended(session: ApiSession, asked: Item, timeout: int) -> Any:
     """The instance when nothing is left of the run that was to end, `asked` being what the order was
     answered with. Its group may have begun another under the same id by then."""
     id = str(asked["id"])

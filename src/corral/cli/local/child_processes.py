@@ -59,7 +59,7 @@ class Child:
             signal.pidfd_send_signal(self.pidfd, number)
 
 
-class Supervisor:
+class ChildSupervisor:
     """Owns the children and the signals of this process while it is entered."""
 
     def __init__(self, *, echo: Echo | None = None) -> None:

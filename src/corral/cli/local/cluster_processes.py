@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from corral.cli.api.client import Client, segment
-from corral.cli.failure import Failure, Refused, Unreachable, note
-from corral.cli.local.child_processes import Child, Supervisor
+from corral.cli.failure import CommandFailure, CommandRefused, Unreachable, note
+from corral.cli.local.child_processes import Child, ChildSupervisor
 from corral.cli.terminal.progress_line import ProgressLine
 from corral.domain.variable_checks import JOIN_VARIABLE
 from corral.system.addresses import Address, parse_address
@@ -63,13 +63,13 @@ class Stopped(Exception):
     """Somebody asked us to end while we were waiting for something else."""
 
 
-class LocalCluster:
+class ClusterProcesses:
     """The two children, from the first start to the orderly end."""
 
     def __init__(
         self,
         *,
-        supervisor: Supervisor,
+        supervisor: ChildSupervisor,
         directory: pathlib.Path,
         config: ControllerConfig,
         node_id: str,
@@ -187,8 +187,8 @@ class LocalCluster:
         for child in self._dead():
             raise self._failed(child, f"ended ({child.how_it_ended()})")
 
-    def _failed(self, child: Child, how: str) -> Refused:
-        return Refused(
+    def _failed(self, child: Child, how: str) -> CommandRefused:
+        return CommandRefused(
             f"the {child.name} {how}; the last it said:\n{_tail(child)}",
             hint=f"all it said is in {self._directory / child.name / 'logs' / (child.name + '.log')}",
         )
@@ -201,7 +201,7 @@ class LocalCluster:
             if not self.token_path.exists() or self.token_path.read_bytes() != content:
                 atomic_write(self.token_path, content)
         except FileNotFoundError:
-            raise Refused(
+            raise CommandRefused(
                 f"there is no administrator's token at {source}",
                 hint=f"put one with the role ADMIN into {self.token_path}; are all lost, "
                 f"'corral controller admin-token --data {source.parent}' makes a new one",
@@ -213,7 +213,7 @@ class LocalCluster:
         try:
             told = client.get("/api/v1/cluster")
             grpc = parse_address(str(told["leader"]["grpc"]))
-        except (Failure, KeyError, TypeError, ValueError):
+        except (CommandFailure, KeyError, TypeError, ValueError):
             return  # as configured, then; only a picked port needs telling
         if parse_address(self._grpc, any_port=True).port == 0:
             self._grpc = str(Address(parse_address(self._grpc, any_port=True).host, grpc.port))
@@ -229,7 +229,7 @@ class LocalCluster:
     def _is_known(self, client: Client) -> bool:
         try:
             client.get(f"/api/v1/nodes/{segment(self._node_id)}")
-        except Refused as refusal:
+        except CommandRefused as refusal:
             if refusal.status == 404:
                 return False
             raise

@@ -16,7 +16,7 @@ import corral
 from corral import demo
 from corral.cli.api.client import Client, segment
 from corral.cli.api.transfers import FormFile, send_form
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.cli.module.files import build_source
 from corral.cli.module.views import MODULES, module_path, told
 from corral.cli.template_files import template_path
@@ -96,7 +96,7 @@ def _upload(client: Client) -> None:
 def _find(client: Client) -> Any:
     try:
         return client.get(f"/api/v1/groups/{segment(GROUP)}")
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.status == 404:
             return None
         raise
@@ -143,7 +143,7 @@ def run_demo_module(client: Client) -> str:
 def _find_module(client: Client) -> Any:
     try:
         return client.get(module_path(MODULE))
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.status == 404:
             return None
         raise

@@ -13,10 +13,10 @@ from typing import Final
 
 import click
 
-from corral.cli.failure import Refused, WaitRanOut
+from corral.cli.failure import CommandRefused, WaitRanOut
 from corral.cli.roles import ended_by
 from corral.cli.terminal.output import output_option, show_done
-from corral.cli.terminal.values import Span
+from corral.cli.terminal.values import SpanType
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS: Final = 0.2
 @click.command()
 @click.option("--data", metavar="DIR", required=True, help="The directory that 'up' was given.")
 @click.option(
-    "--timeout", type=Span(), default="120s", show_default=True, help="How long to wait for the end."
+    "--timeout", type=SpanType(), default="120s", show_default=True, help="How long to wait for the end."
 )
 @click.option("--force", is_flag=True, help="Kill instances at once instead of asking them to stop.")
 @output_option
@@ -67,7 +67,9 @@ def _end_up(directory: pathlib.Path, deadline: float) -> int | None:
                 hint=f"see what it prints; 'kill -9 {pid}' ends it at once",
             )
     except PermissionError:
-        raise Refused(f"'up' (pid {pid}) belongs to another user", hint="run this as that user") from None
+        raise CommandRefused(
+            f"'up' (pid {pid}) belongs to another user", hint="run this as that user"
+        ) from None
     finally:
         os.close(pidfd)
     return pid
@@ -110,7 +112,9 @@ def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) ->
             process.kill()  # harmless: its orders are on disk, and the next attempt goes on with them
             process.communicate()
     if process.returncode:
-        raise Refused(f"not everything was stopped: {_last_line(said)}", hint="run 'corral down' again")
+        raise CommandRefused(
+            f"not everything was stopped: {_last_line(said)}", hint="run 'corral down' again"
+        )
     return before
 
 

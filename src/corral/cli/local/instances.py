@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.failure import Refused, Unreachable, note
+from corral.cli.failure import CommandRefused, Unreachable, note
 from corral.cli.terminal.output import Column, output_option, show_done, show_list, state_column
 
 COLUMNS: Final = (
@@ -133,7 +133,7 @@ _NAME = "daemon.sock"
 
 
 def ask(data: pathlib.Path, verb: str, **fields: Any) -> dict[str, Any]:
-    """The daemon's answer; Refused with its reason, Unreachable when there is no daemon."""
+    """The daemon's answer; CommandRefused with its reason, Unreachable when there is no daemon."""
     with _connect(data) as connection, connection.makefile("rwb") as stream:
         try:
             stream.write(json.dumps({"verb": verb, **fields}).encode() + b"\n")
@@ -145,7 +145,7 @@ def ask(data: pathlib.Path, verb: str, **fields: Any) -> dict[str, Any]:
         raise Unreachable(f"the daemon of {data} ended before it answered", hint="see its log")
     answer: dict[str, Any] = json.loads(line)
     if not answer.get("ok"):
-        raise Refused(
+        raise CommandRefused(
             str(answer.get("message", "refused")),
             hint=answer.get("hint"),
             code=str(answer.get("code", "")),
@@ -170,7 +170,9 @@ def _connect(data: pathlib.Path) -> socket.socket:
         connection.connect(f"/proc/self/fd/{directory}/{_NAME}")
     except PermissionError:
         connection.close()
-        raise Refused(f"the daemon of {data} belongs to another user", hint="run this as that user") from None
+        raise CommandRefused(
+            f"the daemon of {data} belongs to another user", hint="run this as that user"
+        ) from None
     except OSError as error:
         connection.close()
         raise Unreachable(

@@ -13,9 +13,9 @@ from typing import Final
 
 import click
 
-from corral.cli.failure import Failure, Refused, note, printable
-from corral.cli.local.child_processes import Supervisor
-from corral.cli.local.cluster_processes import NODE, LocalCluster, Stopped
+from corral.cli.failure import CommandFailure, CommandRefused, note, printable
+from corral.cli.local.child_processes import ChildSupervisor
+from corral.cli.local.cluster_processes import NODE, ClusterProcesses, Stopped
 from corral.cli.local.demo import PORTS, run_demo
 from corral.cli.local.up_state import remove_record, write_record
 from corral.cli.roles import ended_by
@@ -80,8 +80,8 @@ def up(
             _check_ports(config, flags)
             if os.geteuid() == 0:
                 note("development profile: instances run as root, and can read and change everything here")
-            with Supervisor(echo=_echo if verbose else None) as supervisor:
-                cluster = LocalCluster(
+            with ChildSupervisor(echo=_echo if verbose else None) as supervisor:
+                cluster = ClusterProcesses(
                     supervisor=supervisor,
                     directory=directory,
                     config=config,
@@ -93,7 +93,7 @@ def up(
             return code
 
 
-def _supervise(cluster: LocalCluster, *, demo: tuple[int, int] | None) -> int:
+def _supervise(cluster: ClusterProcesses, *, demo: tuple[int, int] | None) -> int:
     try:
         cluster.start()
         token = shlex.quote(str(cluster.token_path))
@@ -111,23 +111,23 @@ def _supervise(cluster: LocalCluster, *, demo: tuple[int, int] | None) -> int:
         cluster.stop()
 
 
-def _demo(cluster: LocalCluster, ports: tuple[int, int]) -> str:
+def _demo(cluster: ClusterProcesses, ports: tuple[int, int]) -> str:
     """What there is to look at; a cluster without a demo is still a cluster."""
     try:
         with contextlib.closing(cluster.client()) as client:
             return run_demo(client, ports=ports, pause=cluster.pause)
-    except Failure as failure:
+    except CommandFailure as failure:
         return f"not there: {printable(failure.message)}"
 
 
-def _demo_module(cluster: LocalCluster) -> str:
+def _demo_module(cluster: ClusterProcesses) -> str:
     """Installed before the group, so that it sees the first start."""
     from corral.cli.local.demo import run_demo_module
 
     try:
         with contextlib.closing(cluster.client()) as client:
             return run_demo_module(client)
-    except Failure as failure:
+    except CommandFailure as failure:
         return f"not there: {printable(failure.message)}"
 
 
@@ -162,7 +162,7 @@ def _claimed(directory: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is None:
             raise
-        raise Refused(
+        raise CommandRefused(
             f"cannot use {directory}: {error.strerror} ({error.filename})", hint="choose another with --data"
         ) from error
 
@@ -181,7 +181,7 @@ def _check_ports(config: ControllerConfig, flags: Mapping[str, object]) -> None:
         reason = "the gRPC port + 1, for join tokens" if derived else flag.removeprefix("--")
         other = Address(address.host, address.port + 100 if address.port < 65_000 else 8480)
         told = "is in use" if problem == errno.EADDRINUSE else f"cannot be used: {os.strerror(problem)}"
-        raise Refused(
+        raise CommandRefused(
             f"port {address.port} on {address.host} ({reason}) {told}",
             hint=f"end what uses it, or choose another with {flag} {other}",
         )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Failure, Refused, WrongUsage, note, report
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage, note, report
 from corral.cli.module.files import build_source, check_sources_of, inspect, refusals
 from corral.cli.module.nodes import WAIT_SECONDS, refuse_failed_nodes, show_outcome, wait_for_nodes
 from corral.cli.module.views import MODULES, extension_items, extension_rows, needed_how, told
@@ -81,7 +81,7 @@ def test(source: str, pytest_args: tuple[str, ...]) -> None:
     if not (directory / "tests").is_dir():
         raise WrongUsage(f"{directory} has no directory 'tests'", hint="'corral module new' makes one")
     if importlib.util.find_spec("pytest") is None:
-        raise Refused("pytest is not installed here", hint="pip install 'corral[testing]'")
+        raise CommandRefused("pytest is not installed here", hint="pip install 'corral[testing]'")
     paths = [str(directory.resolve()), str((directory / "src").resolve())]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     options = ["asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function"]
@@ -98,7 +98,7 @@ def test(source: str, pytest_args: tuple[str, ...]) -> None:
     ]
     ended = subprocess.run([*command, "tests", *pytest_args], cwd=directory, env=environment, check=False)
     if ended.returncode:
-        raise Refused(f"the tests of {directory} did not pass")
+        raise CommandRefused(f"the tests of {directory} did not pass")
 
 
 @click.command("doctor")
@@ -158,7 +158,7 @@ def _check_api(api: str, sdk: str) -> None:
     from corral.domain.versions import parse_range, parse_version
 
     if not parse_range(api).allows(parse_version(sdk)):
-        raise Refused(
+        raise CommandRefused(
             f"it was built for SDK {api}, and this is {sdk}",
             hint="change `api` in its manifest, or build it for this SDK",
             code="MODULE_INCOMPATIBLE",
@@ -192,7 +192,7 @@ def sign(archive: str | None, key: str | None, new_key: str | None, output: str)
 @click.argument("source", default=".")
 @click.option("--once", is_flag=True, help="Build and install once, and return.")
 @api_command
-def dev(session: Session, source: str, once: bool) -> None:
+def dev(session: ApiSession, source: str, once: bool) -> None:
     """Watch a source directory; build and reload the module whenever it changes, until Ctrl-C."""
     DevLoop(session, pathlib.Path(source).expanduser()).run(once=once)
 
@@ -200,7 +200,7 @@ def dev(session: Session, source: str, once: bool) -> None:
 class DevLoop:
     """Looks at the files three times a second: a module is small, and every file system can do that."""
 
-    def __init__(self, session: Session, source: pathlib.Path) -> None:
+    def __init__(self, session: ApiSession, source: pathlib.Path) -> None:
         self._session = session
         self._source = source
 
@@ -225,7 +225,7 @@ class DevLoop:
         """A mistake in the source is told, and the next change is another try."""
         try:
             self._reload()
-        except Failure as failure:
+        except CommandFailure as failure:
             report(failure.message, hint=failure.hint)
 
     def _reload(self) -> None:

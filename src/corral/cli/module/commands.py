@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.client import segment
-from corral.cli.api.session import Session, api_command
+from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import Refused, WrongUsage, printable
+from corral.cli.failure import CommandRefused, WrongUsage, printable
 from corral.cli.module.author import build, dev, doctor, new, sign, test
 from corral.cli.module.install import install, upgrade
 from corral.cli.module.node_states import has_node_part, reached
@@ -56,7 +56,7 @@ for command in (install, upgrade, new, build, test, dev, doctor, sign):
 @module.command("list")
 @click.option("--phase", metavar="PHASE", help="Only those in this phase, such as FAILED.")
 @api_command
-def list_modules(session: Session, phase: str | None) -> None:
+def list_modules(session: ApiSession, phase: str | None) -> None:
     """List the installed modules."""
     found = session.client.pages(MODULES, {"phase": phase.upper() if phase else None})
     show_list(session.output, found, columns=COLUMNS)
@@ -65,7 +65,7 @@ def list_modules(session: Session, phase: str | None) -> None:
 @module.command("info")
 @click.argument("id")
 @api_command
-def info(session: Session, id: str) -> None:
+def info(session: ApiSession, id: str) -> None:
     """Show one module: phase and reason, what it offers and needs, its story, and each node."""
     found = session.client.get(module_path(id))
     schema = _schema(session, found) if session.output == "table" else None
@@ -74,23 +74,23 @@ def info(session: Session, id: str) -> None:
         show_nodes(found.get("nodes") or ())
 
 
-def _schema(session: Session, found: Item) -> Item | None:
+def _schema(session: ApiSession, found: Item) -> Item | None:
     """What settings it takes; those who see no settings do not see these either."""
     if found.get("settings") is None:
         return None
     try:
         answer = session.client.get(module_path(str(found.get("id")), "config"))
-    except Refused:
+    except CommandRefused:
         return None  # uninstalled meanwhile: what was found is worth showing
     return (answer or {}).get("schema") or None
 
 
-def _show_reached(session: Session, found: Item) -> None:
+def _show_reached(session: ApiSession, found: Item) -> None:
     if session.output == "table" and has_node_part(found):
         click.echo(printable(reached(found.get("nodes") or ())))
 
 
-def _show_done(session: Session, found: Item, text: str, wait: float, *, runs: bool = True) -> None:
+def _show_done(session: ApiSession, found: Item, text: str, wait: float, *, runs: bool = True) -> None:
     """What came of it, once the connected nodes have settled: as `install` does."""
     if wait and has_node_part(found):
         found = wait_for_nodes(session, found, wait)
@@ -116,7 +116,7 @@ def _verb_command(verb: Verb) -> click.Command:
     """A verb that is posted; its option, if it has one, is the body."""
 
     @api_command
-    def command(session: Session, id: str, wait: float, **body: str) -> None:
+    def command(session: ApiSession, id: str, wait: float, **body: str) -> None:
         found = session.client.post(module_path(id, verb), body or None, timeout=VERB_SECONDS)
         _show_done(session, found, told(found), wait, runs=VERBS[verb].runs)
 
@@ -135,7 +135,7 @@ for verb in (Verb.ACTIVATE, Verb.DEACTIVATE, Verb.PAUSE, Verb.RESUME, Verb.RELOA
 @click.option("--node", metavar="NODE", help="On this node alone; else wherever it failed.")
 @wait_option("How long to wait for what comes of it on connected nodes; 0: not.")
 @api_command
-def recover(session: Session, id: str, node: str | None, wait: float) -> None:
+def recover(session: ApiSession, id: str, node: str | None, wait: float) -> None:
     found = session.client.post(module_path(id, Verb.RECOVER), params={"node": node}, timeout=VERB_SECONDS)
     nodes = told_again(found, node)
     text = told(found) if node is None else f"'{id}' {found.get('version')}"
@@ -161,7 +161,7 @@ def recover(session: Session, id: str, node: str | None, wait: float) -> None:
 @click.option("--file", "path", metavar="FILE", help="All settings, as YAML or JSON; '-': standard input.")
 @api_command
 def config(
-    session: Session, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
+    session: ApiSession, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
 ) -> None:
     found = session.client.get(module_path(id))
     before = found.get("settings") or {}
@@ -180,7 +180,7 @@ def config(
 @module.command("health")
 @click.argument("id")
 @api_command
-def health(session: Session, id: str) -> None:
+def health(session: ApiSession, id: str) -> None:
     """Ask a running module how it is."""
     found = {"id": id, **session.client.get(module_path(id, "health"))}
     word = "healthy" if found.get("healthy") else "not healthy"
@@ -196,14 +196,14 @@ def _because(detail: object) -> str:
 @click.option("--drop-storage", is_flag=True, help="Also delete the module's documents and keys.")
 @yes_option
 @api_command
-def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
+def uninstall(session: ApiSession, id: str, drop_storage: bool, yes: bool) -> None:
     confirm(f"uninstall '{id}'" + (" and delete its data" if drop_storage else ""), yes=yes)
     found = session.client.get(module_path(id))
     session.client.delete(module_path(id))
     if drop_storage:
         try:
             _drop(session, id)
-        except Refused as refusal:
+        except CommandRefused as refusal:
             if refusal.status != 404:  # it had stored nothing
                 raise
     keeps = found.get("storage", "controller" in (found.get("hosts") or ())) and not drop_storage
@@ -221,20 +221,20 @@ def storage() -> None:
 @click.argument("id")
 @yes_option
 @api_command
-def drop_storage(session: Session, id: str, yes: bool) -> None:
+def drop_storage(session: ApiSession, id: str, yes: bool) -> None:
     """Delete what an uninstalled module has left behind."""
     confirm(f"delete all data of module '{id}'", yes=yes)
     _drop(session, id)
     show_done(session.output, {"id": id}, f"the data of '{id}' is deleted")
 
 
-def _drop(session: Session, id: str) -> None:
+def _drop(session: ApiSession, id: str) -> None:
     session.client.delete(f"{MODULES}/storage/{segment(id)}")
 
 
 @module.command("leaked")
 @api_command
-def leaked(session: Session) -> None:
+def leaked(session: ApiSession) -> None:
     """Processes of modules that did not end by themselves."""
     show_list(
         session.output, session.client.get(f"{MODULES}/leaked")["items"], columns=LEAK_COLUMNS, name="module"
@@ -243,7 +243,7 @@ def leaked(session: Session) -> None:
 
 @module.command("force-cleanup")
 @api_command
-def force_cleanup(session: Session) -> None:
+def force_cleanup(session: ApiSession) -> None:
     """Kill what lingers of unloaded modules, at once."""
     found = session.client.post(f"{MODULES}/force-cleanup", timeout=VERB_SECONDS)["items"]
     if session.output == "table" and not found:

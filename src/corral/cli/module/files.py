@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from corral.cli.failure import Refused, WrongUsage
+from corral.cli.failure import CommandRefused, WrongUsage
 from corral.errors import CorralError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except CorralError as error:
-        raise Refused(
+        raise CommandRefused(
             error.message, hint=error.hint, code=error.code.name, status=error.code.status
         ) from error
     except OSError as error:
@@ -34,7 +34,7 @@ def refusals() -> Iterator[None]:
 
 
 def inspect(path: pathlib.Path) -> ArchiveFacts:
-    """The archive as a host would read it. `Refused` when it is none."""
+    """The archive as a host would read it. `CommandRefused` when it is none."""
     from corral.modules.archive.archive_reader import inspect_archive
 
     if not path.is_file():
@@ -44,7 +44,7 @@ def inspect(path: pathlib.Path) -> ArchiveFacts:
 
 
 def check_sources_of(path: pathlib.Path, facts: ArchiveFacts) -> None:
-    """`Refused` for sources of an inspected archive that Python cannot read, or that lack its class."""
+    """`CommandRefused` for sources of an inspected archive that Python cannot read, or that lack its class."""
     from corral.modules.archive.archive_reader import check_archive_sources
 
     with refusals():
@@ -73,7 +73,7 @@ def make_key(base: pathlib.Path) -> pathlib.Path:
         try:
             descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise Refused(f"{private} is there already", hint="choose another name") from None
+            raise CommandRefused(f"{private} is there already", hint="choose another name") from None
         with os.fdopen(descriptor, "wb") as file:
             file.write(made.private_pem)
         public.write_bytes(made.public_pem)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from corral.cli.api.session import Session, api_command
-from corral.cli.failure import Refused, WrongUsage, note, printable
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandRefused, WrongUsage, note, printable
 from corral.cli.module.nodes import refuse_failed_nodes, show_outcome, wait_for_nodes, wait_option
 from corral.cli.module.views import MODULES, module_path, refuse_failed, refuse_idle, told
 from corral.cli.terminal.output import Item, show_done
@@ -43,7 +43,7 @@ def _options(command: F) -> F:
 @click.command("install")
 @_options
 @api_command
-def install(session: Session, file: str, **options: Any) -> None:
+def install(session: ApiSession, file: str, **options: Any) -> None:
     """Install a module from its archive; a higher version than the installed one is an upgrade."""
     _send(session, pathlib.Path(file).expanduser(), **options)
 
@@ -51,16 +51,16 @@ def install(session: Session, file: str, **options: Any) -> None:
 @click.command("upgrade")
 @_options
 @api_command
-def upgrade(session: Session, file: str, **options: Any) -> None:
+def upgrade(session: ApiSession, file: str, **options: Any) -> None:
     """Like 'install', for a module that is there already; rolls back if the new version does not start."""
     path = pathlib.Path(file).expanduser()
     id = _id_of(path)
     try:
         session.client.get(module_path(id))
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.status != 404:
             raise
-        raise Refused(
+        raise CommandRefused(
             f"'{id}' is not installed", hint="use 'corral module install'", code="NOT_FOUND"
         ) from refusal
     _send(session, path, **options)
@@ -73,7 +73,7 @@ def _id_of(path: pathlib.Path) -> str:
 
 
 def _send(
-    session: Session,
+    session: ApiSession,
     path: pathlib.Path,
     *,
     signature: str | None,
@@ -127,7 +127,7 @@ def _sidecar(path: pathlib.Path, given: str | None) -> pathlib.Path | None:
     return None
 
 
-def _show_answer(session: Session, found: Item) -> None:
+def _show_answer(session: ApiSession, found: Item) -> None:
     told_lines = found.get("told") or ()
     for line in told_lines if len(told_lines) > 1 else ():
         note(line)
@@ -139,7 +139,7 @@ def _show_answer(session: Session, found: Item) -> None:
     refuse_idle(found)
 
 
-def _show_report(session: Session, found: Item) -> None:
+def _show_report(session: ApiSession, found: Item) -> None:
     if session.output != "table":
         show_done(session.output if session.output != "name" else "json", found, "")
     else:
@@ -152,7 +152,9 @@ def _show_report(session: Session, found: Item) -> None:
         )
         click.echo(f"{would} {found.get('id')} {found.get('version')}")
     if not found.get("ok"):
-        raise Refused("it cannot be installed as it is", code=str(found.get("code") or "MODULE_INCOMPATIBLE"))
+        raise CommandRefused(
+            "it cannot be installed as it is", code=str(found.get("code") or "MODULE_INCOMPATIBLE")
+        )
 
 
 def _then(hint: object) -> str:

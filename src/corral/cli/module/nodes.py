@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from corral.cli.api.session import Session
-from corral.cli.failure import Refused, printable
+from corral.cli.api.session import ApiSession
+from corral.cli.failure import CommandRefused, printable
 from corral.cli.module.node_states import named, waits
 from corral.cli.module.views import module_path
 from corral.cli.terminal.output import Column, Item, list_table, plain, state_column
@@ -114,7 +114,7 @@ def show_nodes(nodes: Sequence[Item]) -> None:
 
 
 def wait_for_nodes(
-    session: Session, found: Item, seconds: float, *, only: Collection[str] | None = None
+    session: ApiSession, found: Item, seconds: float, *, only: Collection[str] | None = None
 ) -> dict[str, Any]:
     """The installed module with its nodes, once all that are connected have settled, or time is up. With `only`
     these nodes are waited for, and no others. One that waits for a capability is given a moment: what its own part at
@@ -160,7 +160,7 @@ def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> 
     bad = [str(each.get("node")) for each in nodes if _failed(each)]
     without = [str(each.get("node")) for each in nodes if each.get("declined") and each.get("connected")]
     if bad:
-        raise Refused(
+        raise CommandRefused(
             f"'{found.get('id')}' {found.get('version')} did not come up on {named(bad)}",
             hint=f"'corral module info {found.get('id')}' tells why; then 'corral module recover {found.get('id')}'",
             code="MODULE_FAILED",
@@ -171,13 +171,13 @@ def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> 
         if found.get("intent") == "active" and each.get("connected") and waits(each)
     ]
     if waiting:
-        raise Refused(
+        raise CommandRefused(
             f"'{found.get('id')}' {found.get('version')} does not run yet on {named(waiting)}: it waits for a capability",
             hint="it starts there by itself; 'corral capability list --unresolved' has what is missing",
             code="MODULE_NOT_ACTIVE",
         )
     if without:
-        raise Refused(
+        raise CommandRefused(
             f"'{found.get('id')}' {found.get('version')} did not take what it was given on {named(without)}",
             hint=f"'corral module info {found.get('id')}' tells why; what it had before holds on there",
             code="MODULE_FAILED",

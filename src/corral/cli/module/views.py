@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from corral.cli.api.client import segment
-from corral.cli.failure import Refused
+from corral.cli.failure import CommandRefused
 from corral.cli.module.node_states import on_nodes, paint_nodes, phase_of, reason_of
 from corral.cli.terminal.output import Column, Item, plain, state_column
 from corral.cli.terminal.values import age, shortened, size_text
@@ -60,7 +60,7 @@ LEAK_COLUMNS: Final = (
 def module_path(id: str, *more: str) -> str:
     """Refuses what would not be one part of a path, however it is quoted."""
     if "/" in id or id in ("", ".", ".."):
-        raise Refused(
+        raise CommandRefused(
             f"'{id}' is not a valid module id", hint="'corral module list' has the ids", code="INVALID_FIELD"
         )
     return "/".join((MODULES, segment(id), *more))
@@ -76,7 +76,7 @@ def refuse_failed(found: Item) -> None:
     """What was asked for is stored, and the module does not run: a script has to notice."""
     if found.get("phase") == "FAILED":
         failure = found.get("failure") or {}
-        raise Refused(
+        raise CommandRefused(
             f"'{found.get('id')}' is FAILED: {failure.get('message') or found.get('reason')}",
             hint=f"'corral module info {found.get('id')}' tells the story",
             code="MODULE_FAILED",
@@ -87,7 +87,7 @@ def refuse_idle(found: Item) -> None:
     """It shall run, and nothing failed, but it does not: a script has to notice that, too."""
     if found.get("intent") == "active" and found.get("phase") in ("WAITING", "INSTALLED"):
         why = f" ({found['reason']})" if found.get("reason") else ""
-        raise Refused(
+        raise CommandRefused(
             f"'{found.get('id')}' {found.get('version')} does not run yet: it is {found.get('phase')}{why}",
             hint=_WITHOUT_MODULES if found.get("reason") == MODULES_DISABLED else _WAITS,
             code="MODULE_NOT_ACTIVE",

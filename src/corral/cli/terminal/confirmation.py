@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from corral.cli.failure import Refused, WrongUsage, note, printable
+from corral.cli.failure import CommandRefused, WrongUsage, note, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -27,7 +27,7 @@ def act_confirmed(
         confirm(question, yes=yes)
     try:
         return act({})
-    except Refused as refusal:
+    except CommandRefused as refusal:
         if refusal.code != "CONFIRMATION_REQUIRED":
             raise
         if yes:

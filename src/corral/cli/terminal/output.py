@@ -13,7 +13,15 @@ from typing import Any, Final, TypeVar
 import click
 
 from corral.cli.failure import printable
-from corral.cli.terminal.table import Layout, Paint, coloured, draw, paint_state, terminal_width, wants_colour
+from corral.cli.terminal.table import (
+    ColumnLayout,
+    Paint,
+    coloured,
+    draw,
+    paint_state,
+    terminal_width,
+    wants_colour,
+)
 from corral.cli.terminal.values import natural_order
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,7 +70,7 @@ def limit_option(default: int) -> Callable[[F], F]:
 
 class Column:
     """A title, where its text comes from, how it is coloured, and how it gives way on a narrow terminal
-    (see `Layout`)."""
+    (see `ColumnLayout`)."""
 
     __slots__ = ("layout", "paint", "text", "title")
 
@@ -77,7 +85,7 @@ class Column:
     ) -> None:
         self.title = title
         self.paint = paint
-        self.layout = Layout(rank, stretched)
+        self.layout = ColumnLayout(rank, stretched)
         self.text: Callable[[Item], str] = (
             (lambda item: plain(item.get(text))) if isinstance(text, str) else text
         )

@@ -53,7 +53,7 @@ _STRETCHED_NARROWEST: Final = 20
 """A column that takes the rest of the line is not cut below this while another can be left out."""
 
 
-class Layout(NamedTuple):
+class ColumnLayout(NamedTuple):
     """How a column gives way on a narrow terminal. `rank` 0 always stays; of the others the highest goes
     first. A stretched one is cut to the room that is left."""
 
@@ -78,7 +78,7 @@ def draw(
     rows: Sequence[Sequence[str]],
     *,
     paints: Sequence[Paint | None] = (),
-    layouts: Sequence[Layout] = (),
+    layouts: Sequence[ColumnLayout] = (),
     width: int | None = None,
     colour: bool = False,
 ) -> str:
@@ -88,7 +88,7 @@ def draw(
     widths = [max([len(title), *(text_width(row[at]) for row in clean)]) for at, title in enumerate(titles)]
     shown = list(range(len(titles)))
     if width is not None:
-        layouts = [*layouts, *[Layout()] * (len(titles) - len(layouts))]
+        layouts = [*layouts, *[ColumnLayout()] * (len(titles) - len(layouts))]
         empty = {at for at in shown if all(row[at] == "-" for row in clean)}
         shown = _fitting(widths, layouts, empty, width)
         _narrow(widths, shown, layouts, width)
@@ -125,7 +125,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], codes: Sequence[str] = ()
     return _GAP.join(parts).rstrip()
 
 
-def _fitting(widths: list[int], layouts: Sequence[Layout], empty: set[int], limit: int) -> list[int]:
+def _fitting(widths: list[int], layouts: Sequence[ColumnLayout], empty: set[int], limit: int) -> list[int]:
     """The columns to show: all, but for those that a narrow terminal has no room for."""
     shown = list(range(len(widths)))
     optional = sorted(
@@ -142,7 +142,7 @@ def _fitting(widths: list[int], layouts: Sequence[Layout], empty: set[int], limi
     return shown
 
 
-def _narrow(widths: list[int], shown: list[int], layouts: Sequence[Layout], limit: int) -> None:
+def _narrow(widths: list[int], shown: list[int], layouts: Sequence[ColumnLayout], limit: int) -> None:
     surplus = _total([widths[at] for at in shown]) - limit
     stretched = [at for at in shown if layouts[at].stretched]
     for candidates, least in ((stretched, _STRETCHED_NARROWEST), (shown, _NARROWEST)):

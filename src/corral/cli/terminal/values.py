@@ -21,7 +21,7 @@ _DIGITS: Final = 15
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-class Span(click.ParamType[int]):
+class SpanType(click.ParamType[int]):
     """`90s`, `30m`, `1h30m`, `7d`: whole seconds; a bare number is seconds."""
 
     name = "span"
@@ -38,7 +38,7 @@ class Span(click.ParamType[int]):
 
 
 def span_seconds(text: str) -> int | None:
-    """What `Span` reads, in seconds; None when it is no span. Whether it is a usable one is for the caller to say."""
+    """What `SpanType` reads, in seconds; None when it is no span. Whether it is a usable one is for the caller to say."""
     text = text.strip().lower()
     if text.isascii() and text.isdecimal():
         return int(text[:_DIGITS])

@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 
 from corral.cli.api.event_stream import follow
-from corral.cli.api.session import Session
-from corral.cli.failure import Failure
+from corral.cli.api.session import ApiSession
+from corral.cli.failure import CommandFailure
 from corral.cli.terminal.output import show_streamed
 
 POLL_SECONDS: Final = 5.0
@@ -23,7 +23,7 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 def watch_list(
-    session: Session,
+    session: ApiSession,
     fetch: Callable[[], Sequence[Any]],
     *,
     table: Callable[[Sequence[Any]], str],
@@ -53,11 +53,11 @@ def _draw(output: str, items: Sequence[Any], table: Callable[[Sequence[Any]], st
     sys.stdout.flush()
 
 
-def _listen(session: Session, prefix: str | tuple[str, ...], changed: threading.Event) -> None:
+def _listen(session: ApiSession, prefix: str | tuple[str, ...], changed: threading.Event) -> None:
     """Runs beside the drawing; when the stream cannot be had, polling is what remains."""
     try:
         for message in follow(session.client, "/api/v1/events/stream", {}, tell=lambda _: None):
             if message.event.startswith(prefix) or message.event.startswith("RESYNC"):
                 changed.set()
-    except Failure:
+    except CommandFailure:
         return

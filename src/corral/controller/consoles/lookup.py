@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.consoles.node_queries import ANSWER_BYTES, NodeHistory
+from corral.controller.consoles.node_queries import ANSWER_BYTES, NodeConsoleQueries
 from corral.controller.consoles.pages import ConsolePage, check_pattern, matches_of, page_of, within
 from corral.controller.consoles.rings import ConsoleRing, Rings
 from corral.controller.consoles.run_list import node_of
-from corral.controller.consoles.span import EMPTY, Gap, Stretch
+from corral.controller.consoles.span import EMPTY, ConsoleSpan, MissingBytes
 from corral.controller.sessions.node_links import NodeLinks
 from corral.domain.ids import Incarnation
 from corral.domain.instance_records import InstanceRecord, live
@@ -27,7 +27,7 @@ _NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING})
 class ConsoleLookup:
     """Reads of all consoles of a term."""
 
-    def __init__(self, *, rings: Rings, history: NodeHistory, links: NodeLinks) -> None:
+    def __init__(self, *, rings: Rings, history: NodeConsoleQueries, links: NodeLinks) -> None:
         self._rings = rings
         self._history = history
         self._links = links
@@ -64,7 +64,7 @@ class ConsoleLookup:
         *,
         since: dt.datetime | None,
         until: dt.datetime | None,
-    ) -> Stretch:
+    ) -> ConsoleSpan:
         """About what came between two times: whoever has it finds it by its index, and lines are compared afterwards."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None:
@@ -85,7 +85,7 @@ class ConsoleLookup:
 
     async def stretch(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
-    ) -> Stretch:
+    ) -> ConsoleSpan:
         """Bytes of a run from an offset: out of the ring when it reaches there, else from the node. Of a daemon that
         cannot be asked what is in the ring, and before that a gap."""
         ring = self._rings.find((record.id, incarnation))
@@ -100,13 +100,13 @@ class ConsoleLookup:
             if error.code is not Code.NOT_SUPPORTED or ring is None or after >= ring.begin:
                 raise
             held = ring.stretch(ring.begin, max_bytes=max_bytes)
-            gap = Gap(after, ring.begin, error.message)
+            gap = MissingBytes(after, ring.begin, error.message)
             return msgspec.structs.replace(held, gaps=(gap, *held.gaps))
 
     async def from_node(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
-    ) -> Stretch:
-        """The same, from the node alone. Raises what `NodeHistory.ask` raises."""
+    ) -> ConsoleSpan:
+        """The same, from the node alone. Raises what `NodeConsoleQueries.ask` raises."""
         query = ConsoleQuery(
             instance_id=record.id, incarnation=incarnation, from_offset=after, max_bytes=max_bytes
         )
@@ -114,7 +114,7 @@ class ConsoleLookup:
 
     async def _newest(
         self, record: InstanceRecord, incarnation: Incarnation, limit: int
-    ) -> tuple[Stretch, int | None]:
+    ) -> tuple[ConsoleSpan, int | None]:
         """The stretch that holds the last lines, and where they begin in it."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None:
@@ -188,7 +188,7 @@ def never_ran(record: InstanceRecord, incarnation: Incarnation) -> bool:
     return record.state in _NOT_YET or not (started or live(record.state))
 
 
-def _last_lines(stretch: Stretch, limit: int) -> tuple[Stretch, int | None]:
+def _last_lines(stretch: ConsoleSpan, limit: int) -> tuple[ConsoleSpan, int | None]:
     """Cut a stretch from a node's end down to its last lines."""
     ring = ConsoleRing(begin=stretch.pieces[0].offset if stretch.pieces else 0, capacity=2 * ANSWER_BYTES)
     for piece in stretch.pieces:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from corral.controller.consoles.span import Piece, Stretch, told_gap
+from corral.controller.consoles.span import ConsoleSpan, Piece, missing_bytes
 from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -36,7 +36,7 @@ _decode: Final = counted(ConsoleQueryResult.FromString)
 _FINAL: Final = frozenset({Code.CONSOLE_GONE, Code.INVALID_PATTERN, Code.NOT_SUPPORTED})
 
 
-class NodeHistory:
+class NodeConsoleQueries:
     """Queries to nodes, few at a time for each, every one with a deadline."""
 
     def __init__(
@@ -54,7 +54,7 @@ class NodeHistory:
         self._asked: dict[str, tuple[NodeId, asyncio.Future[bytes]]] = {}
         self._turns = KeyedLocks[NodeId](holders=_AT_A_TIME)
 
-    async def ask(self, node_id: NodeId, query: ConsoleQuery) -> Stretch:
+    async def ask(self, node_id: NodeId, query: ConsoleQuery) -> ConsoleSpan:
         """The node's answer. NODE_OFFLINE, CONSOLE_GONE, INVALID_PATTERN, NOT_SUPPORTED, TIMEOUT."""
         return _stretch(query, await self._result(node_id, query))
 
@@ -140,7 +140,7 @@ def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
     return kind(code, f"node '{node_id}': {failure.error_message[:_MAX_TEXT] or failure.error_code[:80]}")
 
 
-def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> Stretch:
+def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
     """A node's answer as a stretch, trusted no further than it makes sense."""
     pieces: list[Piece] = []
     times: list[tuple[int, int]] = []
@@ -152,8 +152,8 @@ def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> Stretch:
         times += [(entry.offset, entry.timestamp_ms) for entry in block.times]
         end = block.offset + len(block.data)
     told = [*result.gaps, *(gap for block in result.blocks for gap in block.gaps)]
-    gaps = {(gap.from_offset, gap.to_offset): told_gap(gap) for gap in told}
-    return Stretch(
+    gaps = {(gap.from_offset, gap.to_offset): missing_bytes(gap) for gap in told}
+    return ConsoleSpan(
         pieces=tuple(pieces),
         times=sorted(times),
         gaps=tuple(gap for _, gap in sorted(gaps.items())),

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.consoles.span import Gap, Piece, Stretch, Times, runs
+from corral.controller.consoles.span import ConsoleSpan, MissingBytes, Piece, Times, runs
 from corral.domain.ids import Incarnation
 from corral.domain.patterns import compile_pattern
 
@@ -62,7 +62,7 @@ class ConsoleText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_of(
-    stretch: Stretch,
+    stretch: ConsoleSpan,
     *,
     incarnation: Incarnation,
     after: int | None,
@@ -114,7 +114,7 @@ def within(page: ConsolePage, *, since: dt.datetime | None, until: dt.datetime |
     return msgspec.structs.replace(page, items=items)
 
 
-def matches_of(stretch: Stretch, *, incarnation: Incarnation, limit: int) -> ConsolePage:
+def matches_of(stretch: ConsoleSpan, *, incarnation: Incarnation, limit: int) -> ConsolePage:
     """A page whose pieces are one matching line each."""
     times = Times(stretch.times)
     items = []
@@ -134,7 +134,7 @@ def matches_of(stretch: Stretch, *, incarnation: Incarnation, limit: int) -> Con
     )
 
 
-def texts_of(stretch: Stretch, *, after: int, final: bool) -> list[ConsoleText]:
+def texts_of(stretch: ConsoleSpan, *, after: int, final: bool) -> list[ConsoleText]:
     """The stretch as text, one piece for each run of bytes; a character that is not whole yet waits."""
     times = Times(stretch.times)
     joined = runs(stretch.pieces)
@@ -198,7 +198,7 @@ def _line(run: Piece, start: int, end: int, times: Times, *, partial: bool = Fal
     )
 
 
-def _gaps(stretch: Stretch, after: int | None, next_offset: int) -> list[ConsoleGapShape]:
+def _gaps(stretch: ConsoleSpan, after: int | None, next_offset: int) -> list[ConsoleGapShape]:
     found = [
         _gap_shape(gap)
         for gap in stretch.gaps
@@ -208,12 +208,12 @@ def _gaps(stretch: Stretch, after: int | None, next_offset: int) -> list[Console
         return found
     begin = stretch.pieces[0].offset
     if begin > after and not any(gap.from_offset <= after and gap.to_offset >= begin for gap in found):
-        missing = Gap(after, begin, "not kept any more")
+        missing = MissingBytes(after, begin, "not kept any more")
         found.insert(0, _gap_shape(missing))
     return found
 
 
-def _gap_shape(gap: Gap) -> ConsoleGapShape:
+def _gap_shape(gap: MissingBytes) -> ConsoleGapShape:
     return ConsoleGapShape(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason[:500])
 
 

@@ -12,21 +12,21 @@ from typing import Final
 import msgspec
 
 from corral.controller.consoles.lookup import has_ended, never_ran
-from corral.controller.consoles.run_list import Step, known_end
+from corral.controller.consoles.run_list import NextRun, known_end
 from corral.controller.consoles.service import Consoles
-from corral.controller.consoles.span import Stretch
+from corral.controller.consoles.span import ConsoleSpan
 from corral.controller.consoles.stream_messages import (
-    Message,
-    Place,
+    ConsoleMessage,
+    ConsolePlace,
+    EncodedSpan,
     RunShape,
-    Told,
+    encoded_page,
+    encoded_texts,
     end_shape,
     gap_message,
     message,
-    told_page,
-    told_texts,
 )
-from corral.controller.consoles.watchers import Echo
+from corral.controller.consoles.watchers import InputLine
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord
@@ -41,8 +41,8 @@ _LATE_PARTS: Final = 8
 class LatePart(msgspec.Struct, kw_only=True):
     """What was passed over because its node was away: from one place up to another."""
 
-    begin: Place
-    until: Place
+    begin: ConsolePlace
+    until: ConsolePlace
     reader: ConsoleReader | None = None
 
 
@@ -56,10 +56,10 @@ class ConsoleReader:
         consoles: Consoles,
         state: ClusterState,
         id: InstanceId,
-        place: Place,
+        place: ConsolePlace,
         following: bool,
         blocks: bool,
-        until: Place | None = None,
+        until: ConsolePlace | None = None,
     ) -> None:
         self._consoles = consoles
         self._state = state
@@ -70,7 +70,7 @@ class ConsoleReader:
         self._echoed = consoles.echoes.last
         self._told_end = False
         self._told_tail = ""
-        self._asked: Place | None = None
+        self._asked: ConsolePlace | None = None
         self._listed_end: int | None = None
         self._waiting_since: float | None = None
         self._failed_at = 0.0
@@ -88,7 +88,7 @@ class ConsoleReader:
     def finished(self) -> bool:
         return self._until is not None and self.place >= self._until
 
-    async def take(self) -> list[Message]:
+    async def take(self) -> list[ConsoleMessage]:
         """What there is to tell now; empty when the reader is up to date."""
         messages = self._echoes()
         stored = self._state.instances.find(self._id)
@@ -105,17 +105,17 @@ class ConsoleReader:
             messages += await self._late_part()
         return messages
 
-    def _echoes(self) -> list[Message]:
+    def _echoes(self) -> list[ConsoleMessage]:
         echoes = self._consoles.echoes
         if echoes.last == self._echoed or self._until is not None:
             return []
-        fresh: list[Echo] = echoes.after(self._id, self._echoed)
+        fresh: list[InputLine] = echoes.after(self._id, self._echoed)
         self._echoed = echoes.last
         return [message("command", echo, self.place) for echo in fresh]
 
     # within a run
 
-    async def _read(self, record: InstanceRecord) -> list[Message]:
+    async def _read(self, record: InstanceRecord) -> list[ConsoleMessage]:
         ring = self._consoles.ring((self._id, self.place.incarnation))
         if ring is None or (self._until is not None and not ring.reaches(self.place.offset)):
             return await self._without_ring(record)
@@ -146,10 +146,10 @@ class ConsoleReader:
         """Whether these bytes are the last of a part that is told late, also where they end amid a line."""
         return (
             self._until is not None
-            and Place(self.place.incarnation, self.place.offset + limit) >= self._until
+            and ConsolePlace(self.place.incarnation, self.place.offset + limit) >= self._until
         )
 
-    async def _without_ring(self, record: InstanceRecord) -> list[Message]:
+    async def _without_ring(self, record: InstanceRecord) -> list[ConsoleMessage]:
         """Nothing came from the node since we lead, or it was dropped: what is there, once."""
         if self._until is not None and self._until.incarnation == self.place.incarnation:
             return await self._from_node(record, floor=self._until.offset)
@@ -164,7 +164,7 @@ class ConsoleReader:
             return []  # what comes will tell
         return self._tell(self._encoded(stretch, final=False))
 
-    async def _from_node(self, record: InstanceRecord, *, floor: int) -> list[Message]:
+    async def _from_node(self, record: InstanceRecord, *, floor: int) -> list[ConsoleMessage]:
         """Older than what is here: page from the node, wait for it, or say that it is not to be had and go on."""
         try:
             stretch = await self._ask(record)
@@ -176,7 +176,7 @@ class ConsoleReader:
         told = self._tell(self._encoded(stretch, final=final))
         return told or [self._lost(floor, "the node has no more of this line")]
 
-    async def _ask(self, record: InstanceRecord) -> Stretch:
+    async def _ask(self, record: InstanceRecord) -> ConsoleSpan:
         """What the node has from here on."""
         stretch = await self._consoles.lookup.from_node(
             record, self.place.incarnation, self.place.offset, max_bytes=self._limit()
@@ -198,15 +198,15 @@ class ConsoleReader:
         self._failed_at = now
         return self._until is not None or now - self._waiting_since < patience
 
-    def _pass_over(self, to: int | None, error: CorralError) -> Message:
+    def _pass_over(self, to: int | None, error: CorralError) -> ConsoleMessage:
         """Go on behind what the node did not give, `to` None being the end of the run. It is late if the node may give
         it yet."""
         run = self.place.incarnation
-        until = Place(run, to) if to is not None else Place(Incarnation(run + 1), 0)
+        until = ConsolePlace(run, to) if to is not None else ConsolePlace(Incarnation(run + 1), 0)
         late = isinstance(error, Retryable) and self._owe(until)
         return self._lost(self.place.offset if to is None else to, error.message, late=late)
 
-    def _owe(self, until: Place) -> bool:
+    def _owe(self, until: ConsolePlace) -> bool:
         """Remember what is passed over from here up to there; False: too much is remembered already."""
         last = self._late[-1] if self._late else None
         if last is not None and last.reader is None and self.place <= last.until:
@@ -217,7 +217,7 @@ class ConsoleReader:
         self._late.append(LatePart(begin=self.place, until=until))
         return True
 
-    async def _late_part(self) -> list[Message]:
+    async def _late_part(self) -> list[ConsoleMessage]:
         """Some of what was passed over, if its node is back. The reader's own place stays where it is."""
         for part in tuple(self._late):
             reader = part.reader = part.reader or self._reader_of(part)
@@ -226,7 +226,7 @@ class ConsoleReader:
                 self._late.remove(part)
             told = [each for each in found if each.name in ("page", "gap")]
             if told:
-                return [Message("late", each.data, self.place) for each in told]
+                return [ConsoleMessage("late", each.data, self.place) for each in told]
         return []
 
     def _reader_of(self, part: LatePart) -> ConsoleReader:
@@ -248,7 +248,7 @@ class ConsoleReader:
         end = known_end(record, self.place.incarnation) or self._listed_end
         return end is not None and max(ring.end if ring else 0, self.place.offset) >= end
 
-    async def _turn_over(self, record: InstanceRecord) -> list[Message]:
+    async def _turn_over(self, record: InstanceRecord) -> list[ConsoleMessage]:
         """When a run has ended: its last bytes, then the end, then the next run."""
         if not has_ended(record, self.place.incarnation):
             return []
@@ -267,7 +267,7 @@ class ConsoleReader:
             return []
         return await self._next_run(record)
 
-    async def _rest(self, record: InstanceRecord) -> tuple[list[Message], bool]:
+    async def _rest(self, record: InstanceRecord) -> tuple[list[ConsoleMessage], bool]:
         """What the node still has of an ended run, a piece of it, and whether that was all. When it cannot be had, that
         is told."""
         if never_ran(record, self.place.incarnation):
@@ -289,9 +289,11 @@ class ConsoleReader:
         fresh = self._tell(self._encoded(stretch, final=last))
         return fresh, last or not fresh
 
-    async def _next_run(self, record: InstanceRecord) -> list[Message]:
+    async def _next_run(self, record: InstanceRecord) -> list[ConsoleMessage]:
         """The run after this one, and a word about those between them that cannot be read."""
-        if self._until is not None and self._until <= Place(Incarnation(self.place.incarnation + 1), 0):
+        if self._until is not None and self._until <= ConsolePlace(
+            Incarnation(self.place.incarnation + 1), 0
+        ):
             self.place = self._until
             return []
         late = False
@@ -304,11 +306,11 @@ class ConsoleReader:
                 return []
             step, why = self._consoles.runs.held(record, self.place.incarnation), error.message
             if step.passed_over and isinstance(error, Retryable):
-                late = self._owe(Place(step.incarnation, 0))
+                late = self._owe(ConsolePlace(step.incarnation, 0))
         return self._step(step, why, late=late)
 
-    def _step(self, step: Step, why: str, *, late: bool) -> list[Message]:
-        before, self.place = self.place, Place(step.incarnation, 0)
+    def _step(self, step: NextRun, why: str, *, late: bool) -> list[ConsoleMessage]:
+        before, self.place = self.place, ConsolePlace(step.incarnation, 0)
         self._told_end, self._told_tail, self._listed_end = False, "", step.end_offset
         run = message("run", RunShape(incarnation=step.incarnation, node=step.node), self.place)
         if not step.passed_over:
@@ -317,7 +319,7 @@ class ConsoleReader:
 
     # telling
 
-    def _tell(self, told: Told) -> list[Message]:
+    def _tell(self, told: EncodedSpan) -> list[ConsoleMessage]:
         """Move to where a stretch has led; a tail that was told already is not told again."""
         if told.place == self.place and told.tail == self._told_tail:
             return []
@@ -325,10 +327,10 @@ class ConsoleReader:
         self.place = told.place
         return list(told.messages)
 
-    def _encoded(self, stretch: Stretch, *, final: bool) -> Told:
-        return (told_texts if self._blocks else told_page)(stretch, self.place, final=final)
+    def _encoded(self, stretch: ConsoleSpan, *, final: bool) -> EncodedSpan:
+        return (encoded_texts if self._blocks else encoded_page)(stretch, self.place, final=final)
 
-    def _lost(self, to: int, reason: str, *, late: bool = False) -> Message:
+    def _lost(self, to: int, reason: str, *, late: bool = False) -> ConsoleMessage:
         gap = gap_message(self.place, to, reason, late=late)
         self.place = gap.place
         return gap

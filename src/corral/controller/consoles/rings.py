@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.consoles.span import Gap, Piece, Stretch
+from corral.controller.consoles.span import ConsoleSpan, MissingBytes, Piece
 from corral.domain.ids import Incarnation, InstanceId
 
 RING_BYTES: Final = 256 * 1024
@@ -58,7 +58,7 @@ class ConsoleRing:
         self._starts: list[int] = []
         self._since = array.array("Q")  # from this offset on bytes came at the moment of the same index:
         self._moments = array.array("q")
-        self._gaps: list[Gap] = []
+        self._gaps: list[MissingBytes] = []
 
     @property
     def memory(self) -> int:
@@ -66,7 +66,12 @@ class ConsoleRing:
         return self.size + _TIME_BYTES * len(self._since)
 
     def append(
-        self, offset: int, data: bytes, *, times: Sequence[tuple[int, int]] = (), gaps: Sequence[Gap] = ()
+        self,
+        offset: int,
+        data: bytes,
+        *,
+        times: Sequence[tuple[int, int]] = (),
+        gaps: Sequence[MissingBytes] = (),
     ) -> None:
         """Take what comes next. Bytes that are here already are passed over."""
         self._skip(offset, gaps)
@@ -88,11 +93,11 @@ class ConsoleRing:
             self._since.append(since)
             self._moments.append(moment)
 
-    def _skip(self, offset: int, gaps: Sequence[Gap]) -> None:
+    def _skip(self, offset: int, gaps: Sequence[MissingBytes]) -> None:
         """Move over bytes that do not exist; forget everything when the node does not say why."""
         for gap in gaps:
             if gap.from_offset <= self.end < gap.to_offset:
-                self._gaps.append(Gap(self.end, gap.to_offset, gap.reason))
+                self._gaps.append(MissingBytes(self.end, gap.to_offset, gap.reason))
                 self.end = gap.to_offset
                 self.shared.clear()
         del self._gaps[:-_MAX_GAPS]
@@ -149,7 +154,7 @@ class ConsoleRing:
         """Whether everything from this offset on is here."""
         return self.begin <= offset <= self.end
 
-    def stretch(self, after: int, *, max_bytes: int) -> Stretch:
+    def stretch(self, after: int, *, max_bytes: int) -> ConsoleSpan:
         """The bytes from an offset the ring reaches, at most `max_bytes`."""
         index = max(0, bisect.bisect_right(self._starts, after) - 1)
         found: list[Piece] = []
@@ -166,7 +171,7 @@ class ConsoleRing:
                 next_offset = found[-1].end
         if index == len(self._pieces) and room > 0:
             next_offset = max(after, self.end)
-        return Stretch(
+        return ConsoleSpan(
             pieces=tuple(found),
             times=self._times(after, next_offset),
             gaps=tuple(g for g in self._gaps if g.to_offset > after and g.from_offset < next_offset),

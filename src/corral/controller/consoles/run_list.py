@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.consoles.node_queries import NodeHistory
+from corral.controller.consoles.node_queries import NodeConsoleQueries
 from corral.controller.consoles.rings import Rings
 from corral.controller.instances.report_values import exit_record
 from corral.controller.state.cluster_state import ClusterState
@@ -61,7 +61,7 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class NextRun(msgspec.Struct, frozen=True, kw_only=True):
     """From one run to the next that can be read, and which numbers lie between them."""
 
     incarnation: Incarnation
@@ -106,15 +106,17 @@ def _earlier(record: InstanceRecord, incarnation: int) -> EarlierStart | None:
     return next((start for start in record.earlier if start.incarnation == incarnation), None)
 
 
-class RunBook:
-    def __init__(self, *, state: ClusterState, history: NodeHistory, rings: Rings, clock: Clock) -> None:
+class InstanceRuns:
+    def __init__(
+        self, *, state: ClusterState, history: NodeConsoleQueries, rings: Rings, clock: Clock
+    ) -> None:
         self._state = state
         self._history = history
         self._rings = rings
         self._clock = clock
 
-    async def following(self, record: InstanceRecord, after: Incarnation) -> Step:
-        """The run after this one, its nodes being asked. Raises what `NodeHistory.runs` raises."""
+    async def following(self, record: InstanceRecord, after: Incarnation) -> NextRun:
+        """The run after this one, its nodes being asked. Raises what `NodeConsoleQueries.runs` raises."""
         for start in [*_forgotten_starts(record, after), *starts_of(record)]:
             low = max(after + 1, start.first)
             if low > start.last or low == record.incarnation:
@@ -130,7 +132,7 @@ class RunBook:
                 return _step(record, after, found, end_offset=end)
         return _step(record, after, record.incarnation)
 
-    def held(self, record: InstanceRecord, after: Incarnation) -> Step:
+    def held(self, record: InstanceRecord, after: Incarnation) -> NextRun:
         """The run after this one of which something is here, nobody being asked."""
         given = starts_of(record)
         here = (
@@ -242,7 +244,7 @@ class RunBook:
 
     async def plan_hash(self, record: InstanceRecord, incarnation: int) -> str:
         """Of the plan that a run was started with; restarts by the node have that of their start. Asks the node for one
-        that the record does not know, and raises what `NodeHistory.runs` raises. NOT_FOUND."""
+        that the record does not know, and raises what `NodeConsoleQueries.runs` raises. NOT_FOUND."""
         if known := _plan_of_start(record, incarnation):
             return known
         query = ConsoleQuery(
@@ -320,7 +322,7 @@ def _forgotten_starts(record: InstanceRecord, after: Incarnation) -> list[Start]
 
 def _step(
     record: InstanceRecord, after: Incarnation, to: Incarnation, *, end_offset: int | None = None
-) -> Step:
+) -> NextRun:
     between = [
         (max(after + 1, start.first), min(start.last, to - 1))
         for start in starts_of(record)
@@ -329,4 +331,6 @@ def _step(
     words = [f"run {low}" if low == high else f"runs {low} to {high}" for low, high in between]
     if _forgotten_starts(record, after) and len(record.earlier) == EARLIER_STARTS:
         words.insert(0, f"what ran after run {after} and is not known any more")
-    return Step(incarnation=to, node=node_of(record, to), passed_over=", ".join(words), end_offset=end_offset)
+    return NextRun(
+        incarnation=to, node=node_of(record, to), passed_over=", ".join(words), end_offset=end_offset
+    )

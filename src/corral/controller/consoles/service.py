@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from corral.controller.consoles.lookup import ConsoleLookup, has_ended
-from corral.controller.consoles.node_queries import BytesUploads, NodeHistory
+from corral.controller.consoles.node_queries import BytesUploads, NodeConsoleQueries
 from corral.controller.consoles.rings import TOTAL_BYTES, ConsoleRing, Rings, Run
-from corral.controller.consoles.run_list import RunBook, was_given
-from corral.controller.consoles.span import told_gap
-from corral.controller.consoles.watchers import Echoes, Watchers
+from corral.controller.consoles.run_list import InstanceRuns, was_given
+from corral.controller.consoles.span import missing_bytes
+from corral.controller.consoles.watchers import InputLines, Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
-from corral.controller.instances.run_match import Standing, standing
+from corral.controller.instances.run_match import StartOwnership, start_ownership
 from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState
@@ -64,12 +64,12 @@ class Consoles:
         self._state = state
         self._links = links
         self._clock = clock
-        self.history: Final = NodeHistory(links=links, uploads=uploads, entropy=entropy)
+        self.history: Final = NodeConsoleQueries(links=links, uploads=uploads, entropy=entropy)
         self.rings: Final = Rings(is_live=self._is_live, total_bytes=total_bytes)
-        self.runs: Final = RunBook(state=state, history=self.history, rings=self.rings, clock=clock)
+        self.runs: Final = InstanceRuns(state=state, history=self.history, rings=self.rings, clock=clock)
         self.lookup: Final = ConsoleLookup(rings=self.rings, history=self.history, links=links)
         self.patience_seconds = patience_seconds
-        self.echoes: Final = Echoes(clock=clock)
+        self.echoes: Final = InputLines(clock=clock)
         self._watchers: Final = Watchers()
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
 
@@ -142,7 +142,7 @@ class Consoles:
             block.data,
             times=[(entry.offset, min(entry.timestamp_ms, now)) for entry in block.times]
             or [(block.offset, now)],
-            gaps=[told_gap(gap) for gap in block.gaps] if block.gaps else (),
+            gaps=[missing_bytes(gap) for gap in block.gaps] if block.gaps else (),
         )
         self.rings.grown(ring.memory - before)
         return ring.end
@@ -153,7 +153,7 @@ class Consoles:
         id, incarnation = run
         stored = self._state.instances.find(id)
         if stored is not None and (
-            standing(stored.record, node_id, incarnation) is Standing.KNOWN
+            start_ownership(stored.record, node_id, incarnation) is StartOwnership.KNOWN
             or was_given(stored.record, node_id, incarnation)
         ):
             return True

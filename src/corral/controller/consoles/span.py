@@ -19,7 +19,7 @@ _LATEST_MS: Final = 253_402_300_799_000
 """The end of the year 9999: what a peer claims beyond it is no time."""
 
 
-class Gap(msgspec.Struct, frozen=True):
+class MissingBytes(msgspec.Struct, frozen=True):
     """Bytes that the console once had and nobody has any more."""
 
     from_offset: int
@@ -27,9 +27,9 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
-def told_gap(gap: ConsoleGap) -> Gap:
+def missing_bytes(gap: ConsoleGap) -> MissingBytes:
     """As a node told it. Its words are cut before they are kept beside the console."""
-    return Gap(gap.from_offset, gap.to_offset, gap.reason[:_LONGEST_REASON])
+    return MissingBytes(gap.from_offset, gap.to_offset, gap.reason[:_LONGEST_REASON])
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -62,12 +62,12 @@ class Times:
         return known
 
 
-class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+class ConsoleSpan(msgspec.Struct, frozen=True, kw_only=True):
     """What was found after an offset. Pieces follow one another; a gap lies between those that do not."""
 
     pieces: tuple[Piece, ...]
     times: Sequence[tuple[int, int]]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[MissingBytes, ...]
     first_offset: int
     """The oldest byte that can still be had."""
     end_offset: int
@@ -76,7 +76,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """Where to go on."""
 
 
-EMPTY: Final = Stretch(pieces=(), times=(), gaps=(), first_offset=0, end_offset=0, next_offset=0)
+EMPTY: Final = ConsoleSpan(pieces=(), times=(), gaps=(), first_offset=0, end_offset=0, next_offset=0)
 
 
 def moment(ms: int) -> dt.datetime:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.consoles.pages import ConsoleGapShape, ConsolePage, page_of, texts_of
-from corral.controller.consoles.span import Stretch
+from corral.controller.consoles.span import ConsoleSpan
 from corral.domain.ids import MAX_COUNTER, Incarnation
 from corral.domain.instance_records import ExitRecord, InstanceRecord
 from corral.errors import Code, Rejected
@@ -19,7 +19,7 @@ encode: Final = msgspec.json.Encoder().encode
 _PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class ConsolePlace(msgspec.Struct, frozen=True, order=True):
     """Where a reader is; as text `INCARNATION-OFFSET`."""
 
     incarnation: Incarnation
@@ -29,19 +29,19 @@ class Place(msgspec.Struct, frozen=True, order=True):
         return f"{self.incarnation}-{self.offset}"
 
 
-class Message(msgspec.Struct, frozen=True):
+class ConsoleMessage(msgspec.Struct, frozen=True):
     """Something to tell a reader: its name, its encoded JSON, and where the reader then is."""
 
     name: str
     data: bytes
-    place: Place
+    place: ConsolePlace
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class EncodedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch as it is told, and where it leads; the same for all readers at the same place."""
 
-    messages: tuple[Message, ...]
-    place: Place
+    messages: tuple[ConsoleMessage, ...]
+    place: ConsolePlace
     tail: str = ""
 
 
@@ -73,39 +73,39 @@ def parse_place(text: str | None) -> tuple[Incarnation | None, int] | None:
     return (Incarnation(int(match[1])) if match[1] else None), int(match[2])
 
 
-def message(name: str, shape: Any, place: Place) -> Message:
-    return Message(name, encode(shape), place)
+def message(name: str, shape: Any, place: ConsolePlace) -> ConsoleMessage:
+    return ConsoleMessage(name, encode(shape), place)
 
 
-def told_texts(stretch: Stretch, place: Place, *, final: bool) -> Told:
+def encoded_texts(stretch: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
     """Texts, and between them and behind them what is missing."""
-    messages: list[Message] = []
+    messages: list[ConsoleMessage] = []
     end = place
     for text in texts_of(stretch, after=place.offset, final=final):
         if text.offset > end.offset:
             messages.append(gap_message(end, text.offset, _reason(stretch, end.offset, text.offset)))
-        end = Place(place.incarnation, text.next_offset)
+        end = ConsolePlace(place.incarnation, text.next_offset)
         messages.append(message("text", text, end))
     for gap in stretch.gaps:
         if gap.from_offset <= end.offset < gap.to_offset:
             messages.append(gap_message(end, gap.to_offset, gap.reason))
             end = messages[-1].place
-    return Told(messages=tuple(messages), place=end)
+    return EncodedSpan(messages=tuple(messages), place=end)
 
 
-def _reason(stretch: Stretch, begin: int, end: int) -> str:
+def _reason(stretch: ConsoleSpan, begin: int, end: int) -> str:
     reasons = (gap.reason for gap in stretch.gaps if gap.from_offset < end and gap.to_offset > begin)
     return next(reasons, "not kept any more")
 
 
-def told_page(stretch: Stretch, place: Place, *, final: bool) -> Told:
+def encoded_page(stretch: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
     page = page_of(stretch, incarnation=place.incarnation, after=place.offset, limit=_LINES, final=final)
-    after = Place(place.incarnation, page.next_offset)
+    after = ConsolePlace(place.incarnation, page.next_offset)
     told = (message("page", page, after),)
-    return Told(messages=told, place=after, tail=page.tail.line if page.tail else "")
+    return EncodedSpan(messages=told, place=after, tail=page.tail.line if page.tail else "")
 
 
-def gap_message(place: Place, to: int, reason: str, *, late: bool = False) -> Message:
+def gap_message(place: ConsolePlace, to: int, reason: str, *, late: bool = False) -> ConsoleMessage:
     """A page without lines: bytes from `place` on that could not be had, or not yet."""
     gap = ConsoleGapShape(from_offset=place.offset, to_offset=to, reason=reason, late=late)
     page = ConsolePage(
@@ -118,7 +118,7 @@ def gap_message(place: Place, to: int, reason: str, *, late: bool = False) -> Me
         end_offset=to,
         tail=None,
     )
-    return message("gap", page, Place(place.incarnation, to))
+    return message("gap", page, ConsolePlace(place.incarnation, to))
 
 
 def end_shape(record: InstanceRecord, incarnation: Incarnation, exit: ExitRecord | None) -> EndShape:

@@ -51,7 +51,7 @@ _KEPT: Final = 64
 _KEPT_INSTANCES: Final = 1000
 
 
-class Echo(msgspec.Struct, frozen=True, kw_only=True):
+class InputLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line that the instance's input has taken, and who sent it."""
 
     number: int
@@ -60,12 +60,12 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
 
-class Echoes:
+class InputLines:
     """The latest lines of each instance; numbers grow over all of them."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._by_instance: collections.OrderedDict[InstanceId, collections.deque[Echo]] = (
+        self._by_instance: collections.OrderedDict[InstanceId, collections.deque[InputLine]] = (
             collections.OrderedDict()
         )
         self.last = 0
@@ -73,12 +73,12 @@ class Echoes:
     def add(self, id: InstanceId, *, line: str, by: str) -> None:
         self.last += 1
         kept = self._by_instance.setdefault(id, collections.deque(maxlen=_KEPT))
-        kept.append(Echo(number=self.last, time=self._clock.now(), line=line, by=by))
+        kept.append(InputLine(number=self.last, time=self._clock.now(), line=line, by=by))
         self._by_instance.move_to_end(id)
         while len(self._by_instance) > _KEPT_INSTANCES:
             self._by_instance.popitem(last=False)
 
-    def after(self, id: InstanceId, number: int) -> list[Echo]:
+    def after(self, id: InstanceId, number: int) -> list[InputLine]:
         return [echo for echo in self._by_instance.get(id, ()) if echo.number > number]
 
     def forget(self, id: InstanceId) -> None:

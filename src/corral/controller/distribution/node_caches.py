@@ -138,18 +138,18 @@ MAX_WAITING: Final = 16
 """Questions to one node that are open at a time."""
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class PendingQuery(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     answer: asyncio.Future[CacheStatus]
 
 
-class CacheQuestions:
+class CacheQueries:
     """What was asked and is not yet answered."""
 
     def __init__(self, *, links: NodeLinks, entropy: Entropy) -> None:
         self._links = links
         self._entropy = entropy
-        self._open: dict[str, Question] = {}
+        self._open: dict[str, PendingQuery] = {}
 
     async def ask(
         self, node_id: NodeId, message_of: Callable[[str], ControllerMessage], *, timeout: float
@@ -167,7 +167,7 @@ class CacheQuestions:
             )
         request_id = new_id("cache", self._entropy)
         answer: asyncio.Future[CacheStatus] = asyncio.get_running_loop().create_future()
-        self._open[request_id] = Question(node_id=node_id, answer=answer)
+        self._open[request_id] = PendingQuery(node_id=node_id, answer=answer)
         try:
             if not link.send(message_of(request_id)):
                 raise offline(node_id)

@@ -11,10 +11,10 @@ import structlog
 
 from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
 from corral.controller.distribution.instance_saves import FileSaving
-from corral.controller.distribution.node_caches import CacheQuestions, CacheReport, SyncAnswer, cache_report
+from corral.controller.distribution.node_caches import CacheQueries, CacheReport, SyncAnswer, cache_report
 from corral.controller.distribution.node_needs import GroupNeeds, Needs, NodeAccess, warm_message
 from corral.controller.distribution.ports import FileUploads, Versions
-from corral.controller.distribution.template_server import TemplateDesk
+from corral.controller.distribution.template_server import TemplateServer
 from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState
@@ -56,10 +56,10 @@ class Distribution:
         self._entropy = entropy
         self._needs = GroupNeeds(state)
         self.access = NodeAccess(state, needs=self._needs, library=library, clock=clock)
-        self._desk = TemplateDesk(
+        self._desk = TemplateServer(
             templates=state.templates, library=library, links=links, access=self.access, clock=clock
         )
-        self._questions = CacheQuestions(links=links, entropy=entropy)
+        self._questions = CacheQueries(links=links, entropy=entropy)
         self._saving = FileSaving(links=links, uploads=uploads, limits=limits, entropy=entropy)
         self._files = InstanceFileQuestions(links=links, entropy=entropy)
         self._joined: dict[NodeId, None] = {}

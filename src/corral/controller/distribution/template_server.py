@@ -43,7 +43,7 @@ Difference = tuple[int, bytes]
 """The size of a manifest, and the change that leads to it; empty when there is none worth sending."""
 
 
-class Offers:
+class TemplateOffers:
     """What is offered for a version, to those who have another one or none."""
 
     def __init__(self, library: Versions) -> None:
@@ -108,7 +108,7 @@ _log = structlog.get_logger("corral.controller.templates")
 Key = tuple[str, str, str]
 
 
-class TemplateDesk:
+class TemplateServer:
     """`ask` returns at once; the answer follows. `close` when the term is over."""
 
     def __init__(
@@ -123,7 +123,7 @@ class TemplateDesk:
         self._templates = templates
         self._access = access
         self._library = library
-        self._offers = Offers(library)
+        self._offers = TemplateOffers(library)
         self._links = links
         self._tasks = Tasks()
         self._told = TokenBuckets[NodeId](

@@ -23,7 +23,7 @@ from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.request import BodyPace
 from corral.controller.http.request_rates import RequestRates
 from corral.controller.http.tickets import Tickets
-from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.modules.module_service import Modules
@@ -155,7 +155,7 @@ class InstanceControl(Protocol):
         """A place to describe changes in; nothing happens before its steps are committed."""
 
     @property
-    def commands(self) -> Commands:
+    def commands(self) -> InstanceCommands:
         """Sends lines into the input of instances."""
 
     async def repair_numbers(self, actor: Actor) -> Repair:

@@ -29,7 +29,7 @@ _PASSING: Final = frozenset(
 )
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class CommandTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The run that a line is meant for, and where it runs."""
 
     instance: InstanceId
@@ -38,7 +38,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""
 
 
-class Commands:
+class InstanceCommands:
     """Sends lines and resolves their acknowledgements."""
 
     def __init__(self, *, ledger: Ledger, sessions: Sessions, entropy: Entropy) -> None:
@@ -47,24 +47,24 @@ class Commands:
         self._entropy = entropy
         self._waiting: dict[str, tuple[NodeId, asyncio.Future[SendCommandAck]]] = {}
 
-    def target(self, id: str, line: str) -> Target:
+    def target(self, id: str, line: str) -> CommandTarget:
         """The present run of an instance, if it takes this line. NOT_RUNNING, NODE_OFFLINE; nothing is sent."""
         record = self._ledger.state.instances.require(id).record
         _check(record, line)
-        target = Target(
+        target = CommandTarget(
             instance=record.id, incarnation=record.incarnation, node=record.node, group=record.group
         )
         self._session(target, hint=None)
         return target
 
-    def executes_once(self, target: Target) -> bool:
+    def executes_once(self, target: CommandTarget) -> bool:
         """Whether the node knows a command by its id; NODE_OFFLINE while it is away."""
         hint = "the line may have arrived; repeat the request with the same key"
         return self._session(target, hint=hint).facts.supports.command_ids
 
     async def send(
         self,
-        target: Target,
+        target: CommandTarget,
         line: str,
         *,
         id: str = "",
@@ -104,7 +104,7 @@ class Commands:
         if not ack.accepted:
             raise _refusal(ack)
 
-    def _session(self, target: Target, *, hint: str | None) -> Session:
+    def _session(self, target: CommandTarget, *, hint: str | None) -> Session:
         session = self._sessions.find(target.node)
         if session is None:
             raise _away(target, hint=hint)
@@ -120,13 +120,13 @@ class Commands:
         return waiting[0] == node_id
 
 
-def sent_event(target: Target, line: str, actor: Actor) -> Draft:
+def sent_event(target: CommandTarget, line: str, actor: Actor) -> Draft:
     """That a line is in an instance's input."""
     data = {"line": line, "by": actor.name, "incarnation": target.incarnation, "group": target.group}
     return Draft(type=EventType.INSTANCE_COMMAND, subject=target.instance, data=data)
 
 
-def _away(target: Target, *, hint: str | None) -> Retryable:
+def _away(target: CommandTarget, *, hint: str | None) -> Retryable:
     return Retryable(
         Code.NODE_OFFLINE,
         f"node '{target.node}' of instance '{target.instance}' is not connected",

@@ -16,7 +16,7 @@ import msgspec
 from corral.controller.instances.order_answers import end_missing
 from corral.controller.instances.report_values import RunReport, leased_ports, report_of
 from corral.controller.instances.reports import announce, fold_report
-from corral.controller.instances.run_match import Standing, Stray, standing, superseded
+from corral.controller.instances.run_match import StartOwnership, Stray, start_ownership, superseded
 from corral.controller.instances.start_identity import StartTickets, Ticket
 from corral.controller.instances.starts import release, reserve
 from corral.controller.instances.workspace import Workspace
@@ -61,7 +61,7 @@ def _valid(entry: RunningInstance) -> bool:
     return entry.incarnation < 2**63
 
 
-class Opening:
+class ListedRuns:
     """The runs that one handshake lists, taken in portion by portion.
 
     `bar` is the serial of the last start that the store knew the node to have been given before it
@@ -101,16 +101,21 @@ class Opening:
 
     def _take(self, ws: Workspace, run: RunningInstance, report: RunReport) -> Stray | None:
         record = ws.instance(run.instance_id)
-        where = standing(record, self._node, run.incarnation)
-        if where is Standing.KNOWN:
+        where = start_ownership(record, self._node, run.incarnation)
+        if where is StartOwnership.KNOWN:
             return fold_report(ws, self._node, report, present=True)
         ticket = self._proven(run)
-        if ticket and record is not None and where is Standing.SUPERSEDED and _forgotten(record, self._node):
+        if (
+            ticket
+            and record is not None
+            and where is StartOwnership.SUPERSEDED
+            and _forgotten(record, self._node)
+        ):
             release(ws, record)
             _adopt(ws, self._node, run, report, ticket, why=_PUT_BACK.format(incarnation=record.incarnation))
             return None
         if record is not None and (
-            superseded(record, self._node, run.incarnation) or (ticket and where is Standing.SUPERSEDED)
+            superseded(record, self._node, run.incarnation) or (ticket and where is StartOwnership.SUPERSEDED)
         ):
             reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
             return _stray(run, reason, ours=ticket is not None, stop=True)
@@ -138,7 +143,7 @@ class Opening:
 
 
 def _named(ws: Workspace, node: NodeId, run: RunningInstance) -> bool:
-    return standing(ws.instance(run.instance_id), node, run.incarnation) is Standing.KNOWN
+    return start_ownership(ws.instance(run.instance_id), node, run.incarnation) is StartOwnership.KNOWN
 
 
 def _stray(run: RunningInstance, reason: str, *, ours: bool, stop: bool) -> Stray:
@@ -208,7 +213,7 @@ def _static(ws: Workspace, group: str) -> bool:
     return found is not None and found.spec.static
 
 
-def judge(ws: Workspace, node: NodeId, id: str, runs: Sequence[RunningInstance]) -> None:
+def reconcile_listed(ws: Workspace, node: NodeId, id: str, runs: Sequence[RunningInstance]) -> None:
     """The node's spool is taken in: a run that it did not list, and whose end it did not tell, is gone."""
     record = ws.instance(id)
     if record is None or record.node != node or not live(record.state):
@@ -224,7 +229,7 @@ def judge(ws: Workspace, node: NodeId, id: str, runs: Sequence[RunningInstance])
 
 def _is_present(record: InstanceRecord, run: RunningInstance) -> bool:
     """Is it the run of the record, or one that its node made of it later?"""
-    known = standing(record, record.node, run.incarnation) is Standing.KNOWN
+    known = start_ownership(record, record.node, run.incarnation) is StartOwnership.KNOWN
     return known and (not run.incarnation or run.incarnation >= record.incarnation) and bool(run.state)
 
 

@@ -11,12 +11,12 @@ import msgspec
 import structlog
 
 from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
-from corral.controller.instances.instance_commands import Commands
-from corral.controller.instances.node_inventory import Opening, add_listed, is_missing, judge
+from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.node_inventory import ListedRuns, add_listed, is_missing, reconcile_listed
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.report_values import report_of, stage_name
 from corral.controller.instances.reports import fold_crash, fold_report
-from corral.controller.instances.run_match import Standing, Stray, standing
+from corral.controller.instances.run_match import StartOwnership, Stray, start_ownership
 from corral.controller.instances.start_identity import Incarnations, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.frame_receivers import RefusedReports, Reported
@@ -66,7 +66,7 @@ class InstanceReports:
         numbers: Incarnations,
         tickets: StartTickets,
         dispatcher: Dispatcher,
-        commands: Commands,
+        commands: InstanceCommands,
         vitals: Vitals,
         refused: RefusedReports,
         clock: Clock,
@@ -95,7 +95,7 @@ class InstanceReports:
 
     async def opening(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
         ledger = self._workspace("").ledger(node_id)
-        opening = Opening(node_id, self._tickets, bar=self._bars.setdefault(node_id, ledger.serial))
+        opening = ListedRuns(node_id, self._tickets, bar=self._bars.setdefault(node_id, ledger.serial))
         runs = list((await _by_instance(listed)).values())
         unproven: list[Stray] = []
         count = 0
@@ -119,7 +119,7 @@ class InstanceReports:
         for portion in _portions(ids):
             ws = self._workspace(f"handshake of node '{node_id}'")
             for id in portion:
-                _guarded(ws, node_id, judge, ws, node_id, id, runs.get(id, ()))
+                _guarded(ws, node_id, reconcile_listed, ws, node_id, id, runs.get(id, ()))
             yield Reported(steps=ws.steps())
             await asyncio.sleep(0)
 
@@ -183,7 +183,7 @@ class InstanceReports:
     def _is_its_own(self, ws: Workspace, node_id: NodeId, about: InstanceReport) -> bool:
         """Is the report about a run of this node? Late words about an earlier start that it had are its own."""
         record = ws.instance(about.instance_id)
-        if standing(record, node_id, about.incarnation) is Standing.KNOWN:
+        if start_ownership(record, node_id, about.incarnation) is StartOwnership.KNOWN:
             return not isinstance(about, CrashReport) or record is None or about.group == record.group
         if isinstance(about, CrashReport):
             return self._proven(node_id, about)
@@ -242,7 +242,7 @@ class InstanceReports:
     def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
         stored = self._state.instances.find(update.instance_id)
         record = stored.record if stored else None
-        if record is None or standing(record, node_id, update.incarnation) is not Standing.KNOWN:
+        if record is None or start_ownership(record, node_id, update.incarnation) is not StartOwnership.KNOWN:
             return
         incarnation = update.incarnation or record.incarnation
         if update.stage:

@@ -11,7 +11,7 @@ from corral.controller.instances.plans import decoded
 from corral.controller.instances.report_values import cut, exit_record, report_of, stage_name
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.run_exits import end_run
-from corral.controller.instances.run_match import Kinship, Stray, kinship
+from corral.controller.instances.run_match import RunRelation, Stray, run_relation
 from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import Refused
@@ -45,7 +45,7 @@ def fold_start_answer(ws: Workspace, node: NodeId, ack: wire.StartInstanceAck) -
     if (
         record is None
         or record.node != node
-        or kinship(record, ack.incarnation) is not Kinship.SAME
+        or run_relation(record, ack.incarnation) is not RunRelation.SAME
         or record.state not in _UNDER_WAY
         or ack.error_code in _NOT_ABOUT_THE_RUN
     ):
@@ -167,7 +167,9 @@ def fold_stop_answer(ws: Workspace, node: NodeId, ack: wire.StopInstanceAck) -> 
     record = ws.instance(ack.instance_id)
     if ack.accepted or record is None or record.node != node or not live(record.state):
         return
-    unknown = ack.error_code == Code.NOT_FOUND.name and kinship(record, ack.incarnation) is Kinship.SAME
+    unknown = (
+        ack.error_code == Code.NOT_FOUND.name and run_relation(record, ack.incarnation) is RunRelation.SAME
+    )
     if unknown or _was_held_back(record, ack):
         end_missing(ws, record)
 
@@ -177,7 +179,7 @@ def _was_held_back(record: InstanceRecord, ack: wire.StopInstanceAck) -> bool:
     for its turn here. Frames keep their order, so that none of it can be on its way."""
     return (
         ack.error_code == Code.STALE_INCARNATION.name
-        and kinship(record, ack.incarnation) is Kinship.STALE
+        and run_relation(record, ack.incarnation) is RunRelation.STALE
         and record.state is InstanceState.SCHEDULED
         and record.wanted is Wanted.STOP
     )

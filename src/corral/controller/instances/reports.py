@@ -19,7 +19,14 @@ from corral.controller.instances.report_values import (
     exit_record,
 )
 from corral.controller.instances.run_exits import end_run, take_place_again
-from corral.controller.instances.run_match import Kinship, Standing, Stray, kinship, standing, superseded
+from corral.controller.instances.run_match import (
+    RunRelation,
+    StartOwnership,
+    Stray,
+    run_relation,
+    start_ownership,
+    superseded,
+)
 from corral.controller.instances.starts import reserve, settled_home
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
@@ -52,29 +59,29 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
     record = ws.instance(report.id)
     if record is None:
         return None
-    where = standing(record, node, report.incarnation)
+    where = start_ownership(record, node, report.incarnation)
     if superseded(record, node, report.incarnation):
         reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
         return _stray(record, report, reason, ours=False)
-    if where is not Standing.KNOWN:
+    if where is not StartOwnership.KNOWN:
         return None
-    kin = kinship(record, report.incarnation, report.nonce)
-    if kin is Kinship.EARLIER and present and _is_put_back(record, report):
-        kin = Kinship.REPEATED
-    if kin in (Kinship.RESTARTED, Kinship.REPEATED):
+    kin = run_relation(record, report.incarnation, report.nonce)
+    if kin is RunRelation.EARLIER and present and _is_put_back(record, report):
+        kin = RunRelation.REPEATED
+    if kin in (RunRelation.RESTARTED, RunRelation.REPEATED):
         if _is_over(record):
             return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
         record = _announce_end_before(ws, record, report, decided=True)
-        if kin is Kinship.RESTARTED:
+        if kin is RunRelation.RESTARTED:
             record = restarted_by_node(
                 ws, record, report.incarnation, nonce=report.nonce, reason=report.reason
             )
         else:
             record = _repeated(ws, record, report.incarnation or record.incarnation, report.nonce)
-    elif kin in (Kinship.SAME, Kinship.EARLIER) and report.incarnation > record.end_told_before:
+    elif kin in (RunRelation.SAME, RunRelation.EARLIER) and report.incarnation > record.end_told_before:
         # its node had restarted it already when it connected
-        record = _announce_end_before(ws, record, report, decided=kin is Kinship.SAME)
-    if kin not in (Kinship.SAME, Kinship.RESTARTED, Kinship.REPEATED):
+        record = _announce_end_before(ws, record, report, decided=kin is RunRelation.SAME)
+    if kin not in (RunRelation.SAME, RunRelation.RESTARTED, RunRelation.REPEATED):
         return None
     return _advance(ws, record, report)
 
@@ -292,7 +299,7 @@ def fold_crash(
     known = (
         record is not None
         and record.group == report.group
-        and standing(record, node, report.incarnation) is Standing.KNOWN
+        and start_ownership(record, node, report.incarnation) is StartOwnership.KNOWN
     )
     if not known and not proven:
         return
@@ -305,14 +312,14 @@ def fold_crash(
     crash = crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now)
     ws.put_crash(crash, most=CRASHES_OF_A_NODE, instead=surplus)
     if record is not None and known:
-        kin = kinship(record, incarnation, crash.nonce)
-        if kin is Kinship.REPEATED and not _is_over(record):
+        kin = run_relation(record, incarnation, crash.nonce)
+        if kin is RunRelation.REPEATED and not _is_over(record):
             record = _repeated(ws, record, incarnation, crash.nonce)
-            kin = Kinship.SAME
-        if kin is Kinship.SAME:
+            kin = RunRelation.SAME
+        if kin is RunRelation.SAME:
             _end_by_crash(ws, record, report, exit)
         elif (
-            kin is Kinship.EARLIER and not surplus
+            kin is RunRelation.EARLIER and not surplus
         ):  # of a run that its node, when it connected, had restarted already
             _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
 

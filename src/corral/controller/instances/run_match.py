@@ -23,7 +23,7 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
     """False: it is shown, and nothing else happens to it."""
 
 
-class Standing(enum.Enum):
+class StartOwnership(enum.Enum):
     """What the record says about a run that a node speaks of."""
 
     KNOWN = "known"  # the record names this node and the same start: taken as told
@@ -31,26 +31,26 @@ class Standing(enum.Enum):
     FOREIGN = "foreign"  # of another node, of a start that the record does not know, or without a record
 
 
-def standing(record: InstanceRecord | None, node: NodeId, incarnation: int) -> Standing:
+def start_ownership(record: InstanceRecord | None, node: NodeId, incarnation: int) -> StartOwnership:
     """A node speaks for the starts that it was given. Incarnation 0 is the present run: published peers
     know no numbers."""
     if record is None:
-        return Standing.FOREIGN
+        return StartOwnership.FOREIGN
     number, present = start_number(incarnation), start_number(record.incarnation)
     if record.node == node and (not incarnation or number == present):
-        return Standing.KNOWN
-    return Standing.SUPERSEDED if incarnation and number < present else Standing.FOREIGN
+        return StartOwnership.KNOWN
+    return StartOwnership.SUPERSEDED if incarnation and number < present else StartOwnership.FOREIGN
 
 
 def superseded(record: InstanceRecord | None, node: NodeId, incarnation: int) -> bool:
     """Is it of an earlier start than a run that lives? Then it is ended even without a proof that it is ours: the
     record proves that its id was given out again, and no id may run twice. Beside a record that has ended nothing
     runs twice, and what nobody proves is left alone."""
-    earlier = standing(record, node, incarnation) is Standing.SUPERSEDED
+    earlier = start_ownership(record, node, incarnation) is StartOwnership.SUPERSEDED
     return earlier and record is not None and live(record.state)
 
 
-class Kinship(enum.Enum):
+class RunRelation(enum.Enum):
     """How a run that a node names relates to the one in the record."""
 
     SAME = "same"
@@ -61,14 +61,14 @@ class Kinship(enum.Enum):
     FOREIGN = "foreign"  # of a start the record does not know
 
 
-def kinship(record: InstanceRecord, incarnation: int, nonce: str = "") -> Kinship:
+def run_relation(record: InstanceRecord, incarnation: int, nonce: str = "") -> RunRelation:
     """By the number; runs of one number are told apart by their nonces. A node uses one twice after it was put back to
     an earlier state, and then knows nothing of the first run any more: what it says of another is later."""
     if nonce and nonce in record.former_nonces:
-        return Kinship.EARLIER
+        return RunRelation.EARLIER
     if incarnation in (0, record.incarnation):
-        return Kinship.REPEATED if nonce and record.nonce and nonce != record.nonce else Kinship.SAME
+        return RunRelation.REPEATED if nonce and record.nonce and nonce != record.nonce else RunRelation.SAME
     later = incarnation > record.incarnation
     if same_start(record.incarnation, Incarnation(incarnation)):
-        return Kinship.RESTARTED if later else Kinship.EARLIER
-    return Kinship.FOREIGN if later else Kinship.STALE
+        return RunRelation.RESTARTED if later else RunRelation.EARLIER
+    return RunRelation.FOREIGN if later else RunRelation.STALE

@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Callable, Collection
 
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
-from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.session_registry import Sessions
@@ -125,7 +125,7 @@ class InstanceService:
         self._entropy = entropy
         self._waiters = Waiters(ledger.state)
         self.numbers = Incarnations(ledger, epoch=epoch)
-        self.commands = Commands(ledger=ledger, sessions=sessions, entropy=entropy)
+        self.commands = InstanceCommands(ledger=ledger, sessions=sessions, entropy=entropy)
         self.tickets = StartTickets(ticket_keys, stamp=lambda: ledger.state.authority.revision(ONLY))
         self.dispatcher = Dispatcher(
             state=ledger.state,

@@ -1,6 +1,6 @@
 """Uploaded archives: unpacked into batches of contents and a manifest, stored, and hashed as nodes will know them.
 
-Unpacking blocks: run it on threads, step by step.
+ArchiveUnpacking blocks: run it on threads, step by step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Batches:
         self._blobs.close()
 
 
-class Unpacking(Batches):
+class ArchiveUnpacking(Batches):
     """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are. With
     `any_ratio` it may be as small as it likes: limits of what it unpacks to are all that there is."""
 
@@ -135,7 +135,7 @@ def kept_mode(mode: int) -> int:
 _TOUCH_STEP: Final = 5000
 
 
-class Intake(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedTree(msgspec.Struct, frozen=True, kw_only=True):
     """A tree of which everything is in the store, stamped: the record that names it may be committed."""
 
     manifest: Manifest
@@ -160,7 +160,7 @@ async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -
 
 async def complete(
     blobs: BlobEngine, manifest: Manifest, *, clock: Clock, known: Mapping[str, str] | None = None
-) -> Intake:
+) -> ImportedTree:
     """From stored contents to an intake. `known` are hashes by the digests of their manifests: what is
     known needs no hashing again."""
     encoded = await to_end(lambda: encode_manifest(manifest))
@@ -168,7 +168,7 @@ async def complete(
     hash = (known or {}).get(digest) or await _hash(blobs, manifest)
     size = await to_end(lambda: archive_size(manifest))
     await _stamp(blobs, await to_end(lambda: sorted({digest, *blobs_of(manifest)})), clock=clock)
-    return Intake(
+    return ImportedTree(
         manifest=manifest,
         digest=digest,
         hash=hash,

@@ -1,6 +1,6 @@
 """The template library: uploads spooled to disk, trees in and out of the store's blobs, in flat memory.
 
-Nothing here changes a template. What comes in is an `Intake`: contents, manifest and hash, stored and stamped;
+Nothing here changes a template. What comes in is an `ImportedTree`: contents, manifest and hash, stored and stamped;
 `template_changes` makes a version of it. An intake that is never committed is collected like any other content that no
 record names.
 """
@@ -17,7 +17,13 @@ from typing import IO, Final, TypeVar
 
 from corral.archives.archive_reader import archive_kind
 from corral.archives.refusals import TEMPLATE_REFUSALS
-from corral.controller.templates.archive_import import Intake, SingleFile, Unpacking, complete, store_contents
+from corral.controller.templates.archive_import import (
+    ArchiveUnpacking,
+    ImportedTree,
+    SingleFile,
+    complete,
+    store_contents,
+)
 from corral.controller.templates.tar_writer import archive_stream
 from corral.controller.templates.tree_builder import TreeLimits, find_file, overlay, put_file, remove_path
 from corral.controller.templates.zip_writer import zip_stream
@@ -121,7 +127,7 @@ class TemplateLibrary:
 
     async def intake_archive(
         self, source: AsyncIterator[bytes], *, known: Iterable[TemplateVersion] = (), any_ratio: bool = False
-    ) -> Intake:
+    ) -> ImportedTree:
         """A tar.gz, tar or zip, told by its content. `known` versions of it are not hashed again. `any_ratio` is
         for what a daemon packed: a world may be mostly empty, and nobody can pack it otherwise.
 
@@ -133,14 +139,14 @@ class TemplateLibrary:
             limit=self._limits.stream_bytes,
             check=functools.partial(archive_kind, refusals=TEMPLATE_REFUSALS),
         ) as file:
-            unpacking = Unpacking(file, self._limits, any_ratio=any_ratio)
+            unpacking = ArchiveUnpacking(file, self._limits, any_ratio=any_ratio)
             await store_contents(self._blobs, unpacking, clock=self._clock)
         manifest = await to_end(unpacking.manifest)
         return await self._complete(manifest, known)
 
     async def with_file(
         self, manifest: Manifest, path: str, content: AsyncIterator[bytes], *, mode: int = 0o644
-    ) -> Intake:
+    ) -> ImportedTree:
         """The tree with this file, new or in place of the one there. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
         check_path(path, field="path")
         async with spooled(content, directory=self._directory, limit=self._limits.max_bytes) as file:
@@ -150,11 +156,11 @@ class TemplateLibrary:
         changed = single.file
         return await self._complete(await to_end(lambda: put_file(manifest, changed, self._limits)))
 
-    async def without_file(self, manifest: Manifest, path: str) -> Intake:
+    async def without_file(self, manifest: Manifest, path: str) -> ImportedTree:
         """The tree without this file or empty directory; NOT_FOUND."""
         return await self._complete(await to_end(lambda: remove_path(manifest, path)))
 
-    async def overlaid(self, base: Manifest, upper: Manifest) -> Intake:
+    async def overlaid(self, base: Manifest, upper: Manifest) -> ImportedTree:
         """The tree of both, `upper`'s files in place of `base`'s. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
         return await self._complete(await to_end(lambda: overlay(base, upper, self._limits)))
 
@@ -203,7 +209,7 @@ class TemplateLibrary:
         old, new = await self.tree_of(before), await self.tree_of(after)
         return await to_end(lambda: diff_versions(old, new, before.settings, after.settings))
 
-    async def _complete(self, manifest: Manifest, known: Iterable[TemplateVersion] = ()) -> Intake:
+    async def _complete(self, manifest: Manifest, known: Iterable[TemplateVersion] = ()) -> ImportedTree:
         hashes = {**self._hashes, **{version.manifest: version.hash for version in known}}
         intake = await complete(self._blobs, manifest, clock=self._clock, known=hashes)
         self._remember(intake.digest, manifest)

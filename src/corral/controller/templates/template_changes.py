@@ -15,7 +15,7 @@ from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.state.ledger import Step
-from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.template_usage import hashes_in_use, users_of
 from corral.domain import template_selection as selection
 from corral.domain.events import Draft, EventType
@@ -42,7 +42,7 @@ class TemplateChange(msgspec.Struct, frozen=True, kw_only=True):
 def new_version(
     state: ClusterState,
     name: str,
-    intake: Intake,
+    intake: ImportedTree,
     *,
     settings: TemplateSettings | None = None,
     note: str = "",

@@ -7,7 +7,7 @@ from typing import Final
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.controller.http.setting import InstanceControl
-from corral.controller.instances.instance_commands import Target, sent_event
+from corral.controller.instances.instance_commands import CommandTarget, sent_event
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Draft
 from corral.domain.ids import InstanceId
@@ -65,11 +65,11 @@ async def send(
 
 def _former_target(
     state: ClusterState, instances: InstanceControl, id: InstanceId, begun: BegunEffect
-) -> Target:
+) -> CommandTarget:
     """The run that an earlier attempt was meant for, if its node can tell whether the line arrived there."""
     found = state.instances.find(id)
     group = found.record.group if found is not None else ""
-    target = Target(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)
+    target = CommandTarget(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)
     if state.nodes.find(target.node) is None:
         raise _in_doubt(target)
     if not instances.commands.executes_once(target) and not begun.undone:
@@ -77,7 +77,7 @@ def _former_target(
     return target
 
 
-def _in_doubt(target: Target) -> Rejected:
+def _in_doubt(target: CommandTarget) -> Rejected:
     return may_have_arrived(
         f"the line may have arrived at run {target.incarnation} of instance '{target.instance}'",
         hint="it is not sent again; look at the console, and send it with a new key if it did not arrive",

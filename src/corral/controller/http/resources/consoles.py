@@ -13,7 +13,7 @@ from corral.controller.consoles.lookup import has_ended
 from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import Consoles
-from corral.controller.consoles.stream_messages import Message, Place, parse_place
+from corral.controller.consoles.stream_messages import ConsoleMessage, ConsolePlace, parse_place
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.http.answers import Answer, ErrorDetail, encode
@@ -183,7 +183,7 @@ def _reader(state: ClusterState, consoles: Consoles, call: Call[None, FollowQuer
         consoles=consoles,
         state=state,
         id=record.id,
-        place=Place(incarnation, offset),
+        place=ConsolePlace(incarnation, offset),
         following=query.incarnation is None,
         blocks=query.format == "blocks",
     )
@@ -205,7 +205,7 @@ async def _tell(
     id: InstanceId,
     reader: ConsoleReader,
     *,
-    tell: Callable[[list[Message]], Awaitable[None]],
+    tell: Callable[[list[ConsoleMessage]], Awaitable[None]],
     beat: Callable[[], Awaitable[None]],
 ) -> None:
     """Everything the reader finds, as it comes; `beat` when nothing came for a while."""
@@ -238,7 +238,7 @@ async def stream_console(view: ConsoleView, call: Call[None, FollowQuery]) -> Pu
     id = InstanceId(call.path["id"])
 
     async def pump(write: Write) -> None:
-        async def tell(messages: list[Message]) -> None:
+        async def tell(messages: list[ConsoleMessage]) -> None:
             await write(b"".join(_frame(message) for message in messages))
 
         async def beat() -> None:
@@ -250,7 +250,7 @@ async def stream_console(view: ConsoleView, call: Call[None, FollowQuery]) -> Pu
     return pump
 
 
-def _frame(message: Message) -> bytes:
+def _frame(message: ConsoleMessage) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (
         str(message.place).encode(),
         message.name.encode(),
@@ -285,7 +285,7 @@ class ConsoleDialogue:
         self._reader = _reader(view.state, view.consoles, call)
 
     async def speak(self, write: Write) -> None:
-        async def tell(messages: list[Message]) -> None:
+        async def tell(messages: list[ConsoleMessage]) -> None:
             for message in messages:
                 await write(_socket_message(message))
 
@@ -329,7 +329,7 @@ def _named(asked: ConsoleLine | None) -> dict[str, str]:
     return {"id": asked.id} if asked is not None and asked.id is not None else {}
 
 
-def _socket_message(message: Message) -> bytes:
+def _socket_message(message: ConsoleMessage) -> bytes:
     """A page or a text as it is; anything else under its name."""
     if message.name in ("page", "gap", "text"):
         return message.data
