@@ -294,7 +294,7 @@ def run_controller(
         ring_records=config.log.ring_records,
     ) as logs:
         try:
-            return run_service(make, parent_fd=parent_fd)
+            return run_service(make, dumps=config.data / "logs", parent_fd=parent_fd)
         except StorageFailed as error:
             _log.critical("controller.storage_failed", reason=str(error))
             _say_fatal(error)

@@ -302,4 +302,6 @@ def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int 
     with start_logging(
         role=DAEMON_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
     ) as logs:
-        return run_service(lambda: open_daemon(config, logs=logs, join=join), parent_fd=parent_fd)
+        return run_service(
+            lambda: open_daemon(config, logs=logs, join=join), dumps=config.data / "logs", parent_fd=parent_fd
+        )

@@ -1,12 +1,8 @@
-"""Running one long-lived service as a process: an event loop, signals, and an orderly end.
+"""One long-lived service as a process: its event loop, its signals, its parent, and the stages of its orderly end.
 
-Ending with the parent, however it ended.
-
-The parent holds the write end of a pipe and never writes to it. Whatever kills the parent,
-the kernel closes that end, and the child's read end reports the end of the file. (A death
-signal would be sent when the parent's *thread* ends, and is lost across a set-uid exec.)
-
-An orderly end: stages in order, each with its share of the budget, stragglers named.
+The parent holds the write end of a pipe and never writes to it. Whatever kills the parent, the kernel closes that end,
+and the child's read end reports the end of the file. (A death signal would be sent when the parent's *thread* ends,
+and is lost across a set-uid exec.)
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import pathlib
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
@@ -26,8 +23,10 @@ import uvloop
 from corral.errors import Code, Rejected
 from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
+from corral.system.service.task_dump import TaskDump
 
 _INTERRUPTED: Final = 130
+_log = structlog.get_logger("corral.shutdown")
 
 
 class Service(Protocol):
@@ -49,15 +48,16 @@ Open = Callable[[], contextlib.AbstractAsyncContextManager[Service]]
 end, which is bounded and never raises."""
 
 
-def run_service(open_service: Open, *, parent_fd: int | None = None) -> int:
-    """Run a service until SIGTERM, SIGINT or its parent's death; returns the exit code.
+def run_service(open_service: Open, *, dumps: pathlib.Path, parent_fd: int | None = None) -> int:
+    """Run a service until SIGTERM, SIGINT or its parent's death; returns the exit code. SIGUSR1 writes its threads and
+    tasks into the folder `dumps`.
 
     A second signal ends the process at once: an operator who insists must not be kept waiting.
     """
-    return uvloop.run(_main(open_service, parent_fd))
+    return uvloop.run(_main(open_service, dumps, parent_fd))
 
 
-async def _main(open_service: Open, parent_fd: int | None) -> int:
+async def _main(open_service: Open, dumps: pathlib.Path, parent_fd: int | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -71,6 +71,7 @@ async def _main(open_service: Open, parent_fd: int | None) -> int:
     if parent_fd is not None:
         watch(parent_fd, stop.set)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(TaskDump(dumps))
         entered, *_ = await first_of(stack.enter_async_context(open_service()), stop, name="service/start")
         if entered is not None:
             await _serve(entered.result(), stop)
@@ -129,9 +130,6 @@ def watch(fd: int, callback: Callable[[], None]) -> Callable[[], None]:
 
     loop.add_reader(fd, readable)
     return stop
-
-
-_log = structlog.get_logger("corral.shutdown")
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
