@@ -22,7 +22,7 @@ from corral.domain.module_manifest import (
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.engine_deps import RestartBackoff
+from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.system.clock import SystemClock
 from corral.system.controller_config import ModulesSection
 from corral.testing.memory_package_store import MemoryBook

@@ -14,7 +14,7 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError, IllegalTransition
-from corral.modules.lifecycle.module_lifecycle import BIRTHS_TRIED
+from corral.modules.lifecycle.restart_backoff import SPAWN_ATTEMPTS
 from corral.modules.process.call_failures import ZygoteGone
 from corral.sdk.protocol.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.system.config_sections import ActivationSection
@@ -526,7 +526,7 @@ async def test_a_host_without_modules_runs_none_obeys_verbs_and_a_later_one_goes
 @pytest.mark.parametrize("more", [-1, 0, 5])
 async def test_a_module_that_gets_no_process_is_tried_again_but_not_for_ever(more: int) -> None:
     async with EngineBench() as bench:
-        count = BIRTHS_TRIED + more
+        count = SPAWN_ATTEMPTS + more
         bench.house.unborn = [ZygoteGone("[Errno 90] Message too long") for _ in range(count)]
         await bench.install(package(manifest("base")))
         if more >= 0:

@@ -35,7 +35,7 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.engine_deps import RestartBackoff
+from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.modules.process import ProcessPool
 from corral.modules.process.call_failures import CallOverrun
 from corral.modules.process.circuit_breaker import Breaker, CallCounts

@@ -30,7 +30,7 @@ from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.domain.plans import Plan, encode_plan
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.engine_deps import RestartBackoff
+from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.modules.package_store import PackageStore
 from corral.modules.process import ProcessPool
 from corral.modules.scope import Scope

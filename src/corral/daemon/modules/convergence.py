@@ -255,7 +255,7 @@ class Convergence:
 
 def _error_text(error: Rejected) -> str:
     """The short truth in the first line, the story after it."""
-    return f"{error.trouble}\n{error}" if isinstance(error, UpgradeFailed) else str(error)
+    return f"{error.failure}\n{error}" if isinstance(error, UpgradeFailed) else str(error)
 
 
 def _not_ours(id: str, manifest: Manifest) -> bool:

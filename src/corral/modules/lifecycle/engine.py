@@ -19,11 +19,12 @@ from corral.domain.module_verbs import Verb
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle import operator_requests as verbs
-from corral.modules.lifecycle.engine_deps import EngineDeps, GenerationKeeper, RestartBackoff
+from corral.modules.lifecycle.engine_deps import EngineDeps, GenerationKeeper
 from corral.modules.lifecycle.engine_shutdown import close_modules
 from corral.modules.lifecycle.loader import ArchiveSupply, ModuleLoader
 from corral.modules.lifecycle.module_actor import ModuleActor, ending
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
+from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.modules.lifecycle.upgrade import Upgrade, UpgradeOutcome
 from corral.modules.package_store import PackageStore
 from corral.modules.process.circuit_breaker import CallCounts
@@ -107,7 +108,7 @@ class ModuleEngine:
             clock=clock,
             node_id=node_id,
         )
-        self._kit = EngineDeps(
+        self._deps = EngineDeps(
             host=host,
             book=book,
             loader=loader,
@@ -211,7 +212,7 @@ class ModuleEngine:
         if actor is None:
             if self._book.find(id) is None:
                 raise not_installed(id, [known.id for known in self._book.all()])
-            actor = self._actors[id] = ModuleActor(id, self._kit)
+            actor = self._actors[id] = ModuleActor(id, self._deps)
         return actor
 
     # --- looking --------------------------------------------------------------------------------
@@ -255,8 +256,8 @@ class ModuleEngine:
         record = self._book.find(id)
         if record is None:
             raise not_installed(id, [known.id for known in self._book.all()])
-        if self._kit.host not in record.manifest.hosts:
-            raise without_part(record, self._kit.host)
+        if self._deps.host not in record.manifest.hosts:
+            raise without_part(record, self._deps.host)
         scope = self.scope(id)
         if scope is None or not scope.serving:
             raise not_active(record)

@@ -1,4 +1,4 @@
-"""What every module's life needs of its host, in one value; made once, by the engine."""
+"""Dependencies of the engine's parts on their host, in one value, made once by the engine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.lifecycle.loader import ModuleLoader
+from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.modules.package_store import PackageStore
 from corral.modules.scope import Scope
 from corral.modules.services.command_table import CommandTable
@@ -21,22 +22,13 @@ from corral.system.config_sections import ModuleHostSection
 
 
 class GenerationKeeper(Protocol):
-    """Keeps the collections of modules, by generation."""
+    """Port to the stored collections of modules, by generation."""
 
     async def copy(self, module: str, source: int, target: int) -> None:
-        """Make `target` as `source` is; it is empty before. Retryable when the store does not answer."""
+        """Copy `source` to `target`, which is empty before. Retryable when the store does not answer."""
 
     async def drop(self, module: str, generation: int) -> None:
-        """Take a generation away, if it is there."""
-
-
-class RestartBackoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the engine waits before it tries again."""
-
-    restarts: tuple[float, ...] = (1.0, 2.0, 4.0)
-    """After the first, second, third death of a process; then as the last."""
-    retry: float = 1.0
-    """After the store did not take a step."""
+        """Remove a generation, if it is there."""
 
 
 class EngineDeps(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +44,7 @@ class EngineDeps(msgspec.Struct, frozen=True, kw_only=True):
     pace: RestartBackoff
     upgrade_guard: Callable[[], AbstractAsyncContextManager[None]]
     later: Callable[[Coroutine[Any, Any, object], str], asyncio.Task[object]]
-    """Have something done beside; who does not wait for it leaves that to the engine's end."""
+    """Start a background task; one that the caller does not await is awaited when the engine closes."""
     on_serving: Callable[[Scope], None]
 
     def hosts(self, manifest: Manifest) -> bool:

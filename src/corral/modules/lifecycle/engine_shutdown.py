@@ -37,8 +37,8 @@ async def _close(life: ModuleLifecycle, *, within: float) -> bool:
         async with asyncio.timeout(within):
             try:
                 await run.stop()
-            except ModuleFailure as trouble:
-                _log.warning("module.stop_failed", module=life.id, reason=trouble.reason)
+            except ModuleFailure as failure:
+                _log.warning("module.stop_failed", module=life.id, reason=failure.reason)
             await run.clear_start()
             await run.unload()
     except TimeoutError:

@@ -33,13 +33,13 @@ class LoadedModule:
 
     def __init__(
         self,
-        kit: EngineDeps,
+        deps: EngineDeps,
         *,
         counts: CallCounts,
         died: Callable[[], None],
         breaker_opened: Callable[[LoadedModule, str], None],
     ) -> None:
-        self._kit = kit
+        self._deps = deps
         self._counts = counts
         self._died = died
         self._breaker_opened = breaker_opened
@@ -51,9 +51,9 @@ class LoadedModule:
 
     async def construct(self, record: PackageRecord) -> None:
         """Process, import, construction: no hook is called, nothing else is touched."""
-        if self.scope is not None or not self._kit.hosts(record.manifest):
+        if self.scope is not None or not self._deps.hosts(record.manifest):
             return
-        self.scope = await self._kit.loader.load(
+        self.scope = await self._deps.loader.load(
             record, counts=self._counts, breaker_opened=lambda _, what: self._breaker_opened(self, what)
         )
         self.sha256 = record.sha256
@@ -65,7 +65,7 @@ class LoadedModule:
         await self.construct(record)
         if self.scope is None or self.state is not Runs.NOTHING:
             return
-        await prepare_generation(self._kit, self.scope, record)
+        await prepare_generation(self._deps, self.scope, record)
         await run_hook(self.scope, "on_load")
         self.state = Runs.LOADED
 
@@ -74,10 +74,10 @@ class LoadedModule:
         provides is claimed before, so that of two providers the later one learns it here."""
         if self.scope is None or self.state is not Runs.LOADED:
             return
-        rival = self._kit.capabilities.rival(record.manifest)
+        rival = self._deps.capabilities.rival(record.manifest)
         if rival:
             raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
-        self._kit.capabilities.claim(record.manifest)
+        self._deps.capabilities.claim(record.manifest)
         self.scope.begin_start()
         if record.upgraded_from:
             await run_hook(self.scope, "on_upgrade")
@@ -95,8 +95,8 @@ class LoadedModule:
                 deadline=scope.hook_deadline,
                 blame=False,
             )
-            taken = self._kit.commands.taken(besides=scope.module_id)
-            check_registrations(scope.manifest, given, host=self._kit.host, taken_commands=taken)
+            taken = self._deps.commands.taken(besides=scope.module_id)
+            check_registrations(scope.manifest, given, host=self._deps.host, taken_commands=taken)
         except (CorralError, RegistrationRefused) as error:
             raise hook_failure(error, "registrations") from error
         return given
@@ -106,19 +106,19 @@ class LoadedModule:
         scope, given = self.scope, self._registered
         if scope is None or self.state is not Runs.STARTED:
             return
-        kit = self._kit
-        clear = kit.capabilities.bind(scope, given.bindings)
+        deps = self._deps
+        clear = deps.capabilities.bind(scope, given.bindings)
         for binding in given.bindings:
             scope.own("capability", binding.id, clear)
-        drop = kit.routes.put(scope, given.routes)
+        drop = deps.routes.put(scope, given.routes)
         for route in given.routes:
             scope.own("route", f"{route.method} {route.path}", drop)
-        withdraw = kit.commands.put(scope, given.commands)
+        withdraw = deps.commands.put(scope, given.commands)
         for command in given.commands:
             scope.own("command", command.name, withdraw)
         self.state = Runs.BOUND
-        scope.serve(ask_health_every=kit.config.health_check_seconds)
-        kit.on_serving(scope)
+        scope.serve(ask_health_every=deps.config.health_check_seconds)
+        deps.on_serving(scope)
 
     def rest(self) -> None:
         """No event and no task reaches it from now on."""
@@ -126,7 +126,7 @@ class LoadedModule:
             self.scope.rest()
 
     async def stop(self) -> None:
-        """`on_stop`, if it was started and is alive; `ModuleFailure`. A process that dies in it is no trouble of
+        """`on_stop`, if it was started and is alive; `ModuleFailure`. A process that dies in it is no failure of
         the hook's: see `dead`."""
         scope = self.scope
         if scope is None or self.state not in (Runs.STARTED, Runs.BOUND) or self.dead:
@@ -134,8 +134,8 @@ class LoadedModule:
         scope.rest()
         try:
             await run_hook(scope, "on_stop")
-        except ModuleFailure as trouble:
-            if not isinstance(trouble.__cause__, ProcessGone):
+        except ModuleFailure as failure:
+            if not isinstance(failure.__cause__, ProcessGone):
                 raise
             await scope.process.kill()
 
@@ -149,7 +149,7 @@ class LoadedModule:
         if self.scope is None or self.state is Runs.NOTHING:
             return
         self.state = Runs.LOADED
-        self._kit.routes.drop(self.scope)
+        self._deps.routes.drop(self.scope)
         await self.scope.end_start()
 
     async def discard(self) -> None:
@@ -164,36 +164,36 @@ class LoadedModule:
         scope, loaded = self.scope, self.state is not Runs.NOTHING
         try:
             if scope is not None and loaded:
-                await unload(scope, grace=self._kit.config.leak_grace_seconds)
+                await unload(scope, grace=self._deps.config.leak_grace_seconds)
         finally:
             await self.discard()
 
     def tell_states(self, manifest: Manifest) -> None:
         """How what it requires stands, for its handles."""
         if self.scope is not None and manifest.capabilities.requires:
-            states = CapabilityStates(states=self._kit.capabilities.states(manifest))
+            states = CapabilityStates(states=self._deps.capabilities.states(manifest))
             self.scope.process.notify(CAPABILITY_STATES, states)
 
 
-async def prepare_generation(kit: EngineDeps, scope: Scope, record: PackageRecord) -> None:
+async def prepare_generation(deps: EngineDeps, scope: Scope, record: PackageRecord) -> None:
     """Before the first hook of an archive that replaced another, also one of the same version: copy the
     collections where `on_upgrade` or a first start may change them. The scope works on the copy from then on."""
     stored = record.manifest.storage
-    if kit.data is None or not record.previous_version or "on_upgrade" not in scope.hooks:
+    if deps.data is None or not record.previous_version or "on_upgrade" not in scope.hooks:
         return
     if not (stored.documents or stored.key_value):
         return
     target = record.generation + 1
     try:
-        await kit.data.drop(record.id, target)  # of an attempt that was cut short
-        await kit.data.copy(record.id, record.generation, target)
+        await deps.data.drop(record.id, target)  # of an attempt that was cut short
+        await deps.data.copy(record.id, record.generation, target)
     except CorralError as error:
         raise ModuleFailure("upgrade_copy_failed", str(error)) from error
     scope.generation = target
 
 
-def drop_generation(kit: EngineDeps, module_id: str, generation: int) -> None:
+def drop_generation(deps: EngineDeps, module_id: str, generation: int) -> None:
     """In the background; what is left over when that fails is swept at the next boot."""
-    data = kit.data
+    data = deps.data
     if data is not None:
-        kit.later(data.drop(module_id, generation), f"modules/drop/{module_id}/{generation}")
+        deps.later(data.drop(module_id, generation), f"modules/drop/{module_id}/{generation}")

@@ -97,11 +97,11 @@ class ModuleLoader:
                 deadline=self._config.load_timeout_seconds,
             )
         except BaseException as error:
-            trouble = construct_failure(error) if isinstance(error, CorralError) else None
-            if trouble is not None:
-                trouble.sample = trouble.sample or process.sample()
+            failure = construct_failure(error) if isinstance(error, CorralError) else None
+            if failure is not None:
+                failure.sample = failure.sample or process.sample()
             await end_process(scope)
-            raise trouble or error from error
+            raise failure or error from error
         scope.hooks = frozenset(made.hooks)
         return scope
 
@@ -169,7 +169,7 @@ class ModuleLoader:
         )
 
     def _notice(self, scope: Scope, method: str, body: msgspec.Raw) -> None:
-        """A notice that cannot be understood is the module's mistake and nobody's trouble."""
+        """A notice that cannot be understood is the module's mistake, logged and dropped; it is no internal error."""
         try:
             handler = self._notices.get(method)
             if handler is not None:
@@ -218,9 +218,9 @@ async def unload(scope: Scope, *, grace: float) -> None:
     """`on_unload`, then the end of the process. What goes wrong is logged and changes nothing."""
     try:
         await run_hook(scope, "on_unload")
-    except ModuleFailure as trouble:
+    except ModuleFailure as failure:
         _log.warning(
-            "module.unload_failed", module=scope.module_id, reason=trouble.reason, error=trouble.message
+            "module.unload_failed", module=scope.module_id, reason=failure.reason, error=failure.message
         )
     await scope.close()
     ending = await scope.process.finish(grace=grace)

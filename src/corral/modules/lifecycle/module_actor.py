@@ -27,10 +27,10 @@ class ModuleActor:
     one. When the store does not take a step, the actor nudges itself again after a while.
     """
 
-    def __init__(self, id: str, kit: EngineDeps) -> None:
+    def __init__(self, id: str, deps: EngineDeps) -> None:
         self.id = id
-        self.life = ModuleLifecycle(id, kit, self.nudge)
-        self._kit = kit
+        self.life = ModuleLifecycle(id, deps, self.nudge)
+        self._deps = deps
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         self._nudged = False
         self._working = False
@@ -94,7 +94,7 @@ class ModuleActor:
         elif answer is None:
             _log.warning("module.step_delayed", module=self.id, error=str(error))
         if answer is None or isinstance(error, Retryable):
-            self._retry_at = self._kit.clock.monotonic() + self._kit.pace.retry
+            self._retry_at = self._deps.clock.monotonic() + self._deps.pace.retry
         self._set_timer()
         if answer is not None and not answer.done():
             answer.set_exception(error)
@@ -111,7 +111,7 @@ class ModuleActor:
         times = [at for at in (self._retry_at, self.life.due()) if at is not None]
         if times and not self._closed:
             due = min(times)
-            delay = max(due - self._kit.clock.monotonic(), 0.0)
+            delay = max(due - self._deps.clock.monotonic(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self.nudge)
 
 

@@ -107,17 +107,17 @@ def _described(reason: str, error: CorralError) -> ModuleFailure:
             return ModuleFailure(reason, str(error))
 
 
-def failure_story(trouble: ModuleFailure, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
+def failure_story(failure: ModuleFailure, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
     """What is kept with the record. The sample is the process's last: taken from its death, or now."""
-    sample = trouble.sample
+    sample = failure.sample
     if sample is None and scope is not None and scope.attached:
         sample = scope.process.sample()
     return FailureStory(
         at=at,
-        reason=trouble.reason,
-        message=trouble.message[:_MESSAGE_MAX],
-        traceback=trouble.traceback[-_TRACEBACK_MAX:],
-        log=tuple(line[:_LOG_LINE_MAX] for line in trouble.log or (scope.log_tail if scope else ())),
+        reason=failure.reason,
+        message=failure.message[:_MESSAGE_MAX],
+        traceback=failure.traceback[-_TRACEBACK_MAX:],
+        log=tuple(line[:_LOG_LINE_MAX] for line in failure.log or (scope.log_tail if scope else ())),
         cpu_seconds=sample.cpu_seconds if sample else 0.0,
         memory_bytes=sample.memory_bytes if sample else 0,
         threads=sample.threads if sample else 0,

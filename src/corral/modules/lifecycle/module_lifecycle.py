@@ -23,76 +23,74 @@ from corral.domain.module_records import PackageRecord
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
 from corral.modules.lifecycle.module_failure import ModuleFailure, death_failure, failure_story
+from corral.modules.lifecycle.restart_backoff import SPAWN_ATTEMPTS
 from corral.modules.process.circuit_breaker import CallCounts
 
 _MOST_ACTS: Final = 100
 """After so many acts in one go the others get a turn."""
-BIRTHS_TRIED: Final = 10
-"""So often in a row a module may get no process, each time after a pause; then it is FAILED. One that loses the
-zygote for all of them is found out sooner."""
 _HOST_RESTARTED: Final = "host_restarted"
 _log = structlog.get_logger("corral.modules.lifecycle")
 
 
 class ModuleLifecycle:
-    """What this host knows of one module, from its first load to its removal."""
+    """State of one module on this host, from its first load to its removal."""
 
-    def __init__(self, id: str, kit: EngineDeps, nudge: Callable[[], None]) -> None:
+    def __init__(self, id: str, deps: EngineDeps, nudge: Callable[[], None]) -> None:
         self.id = id
-        self.kit = kit
+        self.deps = deps
         self.nudge = nudge
         self.counts = CallCounts()
         self.run = self.new_run()
         self.candidate: LoadedModule | None = None
-        """A new version that is being tried, beside the old one."""
+        """A new version under trial, beside the old one."""
         self.retiring: set[asyncio.Task[object]] = set()
         """Former versions on their way out."""
-        self.doomed: ModuleFailure | None = None
-        self.wish = ""
+        self.pending_failure: ModuleFailure | None = None
+        self.requested_reason = ""
         self.resume_at: float | None = None
         self._lost = _HOST_RESTARTED
         self._waiting_since: float | None = None
         self._deaths: list[float] = []
-        self._bereavements: list[float] = []
-        """When it died with the zygote: that is not held against it."""
-        self._unborn = 0
-        """How often in a row it got no process at all."""
-        self.untold: list[Draft] = []
-        """What has happened to its capabilities, to be told with the next step that is stored."""
-        self.epilogue: list[Draft] = []
-        """To be told with the step to ACTIVE, or FAILED, that ends what is under way."""
+        self._zygote_deaths: list[float] = []
+        """Times at which the module died with the zygote; not counted as its own deaths."""
+        self._failed_spawns = 0
+        """How often in a row no process could be spawned."""
+        self.unpublished: list[Draft] = []
+        """Events about its capabilities, published with the next step that is stored."""
+        self.closing_events: list[Draft] = []
+        """Events published with the step to ACTIVE or FAILED that ends the current operation."""
 
     def new_run(self) -> LoadedModule:
         return LoadedModule(
-            self.kit, counts=self.counts, died=self.nudge, breaker_opened=self._mind_open_breaker
+            self.deps, counts=self.counts, died=self.nudge, breaker_opened=self._handle_open_breaker
         )
 
     def require(self) -> PackageRecord:
-        record = self.kit.book.find(self.id)
+        record = self.deps.book.find(self.id)
         if record is None:
-            raise decisions.not_installed(self.id, [known.id for known in self.kit.book.all()])
+            raise decisions.not_installed(self.id, [known.id for known in self.deps.book.all()])
         return record
 
     # --- deciding -------------------------------------------------------------------------------
     async def converge(self) -> PackageRecord | None:
-        """Go on until nothing is left to do; None when the package is gone. Raises what the book raises:
-        then nothing is lost, and the next attempt goes on from here."""
+        """Go on until nothing is left to do; None when the package is gone. Raises what the package store
+        raises: then nothing is lost, and the next attempt goes on from here."""
         for _ in range(_MOST_ACTS):
-            record = self.kit.book.find(self.id)
+            record = self.deps.book.find(self.id)
             if record is None:
                 self.resume_at = self._waiting_since = None
                 return None
-            await self._mind_death(record)
+            await self._handle_death(record)
             self._catch_up(record)
             decision = decisions.decide(self._view(record))
             if decision.todo is Todo.REST:
                 return record
             try:
                 await self._act(decision.todo, record, decision.reason)
-            except ModuleFailure as trouble:
-                self._mind_trouble(trouble)
+            except ModuleFailure as failure:
+                self._handle_failure(failure)
         self.nudge()
-        return self.kit.book.find(self.id)
+        return self.deps.book.find(self.id)
 
     def _catch_up(self, record: PackageRecord) -> None:
         """A step may have been stored though its answer got lost: what led to it is over then, too. Else an
@@ -100,47 +98,47 @@ class ModuleLifecycle:
         if record.phase is not ModulePhase.WAITING:
             self._waiting_since = None
         elif self._waiting_since is None:
-            self._waiting_since = self.kit.clock.monotonic()
+            self._waiting_since = self.deps.clock.monotonic()
         if record.phase is ModulePhase.FAILED:
-            self.doomed = None
+            self.pending_failure = None
         if record.phase in (ModulePhase.FAILED, ModulePhase.ACTIVE):
-            self.epilogue.clear()
+            self.closing_events.clear()
 
     def _view(self, record: PackageRecord) -> View:
-        kit, now = self.kit, self.kit.clock.monotonic()
-        hosted = kit.hosts(record.manifest)
+        deps, now = self.deps, self.deps.clock.monotonic()
+        hosted = deps.hosts(record.manifest)
         self._be_seen(record, hosted=hosted)
         if self.resume_at is not None and now >= self.resume_at:
             self.resume_at = None
-        limit = kit.config.activation.wait_timeout_seconds
+        limit = deps.config.activation.wait_timeout_seconds
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
         return View(
             phase=record.phase,
             intent=record.intent,
             reason=record.reason,
             hosted=hosted,
-            enabled=kit.config.enabled,
+            enabled=deps.config.enabled,
             runs=self.run.state,
-            unresolved=kit.capabilities.missing(record.manifest) if hosted else (),
-            conflict=kit.capabilities.rival(record.manifest) if hosted else "",
+            unresolved=deps.capabilities.missing(record.manifest) if hosted else (),
+            conflict=deps.capabilities.rival(record.manifest) if hosted else "",
             waited_out=bool(limit) and waited >= limit,
             backing_off=self.resume_at is not None,
-            lost=self._lost if kit.config.enabled else decisions.MODULES_DISABLED,
-            doomed=self.doomed.reason if self.doomed else "",
-            wish=self.wish,
+            lost=self._lost if deps.config.enabled else decisions.MODULES_DISABLED,
+            doomed=self.pending_failure.reason if self.pending_failure else "",
+            wish=self.requested_reason,
         )
 
     def _be_seen(self, record: PackageRecord, *, hosted: bool) -> None:
-        """Among the consumers, as long as it is wanted and not given up."""
+        """Listed among the consumers as long as its desired state is ACTIVE and it has not FAILED."""
         if hosted and record.intent is ModuleIntent.ACTIVE and record.phase is not ModulePhase.FAILED:
-            self.kit.capabilities.watch(record.manifest)
+            self.deps.capabilities.watch(record.manifest)
         else:
-            self.kit.capabilities.unwatch(self.id)
+            self.deps.capabilities.unwatch(self.id)
 
     def due(self) -> float | None:
-        """When, on the monotonic clock, it has to be looked at again though nothing happens. A time that has
-        passed already counts, once: the look that it brings about does away with it."""
-        limit = self.kit.config.activation.wait_timeout_seconds
+        """Time, on the monotonic clock, of the next `converge` without an outside event. A time that has
+        passed already counts, once: the `converge` that follows clears it."""
+        limit = self.deps.config.activation.wait_timeout_seconds
         times = [] if self.resume_at is None else [self.resume_at]
         if limit and self._waiting_since is not None:
             times.append(self._waiting_since + limit)
@@ -154,10 +152,10 @@ class ModuleLifecycle:
                 if self.run.scope is not None and self.run.sha256 != record.sha256:
                     await self.run.unload()  # an upgrade was stored though its answer got lost
                 await self.run.load(record)
-                self._unborn = 0
+                self._failed_spawns = 0
                 await self.change(lambda record: decisions.loaded(record, reason=reason, at=self.now()))
                 self._log_step(ModulePhase.WAITING, reason)
-                self._waiting_since = self.kit.clock.monotonic()
+                self._waiting_since = self.deps.clock.monotonic()
             case Todo.START:
                 await self.run.start(record)
                 await self.go_active(record)
@@ -178,7 +176,7 @@ class ModuleLifecycle:
             case Todo.EXPLAIN:
                 await self.change(lambda record: msgspec.structs.replace(record, reason=reason))
             case _:
-                await self.fail(self.doomed or ModuleFailure(reason))
+                await self.fail(self.pending_failure or ModuleFailure(reason))
 
     async def go_active(self, record: PackageRecord) -> None:
         """WAITING -> ACTIVE, stored and then bound in one go. `record` is what becomes of the stored one:
@@ -192,116 +190,116 @@ class ModuleLifecycle:
                 data_version=stored.version,
             ),
             also=[
-                *(self.kit.capabilities.binding_told(record.manifest) if self.run.scope else ()),
-                *self.epilogue,
+                *(self.deps.capabilities.binding_told(record.manifest) if self.run.scope else ()),
+                *self.closing_events,
             ],
         )
-        self.epilogue.clear()
+        self.closing_events.clear()
         self.run.bind()
         self._waiting_since = None
         self._log_step(ModulePhase.ACTIVE, "")
         if generation != record.generation:
-            drop_generation(self.kit, self.id, record.generation)
+            drop_generation(self.deps, self.id, record.generation)
 
     async def leave_start(self, trigger: ModuleTrigger, *, reason: str) -> None:
         """`on_stop` where it was started, clean-up, and the step back to INSTALLED; before that step, the end of
-        the process of a module that is held back. A process that died meanwhile is minded first: its reason is
+        the process of a module that is held back. A process that died meanwhile is handled first: its reason is
         the better one."""
         await self.run.stop()
         if self.run.dead:
             return
-        self.untold += self.kit.capabilities.clearing_told(self.id, reason=reason)
+        self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=reason)
         await self.run.clear_start()
-        self.kit.capabilities.release(self.id)
+        self.deps.capabilities.release(self.id)
         if self.require().intent is not ModuleIntent.ACTIVE:
             self._lost = reason  # should the step not be stored now
             await self.run.unload()
         await self.step(trigger, reason=reason)
         self._waiting_since = None
 
-    async def fail(self, trouble: ModuleFailure) -> None:
+    async def fail(self, failure: ModuleFailure) -> None:
         """FAILED: the scope is closed and the process ended, also when the store does not take the step
         now; then it is tried again."""
-        self.doomed = trouble
-        self.untold += self.kit.capabilities.clearing_told(self.id, reason=trouble.reason)
-        story = failure_story(trouble, self.run.scope, at=self.now())
+        self.pending_failure = failure
+        self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=failure.reason)
+        story = failure_story(failure, self.run.scope, at=self.now())
         tried = self.run.scope.generation if self.run.scope else None
         try:
             record = await self.change(
                 lambda stored: stepped(
-                    stored, ModuleTrigger.FAIL, reason=trouble.reason, at=self.now(), failure=story
+                    stored, ModuleTrigger.FAIL, reason=failure.reason, at=self.now(), failure=story
                 ),
-                also=self.epilogue,
+                also=self.closing_events,
             )
         finally:
-            self.kit.capabilities.release(self.id)
+            self.deps.capabilities.release(self.id)
             await self.run.discard()
-        self.doomed, self._waiting_since = None, None
+        self.pending_failure, self._waiting_since = None, None
         self._deaths.clear()
-        self._unborn = 0
-        self.epilogue.clear()
-        self._log_step(ModulePhase.FAILED, trouble.reason)
+        self._failed_spawns = 0
+        self.closing_events.clear()
+        self._log_step(ModulePhase.FAILED, failure.reason)
         if tried is not None and tried != record.generation:
-            drop_generation(self.kit, self.id, tried)
+            drop_generation(self.deps, self.id, tried)
 
-    # --- what happens to it ---------------------------------------------------------------------
-    async def _mind_death(self, record: PackageRecord) -> None:
-        """A process that ended by itself: what it held is taken away, and it is started again after a
+    # --- deaths and failures ---------------------------------------------------------------------
+    async def _handle_death(self, record: PackageRecord) -> None:
+        """A process that ended by itself: its registrations are removed, and it is started again after a
         pause, unless it died too often."""
         scope = self.run.scope
         if scope is None or not self.run.dead:
             return
-        trouble = death_failure(scope.process.death.result(), scope)
-        _log.warning("module.process_ended", module=self.id, reason=trouble.reason)
-        self.untold += self.kit.capabilities.clearing_told(self.id, reason=trouble.reason)
-        self.kit.capabilities.release(self.id)
+        failure = death_failure(scope.process.death.result(), scope)
+        _log.warning("module.process_ended", module=self.id, reason=failure.reason)
+        self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=failure.reason)
+        self.deps.capabilities.release(self.id)
         await self.run.discard()
-        self._lost = trouble.reason
+        self._lost = failure.reason
         if record.intent is ModuleIntent.ACTIVE:
-            self._back_off(trouble)
+            self._back_off(failure)
 
-    def _back_off(self, trouble: ModuleFailure) -> None:
-        """When it is started again after its process was lost, if at all."""
-        now = self.kit.clock.monotonic()
-        deaths = self._bereavements if trouble.blameless else self._deaths
+    def _back_off(self, failure: ModuleFailure) -> None:
+        """Set when the module is started again after its process was lost, if at all."""
+        now = self.deps.clock.monotonic()
+        deaths = self._zygote_deaths if failure.blameless else self._deaths
         deaths.append(now)
-        mended = len(deaths) if trouble.blameless else self.kit.config.deaths_before_failed
-        delay = decisions.restart_delay(deaths, now=now, mended=mended, steps=self.kit.pace.restarts)
-        if delay is None or (trouble.death is not None and trouble.death.blamed):
-            self.doomed = self.doomed or trouble
+        mended = len(deaths) if failure.blameless else self.deps.config.deaths_before_failed
+        delay = decisions.restart_delay(deaths, now=now, mended=mended, steps=self.deps.pace.restarts)
+        if delay is None or (failure.death is not None and failure.death.blamed):
+            self.pending_failure = self.pending_failure or failure
         else:
-            self.resume_at = now + delay + (trouble.death.held_seconds if trouble.death is not None else 0.0)
+            self.resume_at = now + delay + (failure.death.held_seconds if failure.death is not None else 0.0)
 
-    def _mind_trouble(self, trouble: ModuleFailure) -> None:
-        """Something went wrong while it was brought up: it is given up, unless it could not help it. What never
-        gets a process, whoever is to blame, is not tried for ever."""
-        self._unborn = self._unborn + 1 if trouble.blameless and trouble.death is None else 0
-        if not trouble.blameless:
-            self.doomed = self.doomed or trouble
-        elif self._unborn >= BIRTHS_TRIED:
-            told = f"it got no process {self._unborn} times in a row; the last time: {trouble.message}"
-            self.doomed = self.doomed or ModuleFailure(trouble.reason, told)
-        elif self.run.scope is None:  # it had no more than begun; else its death is minded next
-            self._back_off(trouble)
+    def _handle_failure(self, failure: ModuleFailure) -> None:
+        """A failure while the module was brought up: it becomes FAILED, unless the failure was not its own. A module
+        that never gets a process, for whatever reason, is not tried for ever."""
+        self._failed_spawns = self._failed_spawns + 1 if failure.blameless and failure.death is None else 0
+        if not failure.blameless:
+            self.pending_failure = self.pending_failure or failure
+        elif self._failed_spawns >= SPAWN_ATTEMPTS:
+            told = f"it got no process {self._failed_spawns} times in a row; the last time: {failure.message}"
+            self.pending_failure = self.pending_failure or ModuleFailure(failure.reason, told)
+        elif self.run.scope is None:  # nothing was loaded yet; else the death is handled next
+            self._back_off(failure)
 
-    def _mind_open_breaker(self, run: LoadedModule, what: str) -> None:
-        if run is self.run and self.doomed is None:
-            self.doomed = ModuleFailure(
+    def _handle_open_breaker(self, run: LoadedModule, what: str) -> None:
+        if run is self.run and self.pending_failure is None:
+            self.pending_failure = ModuleFailure(
                 f"hook_overrun:{what}", "three calls in a row were not answered in time"
             )
             self.nudge()
 
     # --- what is stored -------------------------------------------------------------------------
     def now(self) -> dt.datetime:
-        return self.kit.clock.now()
+        return self.deps.clock.now()
 
     async def change(
         self, change: Callable[[PackageRecord], PackageRecord], also: Sequence[Draft] = ()
     ) -> PackageRecord:
-        """Store a change, with the events that belong to it and those not told yet."""
-        untold = list(self.untold)
-        record = await self.kit.book.step(self.id, change, also=[*untold, *also])
-        del self.untold[: len(untold)]
+        """Store a change, with the events that belong to it and those not published yet."""
+        unpublished = list(self.unpublished)
+        record = await self.deps.book.step(self.id, change, also=[*unpublished, *also])
+        del self.unpublished[: len(unpublished)]
         return record
 
     async def step(self, trigger: ModuleTrigger, *, reason: str, version: str = "") -> PackageRecord:

@@ -57,7 +57,7 @@ async def _recover(life: ModuleLifecycle) -> PackageRecord:
 
 async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
     """Stop, unload, remove; returns the last record. Whatever its hooks do, it goes."""
-    life.wish = "uninstall"
+    life.requested_reason = "uninstall"
     try:
         record = await _want(life, ModuleIntent.INACTIVE)
         if record.phase not in (ModulePhase.INSTALLED, ModulePhase.FAILED):
@@ -65,11 +65,11 @@ async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
         await life.run.unload()
         if life.retiring:
             await asyncio.wait(life.retiring)  # nothing of it may be left, nor write any more
-        life.kit.capabilities.release(life.id)
-        life.kit.capabilities.unwatch(life.id)
-        await life.kit.book.remove(life.id, reason="uninstall")
+        life.deps.capabilities.release(life.id)
+        life.deps.capabilities.unwatch(life.id)
+        await life.deps.book.remove(life.id, reason="uninstall")
     finally:
-        life.wish = ""
+        life.requested_reason = ""
     return record
 
 
@@ -106,13 +106,13 @@ async def _reload_running(
 ) -> None:
     try:
         await run_hook(scope, "on_reload", config=settings)
-    except ModuleFailure as trouble:
-        if isinstance(trouble.__cause__, CallOverrun):
-            life.doomed = life.doomed or trouble
+    except ModuleFailure as failure:
+        if isinstance(failure.__cause__, CallOverrun):
+            life.pending_failure = life.pending_failure or failure
             life.nudge()
-        if isinstance(trouble.__cause__, ModuleRaised):
-            trouble.__cause__.hint = "its old settings are still in force; see `corral module info`"
-        raise trouble.__cause__ or trouble from None
+        if isinstance(failure.__cause__, ModuleRaised):
+            failure.__cause__.hint = "its old settings are still in force; see `corral module info`"
+        raise failure.__cause__ or failure from None
     try:
         await _store_settings(life, settings)
     except CorralError:
@@ -125,8 +125,8 @@ async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
     """What is not stored must not be in force either."""
     try:
         await run_hook(scope, "on_reload", config=old)
-    except ModuleFailure as trouble:
-        _log.error("module.settings_differ", module=scope.module_id, error=str(trouble))
+    except ModuleFailure as failure:
+        _log.error("module.settings_differ", module=scope.module_id, error=str(failure))
 
 
 async def _store_settings(life: ModuleLifecycle, settings: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ async def _restart(life: ModuleLifecycle) -> None:
             await life.leave_start(ModuleTrigger.STOPPED, reason="reload")
         elif record.phase is ModulePhase.WAITING:
             await life.leave_start(ModuleTrigger.STOP, reason="reload")
-    except ModuleFailure as trouble:
-        await life.fail(trouble)
+    except ModuleFailure as failure:
+        await life.fail(failure)
         return
     await life.run.unload()

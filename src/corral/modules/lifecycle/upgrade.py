@@ -40,27 +40,27 @@ class UpgradeFailed(Rejected):
     """The new version did not become ACTIVE. `record` is what is stored now, `lines` tell how it came."""
 
     def __init__(
-        self, record: PackageRecord, version: str, trouble: ModuleFailure, lines: tuple[str, ...]
+        self, record: PackageRecord, version: str, failure: ModuleFailure, lines: tuple[str, ...]
     ) -> None:
         super().__init__(
             Code.MODULE_UPGRADE_FAILED,
-            f"module '{record.id}' was not upgraded to {version}: {trouble.reason}. "
+            f"module '{record.id}' was not upgraded to {version}: {failure.reason}. "
             + " ".join(lines).rstrip("."),
             hint=f"{record.id} {record.version} is {record.phase.name}; fix the new version and install it again",
         )
         self.record = record
-        self.reason = trouble.reason
-        self.blameless = trouble.blameless
+        self.reason = failure.reason
+        self.blameless = failure.blameless
         """The new version could not help it: it may come up when it is tried again."""
-        self.trouble = failure_text(trouble)
+        self.failure = failure_text(failure)
         """The reason, what was said, and where, in one line."""
         self.lines = lines
 
 
-def failure_text(trouble: ModuleFailure) -> str:
+def failure_text(failure: ModuleFailure) -> str:
     """The reason, what was said, and where: after a roll-back nothing else tells an author."""
-    said = f"{trouble.reason}: {trouble.message}" if trouble.message else trouble.reason
-    places = _PLACE.findall(trouble.traceback)
+    said = f"{failure.reason}: {failure.message}" if failure.message else failure.reason
+    places = _PLACE.findall(failure.traceback)
     if not places:
         return said
     path, line = places[-1]
@@ -89,7 +89,7 @@ class Upgrade:
     async def run(self) -> UpgradeOutcome:
         """Raises `UpgradeFailed` when the new version does not come up where the old one served."""
         life = self._life
-        async with life.kit.upgrade_guard():
+        async with life.deps.upgrade_guard():
             old = await life.converge() or life.require()
             if old.phase is ModulePhase.ACTIVE and life.run.scope is not None:
                 await self._exchange(old)
@@ -121,7 +121,7 @@ class Upgrade:
             return self._successor(stored, previous=stored.version_of_data)
 
         life.resume_at = None
-        life.kit.capabilities.release(life.id)
+        life.deps.capabilities.release(life.id)
         await life.change(
             replaced, also=[self._told(EventType.MODULE_UPGRADED, old, to=ModulePhase.INSTALLED)]
         )
@@ -139,8 +139,8 @@ class Upgrade:
             try:
                 await self._step_aside(old)
                 await self._take_over(new, record, old)
-            except ModuleFailure as trouble:
-                await self._give_up(new, trouble, old)
+            except ModuleFailure as failure:
+                await self._give_up(new, failure, old)
         finally:
             life.candidate = None
             if life.run is not new:
@@ -148,7 +148,7 @@ class Upgrade:
 
     async def _prove(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
         """All that can be found out while the old one serves."""
-        capabilities = self._life.kit.capabilities
+        capabilities = self._life.deps.capabilities
         try:
             await new.construct(record)
             missing = capabilities.missing(record.manifest)
@@ -157,14 +157,14 @@ class Upgrade:
             rival = capabilities.rival(record.manifest)
             if rival:
                 raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
-        except ModuleFailure as trouble:
-            self._say(f"{self._version} could not be prepared ({failure_text(trouble)}).")
+        except ModuleFailure as failure:
+            self._say(f"{self._version} could not be prepared ({failure_text(failure)}).")
             self._say(
                 f"{old.version} ended with it and is started again."
-                if trouble.blameless
+                if failure.blameless
                 else f"{old.version} served all the time and still does."
             )
-            raise UpgradeFailed(old, self._version, trouble, tuple(self._lines)) from None
+            raise UpgradeFailed(old, self._version, failure, tuple(self._lines)) from None
         self._say(f"{self._version} was verified, imported and constructed while {old.version} served.")
 
     async def _step_aside(self, old: PackageRecord) -> None:
@@ -176,29 +176,29 @@ class Upgrade:
         scope = life.run.scope
         try:
             await life.run.stop()
-        except ModuleFailure as trouble:
-            await self._drop_old(trouble, old)
+        except ModuleFailure as failure:
+            await self._drop_old(failure, old)
             return
         if scope is not None:
-            life.kit.capabilities.hold(scope)
+            life.deps.capabilities.hold(scope)
         await life.run.clear_start()
         await life.step(ModuleTrigger.STOPPED, reason=_REASON)
         self._say(f"{old.version} was stopped.")
 
-    async def _drop_old(self, trouble: ModuleFailure, old: PackageRecord) -> None:
+    async def _drop_old(self, failure: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
-        story = failure_story(trouble, life.run.scope, at=life.now())
+        story = failure_story(failure, life.run.scope, at=life.now())
         if life.run.scope is not None:
-            life.kit.capabilities.hold(life.run.scope)
+            life.deps.capabilities.hold(life.run.scope)
 
         def failed_and_recovered(stored: PackageRecord) -> PackageRecord:
             at = life.now()
-            failed = stepped(stored, ModuleTrigger.FAIL, reason=trouble.reason, at=at, failure=story)
+            failed = stepped(stored, ModuleTrigger.FAIL, reason=failure.reason, at=at, failure=story)
             return stepped(failed, ModuleTrigger.RECOVER, reason=_REASON, at=at)
 
         await life.change(failed_and_recovered)
         await life.run.discard()
-        self._say(f"{old.version} failed to stop ({failure_text(trouble)}); its process was ended.")
+        self._say(f"{old.version} failed to stop ({failure_text(failure)}); its process was ended.")
 
     async def _take_over(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
         """Up to the commit that makes the new version the record's."""
@@ -217,79 +217,79 @@ class Upgrade:
                 failure=None,
             )
 
-        capabilities = life.kit.capabilities
+        capabilities = life.deps.capabilities
         told = (
             capabilities.binding_told(record.manifest, reason=_REASON)
             if new.scope
             else capabilities.clearing_told(life.id, reason=_REASON)
         )
         await life.change(taken, also=[*told, self._told(EventType.MODULE_UPGRADED, old)])
-        retired, life.run, life.doomed = life.run, new, None
+        retired, life.run, life.pending_failure = life.run, new, None
         new.bind()
         if new.scope is None:
-            life.kit.capabilities.release(life.id)
+            life.deps.capabilities.release(life.id)
         self._say(f"{self._version} is ACTIVE.")
         outdated = old.generation if generation != old.generation else None
-        task = life.kit.later(self._retire(retired, outdated), f"modules/retire/{life.id}")
+        task = life.deps.later(self._retire(retired, outdated), f"modules/retire/{life.id}")
         life.retiring.add(task)
         task.add_done_callback(life.retiring.discard)
 
     async def _retire(self, run: LoadedModule, generation: int | None) -> None:
         await run.unload()
         if generation is not None:
-            drop_generation(self._life.kit, self._life.id, generation)
+            drop_generation(self._life.deps, self._life.id, generation)
 
     # --- when it does not come up ---------------------------------------------------------------
-    async def _give_up(self, new: LoadedModule, trouble: ModuleFailure, old: PackageRecord) -> None:
+    async def _give_up(self, new: LoadedModule, failure: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
-        self._say(f"{self._version} did not come up ({failure_text(trouble)}).")
+        self._say(f"{self._version} did not come up ({failure_text(failure)}).")
         _log.warning(
             "module.upgrade_failed",
             module=life.id,
             version=self._version,
-            reason=trouble.reason,
-            traceback=trouble.traceback[-8000:],
+            reason=failure.reason,
+            traceback=failure.traceback[-8000:],
         )
-        story = failure_story(trouble, new.scope, at=life.now())
+        story = failure_story(failure, new.scope, at=life.now())
         tried = new.scope.generation if new.scope else old.generation
         await new.discard()
         if tried != old.generation:
-            drop_generation(life.kit, life.id, tried)
-        if self._rollback or trouble.blameless:
-            record = await self._roll_back(trouble, old)
+            drop_generation(life.deps, life.id, tried)
+        if self._rollback or failure.blameless:
+            record = await self._roll_back(failure, old)
         else:
-            record = await self._stay_failed(trouble, story, old)
-        raise UpgradeFailed(record, self._version, trouble, tuple(self._lines))
+            record = await self._stay_failed(failure, story, old)
+        raise UpgradeFailed(record, self._version, failure, tuple(self._lines))
 
     async def _stay_failed(
-        self, trouble: ModuleFailure, story: FailureStory, old: PackageRecord
+        self, failure: ModuleFailure, story: FailureStory, old: PackageRecord
     ) -> PackageRecord:
         """Nobody wants the old version back: the new one has its place, FAILED."""
         life = self._life
         await life.run.unload()
-        life.untold += life.kit.capabilities.clearing_told(life.id, reason=trouble.reason)
-        life.kit.capabilities.release(life.id)
+        life.unpublished += life.deps.capabilities.clearing_told(life.id, reason=failure.reason)
+        life.deps.capabilities.release(life.id)
 
         def failed(stored: PackageRecord) -> PackageRecord:
             taken = self._successor(stored, previous=old.version_of_data)
-            return stepped(taken, ModuleTrigger.FAIL, reason=trouble.reason, at=life.now(), failure=story)
+            return stepped(taken, ModuleTrigger.FAIL, reason=failure.reason, at=life.now(), failure=story)
 
         record = await life.change(failed)
         self._say(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
         return record
 
-    async def _roll_back(self, trouble: ModuleFailure, old: PackageRecord) -> PackageRecord:
+    async def _roll_back(self, failure: ModuleFailure, old: PackageRecord) -> PackageRecord:
         """The old version starts again, in the process it has; its collections were never touched."""
         life = self._life
-        reason = f"upgrade_rolled_back:{trouble.reason}"
+        reason = f"upgrade_rolled_back:{failure.reason}"
         if life.require().phase is ModulePhase.WAITING:
             await life.step(ModuleTrigger.STOP, reason=reason, version=self._version)
-        life.epilogue.append(
-            self._told(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=trouble.reason, story=self._lines)
+        life.closing_events.append(
+            self._told(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=failure.reason, story=self._lines)
         )
         record = await life.converge() or life.require()
         if record.phase is ModulePhase.ACTIVE:
-            keeps = life.kit.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
+            keeps = life.deps.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
             self._say(f"{old.version} serves again{'; its documents are as they were' if keeps else ''}.")
         else:
             self._say(f"{old.version} was brought back and is {standing_text(record)}.")

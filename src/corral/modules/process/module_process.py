@@ -72,7 +72,7 @@ _REFUSED_PER_SECOND: Final = 0.1
 
 
 class PoolCallbacks(Protocol):
-    """What a process needs of the house it lives in."""
+    """What a process needs of its process pool."""
 
     def end(self, process: ModuleProcess) -> None:
         """Have it killed with all its descendants; its death follows."""
@@ -103,7 +103,7 @@ class ModuleProcess:
         limits: Limits,
         serve: Serve,
         on_notice: Notice,
-        house: PoolCallbacks,
+        pool: PoolCallbacks,
     ) -> None:
         self.module_id = module_id
         self.number = number
@@ -114,7 +114,7 @@ class ModuleProcess:
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self._pidfd = pidfd
         self._words = words
-        self._house = house
+        self._pool = pool
         self._on_notice = on_notice
         self._told = ""
         self._why = ""
@@ -137,7 +137,7 @@ class ModuleProcess:
     async def call(self, method: str, body: object, *, answer: type[T], deadline: float) -> T:
         """CallOverrun, ModuleRaised, ProcessGone or ModuleBusy, and nothing else."""
         if method == _START:
-            self._house.starts(self)
+            self._pool.starts(self)
         return await self._calls.call(method, body, answer=answer, deadline=deadline)
 
     def stream(
@@ -173,12 +173,12 @@ class ModuleProcess:
     def end(self) -> None:
         """Like `kill`, without waiting for the death."""
         if not self.death.done():
-            self._house.end(self)
+            self._pool.end(self)
 
     def sample(self) -> Sample | None:
         """What it uses now, its descendants included; after its death, what it had used."""
         if not self.death.done():
-            found = self._house.usage(self) or sample_tree(self.pid, memory_bytes=self.memory_bytes)
+            found = self._pool.usage(self) or sample_tree(self.pid, memory_bytes=self.memory_bytes)
             self._last = found or self._last
         return self._last
 
@@ -189,7 +189,7 @@ class ModuleProcess:
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def ended(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
-        """The house heard that nothing is left. What the process had said before is taken in first. `verdict`: on
+        """Called by the pool when nothing of the process is left. What it sent before is read first. `verdict`: on
         the loss of the zygote that it died of."""
         if self.death.done():
             return
@@ -245,13 +245,13 @@ class ModuleProcess:
                     lingering = await self.call(FINISH, Nothing(), answer=Lingering, deadline=grace)
                 self._channel.end_output()
                 if not self.death.done():
-                    self._house.lingers(self, lingering)
+                    self._pool.lingers(self, lingering)
                 await asyncio.shield(self.death)
         except TimeoutError:
             forced = True
         death = await self.kill() if forced else self.death.result()
         ending = FinishResult(lingering=lingering, killed=forced or death.strays > 0, death=death)
-        self._house.finished(self, ending)
+        self._pool.finished(self, ending)
         return ending
 
     def _limit(self, head: FrameHead) -> FrameLimit:

@@ -128,7 +128,7 @@ class ProcessPool:
             limits=limits,
             serve=serve,
             on_notice=on_notice,
-            house=self,
+            pool=self,
         )
         self._by_number[order.number] = self._by_pid[pid] = process
         self.starts(process)

@@ -21,7 +21,7 @@ _PAUSE: Final = 0.002
 
 
 def pool_mark(directory: pathlib.Path) -> str:
-    """What the marks of all zygotes of the house in this directory begin with."""
+    """What the marks of all zygotes of the process pool in this directory begin with."""
     return f"{directory}#"
 
 
