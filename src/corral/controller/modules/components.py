@@ -1,4 +1,4 @@
-"""The controller's modules, put together for one term."""
+"""Components of the controller's modules, composed for one term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a package would do to groups that can be started now: its files may exclude those of others, or miss."""
+"""Impact of a package on groups: those whose next start its files would make impossible."""
 
 from __future__ import annotations
 

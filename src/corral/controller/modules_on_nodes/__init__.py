@@ -1,1 +1,1 @@
-"""Modules on nodes, seen from the controller: what they shall have, what they have, and what passes between."""
+"""Modules on nodes, seen from the controller: desired packages, reported states, and the traffic between."""

@@ -1,4 +1,4 @@
-"""How modules stand on nodes: what nodes say, folded into rows of the store and events. Pure."""
+"""States of modules on nodes: reports of nodes, folded into rows of the store and events. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GONE: Final = "gone_from_the_node"
 
 
 def update_error(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate) -> Rejected | None:
-    """What is wrong with an update, for the node to hear. It then changes nothing."""
+    """What is wrong with an update, to be sent to the node. The update then changes nothing."""
     if not is_module_id(update.module_id):
         return Rejected(Code.INVALID_FIELD, "module_state_update.module_id is no id", field="module_id")
     if update.size_bytes and not update.state:
@@ -49,8 +49,8 @@ def update_error(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate
 
 
 class StateFold:
-    """Updates of one node in the order in which they came: one event for each that tells more than that a wish
-    of an operator was carried out, and one write for each module, of where it stands at the end."""
+    """Updates of one node in the order in which they came: one event for each that reports more than that an
+    operator request was carried out, and one write for each module, of its last state."""
 
     def __init__(self, state: ClusterState, node_id: NodeId, *, now: dt.datetime) -> None:
         self._state = state
@@ -178,7 +178,7 @@ def _reported(
     now: dt.datetime,
 ) -> NodeModuleState:
     """What a node said, within bounds. A published daemon tells neither archive nor intent: it has what it
-    was sent. One that does not count wishes has carried out what it was asked for when it says something new."""
+    was sent. One that does not count requests has carried out what was requested when it reports something new."""
     package = state.modules.find(told.module_id)
     record = package.record if package else None
     asked = before.recover_asked_ms if before else 0
@@ -207,7 +207,7 @@ def _reported(
 
 
 def _same(before: NodeModuleState, after: NodeModuleState) -> bool:
-    """But for the wishes that the node has carried out."""
+    """Equal but for the operator requests that the node has carried out."""
     settled = msgspec.structs.replace(
         before,
         recover_done_ms=after.recover_done_ms,

@@ -1,4 +1,4 @@
-"""What modules on nodes measure, as their nodes told it last; bounded, and gone with the session."""
+"""Metrics of modules on nodes, from the last frame of each node; bounded, and dropped with the session."""
 
 from __future__ import annotations
 

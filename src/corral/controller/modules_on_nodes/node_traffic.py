@@ -1,4 +1,4 @@
-"""Everything about modules that passes between this controller and its nodes, in one place."""
+"""Traffic about modules between this controller and its nodes: orders, states, events, capabilities, metrics."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def has_room(link: ModuleLink) -> bool:
 
 
 async def room(link: ModuleLink) -> None:
-    """Wait until the node has taken what waits for it, or its session is over. An outbox has no bell for
-    that, so it is looked at."""
+    """Wait until the node has taken what waits for it, or its session is over. An outbox has no
+    drained event, so it is polled."""
     backoff = Backoff(first=_FIRST_LOOK, longest=_LAST_LOOK)
     while not has_room(link) and not link.over.is_set():
         await asyncio.sleep(backoff.delay())

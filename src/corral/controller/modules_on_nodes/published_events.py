@@ -1,4 +1,4 @@
-"""What modules on nodes tell: into the log, stamped with where it comes from."""
+"""Events that modules on nodes publish: checked, and appended to the log with their node."""
 
 from __future__ import annotations
 

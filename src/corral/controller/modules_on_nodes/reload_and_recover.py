@@ -1,5 +1,5 @@
-"""What an operator asks of a module on nodes beyond what is wanted of it anyway: another try, or its settings once
-more. Both are stored, so that nodes that are away hear of them, too."""
+"""Operator requests for a module on nodes: recover (another try) and reload (its settings once more). Both are
+stored, so that nodes that are offline receive them later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from corral.system.clock import Clock
 
 
 class NodeSyncView(Protocol):
-    """What modules need of the way to nodes."""
+    """Which nodes are connected, and how far a module's sync with them is."""
 
     def connected(self, node_id: NodeId) -> bool: ...
 
@@ -31,14 +31,14 @@ class NodeSyncView(Protocol):
 def with_reload_request(
     record: PackageRecord, rows: Iterable[NodeModuleState], *, now: dt.datetime
 ) -> PackageRecord:
-    """With the wish that every node gives the module its settings once more; `rows` are how it stands there."""
+    """The record with the request that every node reloads the module; `rows` are its states there."""
     done = [row.reload_done_ms or 0 for row in rows]
     return msgspec.structs.replace(record, reload_asked_ms=next_wish(now, record.reload_asked_ms, *done))
 
 
 class RecoverRequest:
-    """The wish for another try. It is stored with the nodes that it is for: connected ones are told at once, others when
-    they are back, and each until it has carried it out."""
+    """A recover request. It is stored with the states of its nodes: connected nodes receive it at once, others when they
+    are back, and each until it has carried it out."""
 
     def __init__(
         self, ledger: Ledger, record: PackageRecord, nodes: NodeSyncView | None, *, clock: Clock
@@ -51,10 +51,10 @@ class RecoverRequest:
 
     @property
     def helps(self) -> bool:
-        """Does it stand badly on some node?"""
-        return any(map(self._stands_badly, self._state.module_node_states.rows_of_module(self._record.id)))
+        """Is the module unhealthy on some node?"""
+        return any(map(self._is_unhealthy, self._state.module_node_states.rows_of_module(self._record.id)))
 
-    def _stands_badly(self, row: NodeModuleState) -> bool:
+    def _is_unhealthy(self, row: NodeModuleState) -> bool:
         return is_unhealthy(row, self._record.sha256) or runs_with_refusal(row)
 
     def check_node(self, node: str) -> None:
@@ -75,7 +75,7 @@ class RecoverRequest:
             )
 
     async def carry_out(self, node: str | None, actor: Actor) -> None:
-        """Write down what the nodes shall hear, whether they are there or not. The audit knows of it."""
+        """Store the request for its nodes, whether they are connected or not, with an audit entry."""
         if ModuleHost.DAEMON not in self._record.manifest.hosts or self._nodes is None:
             return
         id = self._record.id
@@ -90,10 +90,10 @@ class RecoverRequest:
                     await self._ledger.commit(*marks, *(() if stepped else (entry,)))
                 return
             except Conflict:
-                continue  # a node said something new meanwhile
+                continue  # a node reported a new state meanwhile
 
     def _concerned(self) -> set[NodeId]:
-        """Where it stands badly; also where that cannot be known now."""
+        """Nodes where the module is unhealthy, and those where that cannot be known now."""
         assert self._nodes is not None
         rows = self._state.module_node_states.rows_of_module(self._record.id)
-        return {row.node for row in rows if self._stands_badly(row) or not self._nodes.connected(row.node)}
+        return {row.node for row in rows if self._is_unhealthy(row) or not self._nodes.connected(row.node)}

@@ -1,1 +1,1 @@
-"""Modules of the node and the instances on it: what they may change of a start, and what they are told."""
+"""Hooks of the node's modules in the lives of instances: changes to a start, and notifications about runs."""

@@ -1,7 +1,7 @@
 """The hooks of the node's modules in the lives of its instances.
 
-A module may change a start, and is told when a run has its process, when it is about to be stopped, and how
-it ended. Nothing it does, or leaves undone, keeps a run from starting or ending for longer than the budget.
+A module may change a start, and is notified when a run has its process, when it is about to be stopped, and how
+it ended. Nothing that a module does, or fails to do, delays a start or a stop for longer than the budget.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class _Live(NamedTuple):
 
 
 class InstanceHooks:
-    """One for the daemon. `module_serves` hears of each module that becomes ACTIVE, `module_unwanted` of each that
-    shall not run any more; `close` is the end."""
+    """One for the daemon. `module_serves` is called for each module that becomes ACTIVE, `module_unwanted` for each
+    that shall not run any more; `close` is the end."""
 
     def __init__(self, *, modules: StartModules, budget_seconds: float, clock: Clock) -> None:
         self.budget_seconds = budget_seconds
@@ -70,7 +70,7 @@ class InstanceHooks:
         self._lanes: dict[Scope, NotificationQueue] = {}
         self._live: dict[str, _Live] = {}
         self._ends: dict[str, StopNotification] = {}
-        """Those that are being told; modules that come up meanwhile hear of them, too."""
+        """Exits whose notifications are under way; modules that become ACTIVE meanwhile get them, too."""
         self._hears_ends: dict[str, bool] = {}
         """Of the modules that were ACTIVE under this daemon, whether they have the hook."""
         self._owed = PendingStopNotifications(self._spawn)
@@ -84,7 +84,7 @@ class InstanceHooks:
         self, proposal: Proposal, *, patience: float, waits: Callable[[str], None] = lambda _: None
     ) -> Tuning:
         """What the modules make of a start. `patience`: the start has so many seconds left in all; at least a
-        quarter of them is left on return. `waits` hears what it waits for, if it lasts; empty: it goes on."""
+        quarter of them is left on return. `waits` is called with what the start waits for, if that lasts; empty: it continues."""
         until = self._clock.monotonic() + patience
         with WaitNotice(self._modules.awaited, waits):
             missing = await self._gate(patience * _GATE_SHARE)
@@ -108,10 +108,10 @@ class InstanceHooks:
         except TimeoutError:
             return (_UNSETTLED,)
 
-    # --- what modules are told ------------------------------------------------------------------
+    # --- notifications -------------------------------------------------------------------------
     def started(self, run: str, present: Callable[[], InstanceHandle], *, adopted: bool = False) -> None:
-        """It has its process; `present` gives it as it is when asked. Modules that become ACTIVE later hear of
-        it then, until it has ended."""
+        """The run has its process; `present` returns its present state. Modules that become ACTIVE later are
+        notified then, until the run has ended."""
         handle = msgspec.structs.replace(present(), adopted=adopted)
         before = self._modules.served_since(handle.started_at) if adopted else ()
         live = self._live[run] = _Live(present, set(before))
@@ -120,13 +120,13 @@ class InstanceHooks:
             lane.tell_started(run, handle)
 
     def stopping(self, handle: InstanceHandle) -> asyncio.Future[Any] | None:
-        """It is about to be stopped. Done when every module has heard it; None: nobody wants to."""
+        """The run is about to be stopped. Done when every module was notified; None: no module has the hook."""
         telling = [lane.tell(STOPPING, handle) for lane in self._serving_lanes()]
         return _all(heard for heard in telling if heard is not None)
 
     def stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo, file: StoppedRunFile) -> None:
-        """It has ended. Who should hear it and is away is owed it; `file` knows afterwards. When we end before
-        that, the next daemon tells it anew."""
+        """The run has ended. For a module that should be notified and is not running the notification stays pending,
+        written to `file`. When this daemon ends before that, the next one notifies again."""
         live = self._live.pop(run, None)
         if self._closed:
             return
@@ -137,7 +137,7 @@ class InstanceHooks:
         self._spawn(self._see_told(end), f"hooks/stopped/{run}")
 
     async def _see_told(self, end: StopNotification) -> None:
-        """Who comes up with the daemon hears of what ended before it, too."""
+        """Modules that start with the daemon are notified of runs that ended before, too."""
         try:
             await self._modules.settled()
             for lane in self._serving_lanes():
@@ -150,16 +150,16 @@ class InstanceHooks:
         self._owed.add(end.run, end.file, owed)
 
     def still_owed(self, run: str, file: StoppedRunFile, modules: Iterable[str]) -> None:
-        """A daemon before us left this: an end that these modules have yet to hear. Before any that is new."""
+        """An earlier daemon left this: an exit whose notifications to these modules are pending. Comes before new ones."""
         owed, wanted = set(modules), self._modules.wanted()
         still = {id for id in owed if id in wanted}
         self._owed.add(run, file, still, kept=still == owed)
-        for lane in self._serving_lanes():  # they may be up before we have read what they are owed
+        for lane in self._serving_lanes():  # they may be ACTIVE before the pending notifications were read
             self._owed.tell_one(lane, run)
 
     def module_serves(self, scope: Scope) -> None:
-        """It has become ACTIVE, for the first time or anew: it hears of every run that lives, and before of
-        those ends that it is owed."""
+        """The module has become ACTIVE, for the first time or again: it gets its pending stop notifications, then one
+        for every live run."""
         former = self._lanes.pop(scope, None)
         if former is not None:
             former.retired = True
@@ -176,7 +176,7 @@ class InstanceHooks:
             lane.tell_started(run, msgspec.structs.replace(live.present(), adopted=True))
 
     def module_unwanted(self, module_id: str) -> None:
-        """An operator holds it back or took it away: it is owed nothing more, of no run."""
+        """An operator paused, deactivated or removed the module: drop every pending stop notification for it."""
         for live in self._live.values():
             live.hearers.discard(module_id)
         for end in self._ends.values():
@@ -206,7 +206,7 @@ class InstanceHooks:
 
     # --- the end --------------------------------------------------------------------------------
     async def close(self) -> None:
-        """At once: what modules have not heard of an end, the next daemon tells them."""
+        """Returns at once: the next daemon sends the stop notifications that are pending."""
         self._ended_modules = self._ended_modules or bool(self._modules.serving())
         self._closed = True
         await self._tasks.close()

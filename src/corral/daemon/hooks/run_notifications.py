@@ -1,4 +1,4 @@
-"""What one start of a module is told about runs: about each instance in order, about several at once."""
+"""Notifications of one module process about runs: in order for each instance, concurrent for several."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = structlog.get_logger("corral.daemon.hooks")
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 """Makes a task that its owner ends at the latest with itself."""
 Fetch = Callable[[], Awaitable[dict[str, Any] | None]]
-"""What a hook is called with, asked for when its turn has come; None: there is nothing to tell any more."""
+"""Fetches the arguments of a hook when its turn has come; None: the notification is not needed any more."""
 
 
 class _Notification(NamedTuple):
@@ -41,8 +41,8 @@ class _Notification(NamedTuple):
 
 
 class NotificationQueue:
-    """From a module's becoming ACTIVE until it is no longer. What it still has to hear then is dropped: its
-    next start begins anew with every run that lives."""
+    """Lives from a module's becoming ACTIVE until it is no longer. What still waits then is dropped: the next
+    process of the module is notified again of every live run."""
 
     def __init__(self, scope: Scope, spawn: Spawn) -> None:
         self.scope = scope
@@ -67,18 +67,18 @@ class NotificationQueue:
         return self.tell(STOPPED, handle, exit=exit)
 
     def tell_owed(self, id: str, fetch: Fetch) -> asyncio.Future[bool] | None:
-        """The end of an earlier run of this instance. It is fetched when its turn has come: many of them cost
-        no more than their places in the queue."""
+        """Queue a pending stop notification of an earlier run. Its exit is fetched when its turn has come: many of
+        them cost no more than their places in the queue."""
         return self._add(STOPPED, id, fetch)
 
     def tell(self, hook: str, handle: InstanceHandle, **more: object) -> asyncio.Future[bool] | None:
-        """Behind what it still has to hear about this instance; None: it does not want to hear it, or cannot."""
+        """Queue a notification behind the others of this instance; None: the module lacks the hook, or is not live."""
         return self._add(hook, handle.instance_id, {"handle": handle, **more})
 
     def _add(self, hook: str, id: str, values: dict[str, Any] | Fetch) -> asyncio.Future[bool] | None:
         if hook not in self.scope.hooks or not self.live:
             return None
-        if self._words >= _MOST_WAITING:  # runs come and go faster than it listens
+        if self._words >= _MOST_WAITING:  # runs come and go faster than the module handles them
             _log.error("hooks.too_many_waiting", module=self.scope.module_id, instance=id, hook=hook)
             return None
         word = _Notification(hook, values, asyncio.get_running_loop().create_future())
@@ -107,7 +107,7 @@ class NotificationQueue:
                 word.done.cancel()
 
     async def _call(self, id: str, word: _Notification) -> bool:
-        """With the module's own deadline, and blamed on it: nobody else was late. False: it was gone already."""
+        """Call the hook with the module's own deadline; lateness counts against the module. False: it was gone."""
         if not self.live:
             return False
         values = word.values if isinstance(word.values, dict) else await word.values()
@@ -122,11 +122,11 @@ class NotificationQueue:
                     answer=HookAnswer,
                     deadline=self.scope.hook_deadline,
                 )
-            except ModuleBusy:  # with others' calls: it was not even asked
+            except ModuleBusy:  # with other calls: the hook was not called
                 await asyncio.sleep(_BUSY_SECONDS)
                 continue
             except ModuleRaised:
-                pass  # said already, with its traceback
+                pass  # logged already, with its traceback
             except CorralError as error:
                 _log.warning(
                     "hooks.not_heard",

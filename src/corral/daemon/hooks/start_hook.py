@@ -31,11 +31,11 @@ _MOST_BYTES: Final = 1024 * 1024
 _log = structlog.get_logger("corral.daemon.hooks")
 
 _Answer = StartChange | ModuleChange
-"""What a module wants, or that nothing of it is taken."""
+"""The change a module requested, or the record that it was dropped."""
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """A start, after its modules were asked."""
+    """A start after the hooks of its modules were called."""
 
     values: StartValues
     changes: tuple[ModuleChange, ...] = ()
@@ -52,7 +52,7 @@ class HookBudget(NamedTuple):
     """What the node gives them; a start that is short of time has less."""
 
     def limit(self, scope: Scope) -> tuple[float, str]:
-        """So many seconds has this module, and what says so."""
+        """The seconds that this module has, and which limit that is."""
         if scope.hook_deadline <= self.seconds:
             return scope.hook_deadline, "its hookDeadlineMs"
         if self.full:
@@ -81,7 +81,7 @@ async def call_start_hooks(scopes: Sequence[Scope], proposal: Proposal, patience
 
 
 def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
-    """In the order of ids; who would make the whole too large to be executed is dropped."""
+    """Merged in the order of ids; a change that would make the whole too large to be executed is dropped."""
     taken: dict[str, StartChange] = {}
     changes: list[ModuleChange] = []
     size = _size(original)
@@ -170,8 +170,8 @@ _MOST_NAMED: Final = 5
 
 
 class WaitNotice:
-    """Use as `with`. `awaited` names what is waited for; `say` hears it as one text, and anew when it changes,
-    and an empty one at the end if there was any."""
+    """Use as `with`. `awaited` names what is waited for; `say` is called with it as one text when the wait lasts,
+    again when it changes, and with an empty one at the end if there was any."""
 
     def __init__(self, awaited: Callable[[], tuple[str, ...]], say: Callable[[str], None]) -> None:
         self._awaited = awaited

@@ -19,21 +19,23 @@ from corral.sdk.instances import ExitInfo, InstanceHandle
 
 
 class StoppedRunFile(Protocol):
-    """The end of a run as it lies on the disk, until the run's directory is swept. Both methods block, and
-    raise nothing that the disk does."""
+    """The exit of a run on disk, until the run's directory is swept. Both methods block, and raise no errors of
+    the disk."""
 
     @property
     def instance_id(self) -> str: ...
 
     def read(self) -> tuple[InstanceHandle, ExitInfo] | None:
-        """None: it is not there any more."""
+        """None: the file is gone."""
 
     def keep_owed(self, modules: Collection[str]) -> None:
-        """Write down whom it has yet to be told; nobody: it is told. Losing this costs telling it again."""
+        """Write the modules whose notification is pending; empty: none is. Losing this costs a repeated
+        notification."""
 
 
 class StopNotification:
-    """Who was told, and who should be: `hearers` were ACTIVE in its life, and may be away now."""
+    """The exit of one run: which modules were notified, and which should be. `hearers` were ACTIVE while the run
+    lived, and may not be running now."""
 
     def __init__(
         self, run: str, handle: InstanceHandle, exit: ExitInfo, *, file: StoppedRunFile, hearers: set[str]
@@ -46,8 +48,8 @@ class StopNotification:
         self._telling: dict[NotificationQueue, asyncio.Future[bool] | None] = {}
 
     def tell(self, lane: NotificationQueue) -> None:
-        """Once for each module: again only when its process was gone before it could be called, or an older
-        version has not answered yet."""
+        """Notify once for each module: again only when its process was gone before the call, or an older version
+        has not answered yet."""
         id = lane.scope.module_id
         self.hearers.add(id)
         if lane not in self._telling and not self._was_told(id):
@@ -61,17 +63,17 @@ class StopNotification:
         )
 
     async def heard(self) -> None:
-        """Until whoever is being told was called, or is gone; also those that come meanwhile."""
+        """Returns when every queued module was called or is gone; also those that were added meanwhile."""
         while waiting := [each for each in self._telling.values() if each is not None and not each.done()]:
             await asyncio.wait(waiting)
 
     def untold(self) -> set[str]:
-        """Those who should have heard it and were not there."""
+        """Modules that should have been notified and were not running."""
         return {id for id in self.hearers if not self._was_told(id)}
 
 
 MOST_PENDING: Final = 4096
-"""Of the whole node; then the oldest is given up."""
+"""Of the whole node; beyond that the oldest is dropped."""
 _WRITES: Final = 2
 """At once: the threads for it are those that runs start and end with."""
 _log = structlog.get_logger("corral.daemon.hooks")
@@ -86,7 +88,7 @@ class _PendingStop:
 
 
 class PendingStopNotifications:
-    """Belongs to the loop's thread. Whatever changes is written down beside, by tasks of `spawn`."""
+    """Belongs to the loop's thread. Every change is written to disk by tasks of `spawn`."""
 
     def __init__(self, spawn: Spawn, *, most: int = MOST_PENDING) -> None:
         self._spawn = spawn
@@ -100,7 +102,7 @@ class PendingStopNotifications:
         return len(self._ends)
 
     def add(self, run: str, file: StoppedRunFile, modules: Iterable[str], *, kept: bool = False) -> None:
-        """These are owed the end of a run; nobody: it is told. `kept`: that is on the disk already."""
+        """Add pending notifications of a run for these modules; none: it is done. `kept`: on the disk already."""
         end = _PendingStop(run, file, set(modules))
         if not kept:
             self._write_later(end)
@@ -110,18 +112,18 @@ class PendingStopNotifications:
             self._give_up(next(iter(self._ends.values())))
 
     def tell(self, lane: NotificationQueue) -> None:
-        """All that its module is owed, what ended first before the rest. Written off when it was called."""
+        """Queue all pending notifications of the module, oldest exit first. Each is removed when it was called."""
         for run in list(self._ends):
             self.tell_one(lane, run)
 
     def tell_one(self, lane: NotificationQueue, run: str) -> None:
-        """This end, if its module is owed it."""
+        """Queue this notification, if it is pending for the module."""
         end = self._ends.get(run)
         if end is not None and lane.scope.module_id in end.modules:
             self._tell(lane, end)
 
     def dismiss(self, module_id: str) -> None:
-        """It is owed nothing more."""
+        """Drop every pending notification of this module."""
         for end in list(self._ends.values()):
             self._settle(end, module_id)
 
@@ -152,7 +154,7 @@ class PendingStopNotifications:
         self._write_later(end)
 
     def _give_up(self, end: _PendingStop) -> None:
-        if not self._full:  # said once: from here on it may be so with every end
+        if not self._full:  # logged once: from here on it may happen with every exit
             self._full = True
             _log.warning("hooks.owed_given_up", run=end.run, modules=sorted(end.modules), most=self._most)
         del self._ends[end.run]
@@ -163,6 +165,6 @@ class PendingStopNotifications:
         self._spawn(self._write(end), f"hooks/owed/{end.run}")
 
     async def _write(self, end: _PendingStop) -> None:
-        """One after the other: the last to write knows the latest."""
+        """Writes of one run are serial: the last one has the latest state."""
         async with end.writing, self._writes:
             await asyncio.to_thread(end.file.keep_owed, sorted(end.modules))

@@ -1,4 +1,4 @@
-"""From what is wanted of a module to what is: the acts, each of which may be done again without harm."""
+"""Convergence of a module to the orders it received: fetch, install, upgrade, sign, remove; each step is idempotent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FOR_GOOD: Final = frozenset(
         Code.MODULE_UPGRADE_FAILED,
     }
 )
-"""What this archive would meet again: it is not asked for until an operator says so."""
+"""Failures that this archive would meet again: it is not tried until an operator requests it."""
 _PASSING: Final = ("waiting_for_capability:", "capability_conflict:")
 """Why an upgrade failed that may succeed as soon as other modules have come."""
 _log = structlog.get_logger("corral.daemon.modules")
@@ -63,7 +63,7 @@ class Convergence:
         clock: Clock,
         forget: Callable[[str], None],
     ) -> None:
-        """`forget` is told of modules that are gone."""
+        """`forget` is called for modules that are gone."""
         self._engine = engine
         self._book = book
         self._archives = archives
@@ -74,7 +74,7 @@ class Convergence:
         self._adjusting = SettingsApplier(engine, book)
 
     async def bring_about(self, id: str, wanted: ReceivedOrder, patiently: Obtain) -> None:
-        """Raises what stood in the way; then what came before it is done. Retryable: try again."""
+        """Raises what failed; the steps before it are done then. Retryable: try again."""
         if wanted.gone:
             await self._remove(id)
             return

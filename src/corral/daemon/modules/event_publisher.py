@@ -1,4 +1,4 @@
-"""What modules of a node tell: through the spool, so that it survives an outage and arrives once, in order."""
+"""Publishes events of a node's modules through the spool: they survive an outage and arrive once, in order."""
 
 from __future__ import annotations
 

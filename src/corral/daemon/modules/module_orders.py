@@ -1,4 +1,4 @@
-"""What the controller wants of a module: frames, read and checked, and how a later one meets an earlier one."""
+"""Orders of the controller for a module: frames, parsed and checked, and how a later order combines with an earlier."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OrderedPackage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds of a module from now on. None and empty: as it is."""
+    """An order: what holds of a module from now on. None and empty: unchanged."""
 
     gone: bool = False
     package: OrderedPackage | None = None
@@ -55,7 +55,7 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     """When an operator asked for it last; 0: the controller does not say, and the flags count."""
 
     def after(self, earlier: ReceivedOrder | None) -> ReceivedOrder:
-        """Both, where the earlier one was not carried out: what this one does not speak of holds on."""
+        """Both orders, where the earlier one was not carried out: what this one leaves out is taken from it."""
         if earlier is None or self.gone:
             return self
         if earlier.gone:
@@ -72,7 +72,7 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def beyond(self, *, recovered_ms: int, reloaded_ms: int) -> ReceivedOrder:
-        """Without the wishes that were carried out already: they are told until the controller knows."""
+        """Without the operator requests that were carried out already: they are sent until the controller knows."""
         recover = self.recover_ms > recovered_ms if self.recover_ms else self.recover
         reload = self.reload_ms > reloaded_ms if self.reload_ms else self.reload
         package = self.package

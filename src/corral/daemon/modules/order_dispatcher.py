@@ -1,4 +1,4 @@
-"""What the controller says about modules: its set, and its orders. The latest word about each counts."""
+"""Dispatches the controller's module set and orders to one worker a module; the latest order for each counts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class OrderDispatcher:
-    """Frames in, one lane a module. Belongs to the loop's thread."""
+    """Receives frames; one worker a module. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class OrderDispatcher:
         self._entropy = entropy
         self._lanes: dict[str, PackageWorker] = {}
         self._wanted_here: dict[str, str] = {}
-        """By id, the digests that the present controller wants."""
+        """By id, the digests that the present controller desires."""
         self._announced: set[str] = set()
         """Ids of which this session's set says that they differ, and whose frame has not come yet."""
         self._mended: set[str] = set()
@@ -186,7 +186,7 @@ class OrderDispatcher:
 
     # --- afterwards -----------------------------------------------------------------------------
     def _rested(self, id: str, problem: CorralError | None) -> None:
-        """Said once for each wish: what is tried again and again is not told again and again."""
+        """Reports a problem once for each order: retries of the same problem are not reported again."""
         self._gate.met(id, _ON_ITS_WAY)
         if problem is None:
             self._told.pop(id, None)
@@ -203,7 +203,7 @@ class OrderDispatcher:
         return f"being fetched, {fetched} of {size or 'unknown'} bytes"
 
     def _sweep_soon(self) -> None:
-        """Archives that nobody names any more go when all is quiet."""
+        """Archives that nothing names any more are removed once all workers are idle."""
         if self._closed:
             return
         for id in [id for id, lane in self._lanes.items() if not lane.busy]:

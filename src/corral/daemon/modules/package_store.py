@@ -1,9 +1,9 @@
-"""The node's book of modules: one file a module, replaced whole, so that a kill at any moment leaves a step done
-or not begun. What is told to the controller is told once it is on disk.
+"""Package records of a node's modules: one file a module, replaced whole, so that a kill at any moment leaves a step
+done or not begun. A change is reported to the controller once it is on disk.
 
 Beside the record a file holds what only the node knows of a module: an archive that did not come up here, which
 settings the controller gave last, why the module did not take them, a signature that does not hold here, and
-which wishes of operators were carried out.
+which operator requests were carried out.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
     """Of the archive in the record."""
     recovered_ms: int = 0
     reloaded_ms: int = 0
-    """Wishes of operators that were carried out last, by the moments at which they were asked for."""
+    """Operator requests that were carried out last, by the moments at which they were made."""
 
 
 OnStored = Callable[[NodePackage, NodePackage, str], None]
-"""Told what was and what is, after each change, and why a record went."""
+"""Called with before and after of each change, and why a record was removed."""
 
 
 OnStoreFailed = Callable[[NodePackage, NodePackage], None]
-"""Told what is and what should be, when the disk does not take a change: it is so all the same."""
+"""Called with before and after of a change that the disk refused: it holds in memory of its process all the same."""
 
 
 class DiskPackageStore:
@@ -240,7 +240,7 @@ class DiskPackageStore:
                 await self._store(before, after)
 
     async def carried_out(self, id: str, *, recovered_ms: int = 0, reloaded_ms: int = 0) -> None:
-        """The wishes of operators that these moments name, and all before them."""
+        """The operator requests of these moments, and all before them, were carried out."""
         async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""One module's way to what is wanted of it: one thing at a time, the latest word counts."""
+"""The worker of one module: carries out its orders one at a time; the latest order counts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class _Superseded(Exception):
-    """What was waited for is wanted no more, or has to wait for something else."""
+    """The wait was cut short by a newer order."""
 
 
 class PackageWorker:
-    """Takes what is wanted and works until nothing of it is left. `rested` is called each time that it has done
-    what can be done for now, with what stood in the way, if anything did; `idle` when nothing is left."""
+    """Takes orders and works until none is left. `rested` is called each time that all was done that can be done for
+    now, with the error if there was one; `idle` when no order is left."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PackageWorker:
         return ""
 
     def want(self, wanted: ReceivedOrder) -> None:
-        """From now on. What has begun is finished first; only waiting is cut short."""
+        """Add an order. What has begun is finished first; only waiting is cut short."""
         self._next = wanted.after(self._next)
         self._backoff.reset()
         self._news.set()
@@ -104,17 +104,17 @@ class PackageWorker:
             await self._pause(problem)
 
     def _put_back(self, wanted: ReceivedOrder) -> None:
-        """It was not carried out; what has come meanwhile goes before it."""
+        """The order was not carried out; orders that came meanwhile go before it."""
         self._next = self._next.after(wanted) if self._next else wanted
 
     async def _pause(self, problem: Retryable) -> None:
-        """Until it is time for the next attempt, or there is another wish."""
+        """Waits until the next attempt is due, or another order has come."""
         delay = self._backoff.delay()
         _log.warning("module.delayed", module=self.id, seconds=round(delay, 1), reason=str(problem))
         await set_within(self._news, delay)
 
     async def _patiently(self, waiting: Coroutine[Any, Any, Any], sha256: str) -> Any:
-        """What is waited for, unless another wish must not wait for it."""
+        """The awaited result, unless a newer order must not wait for it."""
         async with Tasks() as tasks:
             task = tasks.spawn(waiting, name=f"modules/await/{self.id}", awaited=True)
             while not task.done():

@@ -1,4 +1,4 @@
-"""A module that is in place follows its intent and its settings, and what an operator asked for beyond them."""
+"""Applies intent, settings, and operator requests (reload, recover) to a module that is installed on this node."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from corral.system.threads import to_end
 
 
 class SettingsApplier:
-    """Each act may be done again without harm; a wish of an operator is carried out once, and then noted."""
+    """Every step is idempotent; an operator request is carried out once, and then recorded."""
 
     def __init__(self, engine: ModuleEngine, book: DiskPackageStore) -> None:
         self._engine = engine
         self._book = book
 
     async def adjust(self, id: str, wanted: ReceivedOrder, *, fresh: bool) -> None:
-        """Intent, settings, and what was asked for beyond them. An archive that was just put in place
-        (`fresh`) was tried, and has read its settings."""
+        """Apply intent, settings and operator requests. An archive that was just put in place (`fresh`) was tried, and
+        has read its settings."""
         record, trouble = self._require(id), None
         again = wanted.reload and not fresh and await self._serves(record)
         await self.follow_intent(record, wanted)

@@ -1,4 +1,4 @@
-"""Where starts wait until the node's modules are as they shall be; not for ever."""
+"""The gate where starts of instances wait until the node's modules are as desired, for a bounded time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class RestingEngine(Protocol):
 
 
 class StartGate:
-    """Knows what is on its way, and since when. Each thing is waited for `seconds` from the moment it began to be,
-    and no start waits for longer than that in all, whatever begins meanwhile."""
+    """Keeps what starts wait for, and since when. Each item is waited for `seconds` from the moment it was added, and
+    no start waits longer than that in all, whatever is added meanwhile."""
 
     def __init__(self, *, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
@@ -31,18 +31,18 @@ class StartGate:
         self._news = asyncio.Event()
 
     def expect(self, id: str, why: str) -> None:
-        """A module is not as it shall be: by an order, its wait begins anew."""
+        """A module is not as desired: starts wait for it, and an order restarts that wait."""
         if not self._awaited:
             self.begin()
         self._awaited[id, why] = self._clock.monotonic() + self._seconds
         self._tell()
 
     def begin(self) -> None:
-        """The wait for what nobody ordered is counted from here: boot, or a new session."""
+        """The wait for what no order asked for is counted from here: boot, or a new session."""
         self._ends = self._clock.monotonic() + self._seconds
 
     def met(self, id: str, why: str) -> None:
-        """That is over, or as far as it gets by itself."""
+        """The module is as desired, or as far as it gets by itself."""
         if self._awaited.pop((id, why), None) is not None:
             self._tell()
 

@@ -1,4 +1,4 @@
-"""How modules stand on this node, in the words of the link."""
+"""Reports of this node's modules to the controller: states, set entries, progress, errors."""
 
 from __future__ import annotations
 

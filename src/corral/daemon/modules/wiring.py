@@ -1,4 +1,4 @@
-"""The modules of a node with all that they may ask of it, put together."""
+"""Composition of a node's modules with the services that they may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What modules ask of their documents: checked, planned, searched, written."""
+"""Operations of modules on their documents (`documents.*`): checked, planned, searched, written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a plan through the store: candidates in pages, judged, counted, sorted, cut to an answer."""
+"""Search of documents along a query plan: candidates in pages, matched, counted, sorted, cut to a page."""
 
 from __future__ import annotations
 

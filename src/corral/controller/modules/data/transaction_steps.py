@@ -1,4 +1,4 @@
-"""What a transaction of a module makes of documents: steps folded over what is stored. Pure."""
+"""Steps of a module's transaction, folded over the stored documents. Pure."""
 
 from __future__ import annotations
 
