@@ -1,4 +1,4 @@
-"""Questions about the files of an instance, answered from its working directory over the control stream."""
+"""Queries about the files of an instance, answered from its working directory over the control stream."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Question = WalkInstanceFiles | ReadInstanceFile
 
 
 class FileOrders:
-    """A few at a time, each in a thread. Every question is answered, with an `error` where it has to be:
-    a code of ours, a colon and the reason."""
+    """A few at a time, each in a thread. Every query is answered, with an `error` where needed: a code of ours, a
+    colon and the reason."""
 
     def __init__(
         self, supervisor: InstanceSupervisor, directories: WorkingDirectories, *, clock: Clock
@@ -130,7 +130,7 @@ class FileOrders:
             )
 
     def _directory(self, asked: Question) -> pathlib.Path:
-        """Where the run lies that the question means: by what we know of it, not by what was asked."""
+        """The directory of the run that is meant: by the node's own record, not by the query."""
         require(asked)
         order = self._supervisor.expect(asked.instance_id, 0).order
         if asked.group != order.group:
@@ -149,7 +149,7 @@ class FileOrders:
 
 
 def _as_ours(asked: Question, error: Exception) -> CorralError:
-    """Whatever happened, a question is answered."""
+    """Whatever happened, a query is answered."""
     if isinstance(error, CorralError):
         return error
     if isinstance(error, FileNotFoundError):

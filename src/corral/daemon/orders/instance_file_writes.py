@@ -1,9 +1,9 @@
-"""Changing files in a working directory while its workload may be changing them too.
+"""Writes to files in a working directory while its workload may be changing them too.
 
-As in `instance_files` every directory is opened beneath the one before and no link is followed. What is
-written belongs to whom the working directory belongs to. A file is written aside and gets its name in one
-rename, so that it is there as a whole or not at all. Aside is where working directories are made, which a daemon
-that starts empties: one that is killed in between leaves nothing in the directory itself. Everything here blocks.
+As in `instance_files` every directory is opened relative to the one before and no link is followed. Written files get
+the owner of the working directory. A file is written aside and gets its name in one rename, so that it is there as a
+whole or not at all. Aside is where working directories are made, which a starting daemon empties: one that is killed
+in between leaves nothing in the directory itself. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TAKEN: Final = frozenset(
 
 
 class _Draft(NamedTuple):
-    """What a file shall be."""
+    """Content and mode of a file to be written."""
 
     content: bytes
     owner: tuple[int, int] | None
@@ -83,7 +83,7 @@ def remove_file(root: pathlib.Path, path: str) -> bool:
 
 
 def _owner(top: int) -> tuple[int, int] | None:
-    """Whose the working directory is; None when we can make nothing but our own."""
+    """Owner of the working directory; None when the daemon can make only files of its own."""
     found = os.fstat(top)
     return (found.st_uid, found.st_gid) if os.geteuid() == 0 else None
 
@@ -135,9 +135,9 @@ def _moved(aside: int, here: int, name: str, draft: _Draft) -> bool:
 
 
 def _append(here: int, name: str, path: str, content: bytes, owner: tuple[int, int] | None) -> None:
-    """To the very file that is there: whoever has it open sees it grow. A file with another name may be one
-    that lies elsewhere, and so may one of another user, whose other name is hidden from the count of names
-    by removing this one."""
+    """Append to the very file that is there: programs that have it open see it grow. A file with a second name may be
+    one that lies elsewhere, and so may one of another user, whose second name is hidden from the link count by
+    removing this one."""
     with look_at(here, name) as looked:
         found = os.fstat(looked)
         alone = stat.S_ISREG(found.st_mode) and has_no_other_name(here, name, looked)
@@ -155,7 +155,7 @@ def _append(here: int, name: str, path: str, content: bytes, owner: tuple[int, i
 
 
 def _take_back(descriptor: int, size: int, most: int) -> None:
-    """What fitted of what did not fit as a whole, unless others have written behind it."""
+    """Truncate a partial append, unless another process has written behind it."""
     with contextlib.suppress(OSError):
         if size < os.fstat(descriptor).st_size < size + most:
             os.ftruncate(descriptor, size)

@@ -1,8 +1,8 @@
-"""What lies in a working directory, and parts of its files, while their workload may be changing them.
+"""Listing and reading of files in a working directory while its workload may be changing them.
 
-Every directory is opened beneath the one before and no link is followed: a workload that swaps something for
-a link to somewhere else gets it named as a link, or refused. An answer is bounded in entries, depth, bytes
-and time, and so is the memory it takes: of a directory with millions of files only the first names are held.
+Every directory is opened relative to the one before and no link is followed: what a workload swaps for a link to
+somewhere else is listed as a link, or refused. An answer is bounded in entries, depth, bytes and time, and so is the
+memory it takes: of a directory with millions of files only the first names are held.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _FILE, _DIRECTORY, _LINK, _OTHER = "file", "directory", "link", "other"
 
 
 class WalkBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer has room for; numbers below one stand for ours."""
+    """Bounds of an answer; numbers below one stand for the defaults."""
 
     entries: int = 0
     depth: int = 0
     summarize: int = 0
-    """A directory with more entries is counted, not told; 0: never."""
+    """A directory with more entries is counted, not listed; 0: never."""
     size: int = MOST_BYTES
     seconds: float = WALK_SECONDS
 
@@ -69,8 +69,8 @@ class FileWalk:
         self._last = b""
 
     def run(self, root: pathlib.Path, path: str = "", after: bytes = b"") -> InstanceFileTree:
-        """What is beneath `path` and comes behind `after`. FileNotFoundError, PATH_REFUSED; TIMEOUT when
-        the time did not even do for the first entry."""
+        """What is under `path` and comes after `after`. FileNotFoundError, PATH_REFUSED; TIMEOUT when the time was
+        too short even for the first entry."""
         if path:
             check_path(path, field="path")
         try:
@@ -93,7 +93,7 @@ class FileWalk:
 
     def _descend(self, here: int, prefix: bytes, beneath: bytes, after: list[bytes], *, depth: int) -> None:
         """`prefix` leads here from the working directory, `beneath` from where the walk began."""
-        room = self._most - len(self._tree.entries) + 2  # one told before, and one to know of more by
+        room = self._most - len(self._tree.entries) + 2  # one listed before, and one to know of more by
         names = self._names(here, after[0] if after else b"", room)
         for name in names:
             self._look_up()

@@ -1,8 +1,5 @@
-"""Everything that a controller may order or ask about the instances of this node.
-
-What the controller keeps in memory about runs is told again to each that comes.
-
-Which runs of an instance this node has something of, for whoever asks.
+"""All orders and queries of a controller about the instances of this node, with the list of runs it has, and the live
+metrics that each new session receives again.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ def list_runs(runs: RunDirectories, query: ConsoleQuery) -> ConsoleQueryResult:
 
 
 def _described(found: FoundRun) -> InstanceRun:
-    """What its files tell; one that cannot be read is a run all the same."""
+    """A run as its files describe it; an unreadable one is a run all the same."""
     files = RunFiles(found.path)
     run = InstanceRun(incarnation=found.incarnation)
     with contextlib.suppress(CorralError, OSError):
@@ -63,7 +60,7 @@ def _described(found: FoundRun) -> InstanceRun:
 
 
 class LiveMetrics:
-    """Listens to sessions."""
+    """Sends live metrics of runs, which a controller holds in memory only, to each new session."""
 
     def __init__(self, supervisor: InstanceSupervisor) -> None:
         self._supervisor = supervisor
@@ -77,7 +74,7 @@ class LiveMetrics:
 
 
 class InstanceOrders:
-    """Give `handlers` and `listeners` to the link. `close` drops what is not answered yet."""
+    """Give `handlers` and `listeners` to the link. `close` drops unanswered orders."""
 
     def __init__(self, supervision: Supervision, *, clock: Clock, entropy: Entropy) -> None:
         supervisor, directories = supervision.supervisor, supervision.directories

@@ -1,6 +1,5 @@
-"""Orders that come over the link, and their answers.
-
-How runs ended that the controller has confirmed once and asks about again: its store was put back.
+"""Orders about runs from the link, and their answers; also the exits of runs that the controller confirmed once and
+requests again because its store was restored.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ MOST_ASKED: Final = 100
 
 
 def known_exit(name: RunName, present: Run | None, runs: RunDirectories) -> RunningInstance | None:
-    """The end of this run, or of the last one of the same start if that is the present one; None: nothing is kept of
-    it, or it has not ended. Blocks."""
+    """The exit of this run, or of the last one of the same start if that is the current one; None: nothing is stored
+    of it, or it has not exited. Blocks."""
     asked = Incarnation(name.incarnation)
     if present is not None and same_start(present.order.incarnation, asked):
         if present.outcome is None:
@@ -80,13 +79,13 @@ def _ended(intent: RunIntent, outcome: RunOutcome) -> RunningInstance:
 
 
 def known_exits(names: Iterable[tuple[RunName, Run | None]], runs: RunDirectories) -> list[RunningInstance]:
-    """Those whose end is known. Blocks."""
+    """The known exits among these runs. Blocks."""
     found = (known_exit(name, present, runs) for name, present in names)
     return [end for end in found if end is not None]
 
 
 Reply = Callable[[DaemonMessage], bool]
-"""To the controller that is there when the answer is; False when there is none."""
+"""Sends to the controller that is connected when the answer is ready; False when there is none."""
 
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -130,7 +129,7 @@ class LinkOrders:
     def _refuse(
         self, reply: Reply, id: str, failure: FailedStart, run: Run | None, *, incarnation: int = 0
     ) -> None:
-        """Names the run that was meant when nothing is known of it, else the run that is there."""
+        """Reports the ordered run when the node knows none, else the run it has."""
         _log.warning("instance.start_refused", instance=id, code=failure.code, reason=failure.message)
         state = run.state if run else InstanceState.STOPPED
         reply(start_refused(id, run.order.incarnation if run else incarnation, failure, state=state))
@@ -171,7 +170,7 @@ class LinkOrders:
         reply(DaemonMessage(run_ends=RunEnds(runs=ends)))
 
     def _workload_report(self, _: Reply, message: ControllerMessage) -> None:
-        """Players and figures it told the controller are with the controller already."""
+        """Player counts and metrics in it have reached the controller already."""
         said = message.workload_report
         if said.ready:
             self._supervisor.workload_said_ready(said.instance_id, said.incarnation)
@@ -239,7 +238,7 @@ def _as_ours(error: Exception) -> CorralError:
 
 
 def reply_to_start(reply: Reply, run: Run) -> None:
-    """What became of the start so far: the same answer, however often it is asked."""
+    """The result of the start so far: the same answer for every repetition."""
     outcome, failure = run.outcome, run.outcome.failed_start if run.outcome else None
     if outcome is not None and failure is None and outcome.outcome == "never_started":
         failure = FailedStart(

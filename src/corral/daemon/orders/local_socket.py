@@ -1,6 +1,6 @@
-"""Orders from this machine, without any controller: one JSON object a line, one answer each.
+"""Local socket: orders from this machine, without a controller; one JSON object a line, one answer each.
 
-The socket is for the daemon's own user. Whoever may open it may do everything that is done here.
+The socket is for the daemon's own user: access to it is access to every order.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def as_item(run: Run) -> Answer:
 
 
 def _lost_item(run: OrphanRun) -> Answer:
-    """A run without its directory: nothing else is known of it."""
+    """An orphan run: nothing else is known of it."""
     return {
         "id": run.instance_id,
         "group": run.group,
@@ -178,8 +178,8 @@ def _lost_item(run: OrphanRun) -> Answer:
 
 
 def _listen(data: pathlib.Path) -> socket.socket:
-    """A socket of ours alone, however long the path to it is."""
-    (data / NAME).unlink(missing_ok=True)  # we hold the directory's lock: nobody serves it
+    """A socket with mode 0600, however long the path to it is."""
+    (data / NAME).unlink(missing_ok=True)  # we hold the directory's lock: no other daemon serves it
     directory = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

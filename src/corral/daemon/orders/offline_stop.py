@@ -1,7 +1,7 @@
-"""Stopping everything on a node whose daemon does not run.
+"""Stop of everything on a node whose daemon does not run.
 
-Every order is on disk before anything is adopted: so nothing that waits for its start or restart is
-started here, and a daemon that comes later goes on stopping what we could not.
+Every stop order is on disk before anything is adopted: so no pending start or restart is made here, and a later
+daemon goes on stopping what is left.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
-    """Stop whatever runs in this data directory, and wait until nothing is left; the runs there are.
-    What became of them is in the spool, for the controller to hear later. DATA_DIRECTORY_LOCKED when a
-    daemon minds it."""
+    """Stop everything that runs in this data directory, and wait until nothing is left; returns the runs. Their
+    outcomes are in the spool, for the controller to receive later. DATA_DIRECTORY_LOCKED when a daemon runs."""
     clock, entropy, data = SystemClock(), SystemEntropy(), config.data
     order = StopOrder(reason="a local order to stop everything", force=force)
     async with contextlib.AsyncExitStack() as stack:
@@ -63,7 +62,7 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
         stack.push_async_callback(supervision.end)
         await supervision.begin()
         await supervision.supervisor.stop_all(order)
-        try:  # nobody else comes by to do it
+        try:  # no periodic cleanup runs here
             await supervision.housekeeping.tidy()
         except (CorralError, OSError) as error:
             _log.warning("instances.not_tidied", reason=str(error))
@@ -71,8 +70,8 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
 
 
 def _order_all(runs: RunDirectories, order: StopOrder) -> None:
-    """The newest run of each instance, whether it lives or its restart is to come, and every run that
-    has not ended."""
+    """The newest run of each instance, whether it lives or its restart is to come, and every run that has not
+    ended."""
     newest = {run.instance_id: run.path for run in runs.all()}
     for run in runs.all():
         files = RunFiles(run.path)

@@ -1,9 +1,8 @@
-"""Files of an instance for the controller, which keeps them as a template: packed here, pushed in bulk.
+"""Saves of an instance's files as a template: chosen files packed as tar.gz here, and pushed to the controller in
+bulk.
 
-Chosen files of a working directory as a tar.gz, while their workload may be writing to it.
-
-Every directory is opened beneath the one before and no link is followed: a workload that swaps a file
-for a link to something else gets it refused, not read.
+The workload may be writing meanwhile. Every directory is opened relative to the one before and no link is followed:
+what a workload swaps for a link to something else is refused, not read.
 """
 
 from __future__ import annotations
@@ -90,8 +89,8 @@ def _add(
     abort: Abort,
     guard: SecretGuard,
 ) -> int:
-    """Its size. One for which there is no room is not begun: a file of holes has any size, and costs its workload
-    nothing."""
+    """Add a file; returns its size. One that exceeds the limit is not begun: a sparse file has any size, and costs
+    its workload nothing."""
     try:
         descriptor = open_regular(found.here, found.name, shown=path)
     except FileNotFoundError:
@@ -120,7 +119,7 @@ def _add(
 
 
 class _Wanted(io.RawIOBase):
-    """A file that is read only as long as somebody waits for it."""
+    """A file that is read only as long as its order is open."""
 
     def __init__(self, file: IO[bytes], abort: Abort) -> None:
         self._file = file
@@ -171,7 +170,7 @@ class SaveOrders:
         self._connection = connection
 
     def on_disconnected(self) -> None:
-        """Nobody waits any more for what was ordered over it."""
+        """The orders of the lost connection are dropped."""
         self._connection = None
         self._tasks.cancel()
 
@@ -209,7 +208,7 @@ class SaveOrders:
             archive.unlink(missing_ok=True)
 
     async def pack(self, wanted: SaveFiles, archive: pathlib.Path) -> None:
-        """The chosen files of the run that is meant, at `archive`."""
+        """Pack the chosen files of the ordered run into `archive`."""
         require(wanted)
         run = self._supervisor.expect(wanted.instance_id, wanted.incarnation)
         for position, path in enumerate(wanted.paths):

@@ -1,7 +1,7 @@
-"""What kind of crash it was, judged by the exit and the last lines, and a signature to group equal ones.
+"""Class of a crash, from the exit and the last console lines, and a signature that groups equal crashes.
 
-Pure. The words are those that common programs print; the first line from the end that is known
-decides, because what is printed last is nearest to the cause.
+Pure. The words are those that common programs print; the last known line decides, because what is printed last is
+nearest to the cause.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def normalised(line: str) -> str:
 
 
 def ending(exit: RunExit) -> str:
-    """How it ended, as a person says it."""
+    """The exit in words for an operator."""
     if exit.host_rebooted:
         return "ended with the host"
     if not exit.known:

@@ -1,4 +1,4 @@
-"""May the node start a run that ended again by itself, and when?"""
+"""The crash-loop rule of the node: whether it restarts an exited run by itself, and after which delay."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _SECOND_DELAY: Final = 1.0
 
 
 def recent_crashes(crashes: Sequence[float], *, now: float, rule: RestartRule) -> tuple[float, ...]:
-    """Those that still count, `now` being a crash itself. Times are of one clock that never steps."""
+    """The crashes that still count, `now` being a crash itself. Times are of one clock that never steps."""
     return (*(time for time in crashes if now - time < rule.interval_seconds), now)
 
 
 def restart_delay(crashes: Sequence[float], *, rule: RestartRule, fraction: float) -> float | None:
-    """Seconds until the restart after the last of these crashes; None: that is the controller's business.
+    """Seconds until the restart after the last of these crashes; None: the controller decides.
 
-    The first restart waits `delay_seconds`, each further one twice as long as the one before, spread
-    by a quarter so that many do not come at once (`fraction` in [0, 1) decides). Without a delay the
-    first comes at once and the second after a second.
+    The first restart waits `delay_seconds`, each further one twice as long as the one before, spread by a quarter so
+    that many do not come at once (`fraction` in [0, 1) decides). Without a delay the first comes at once and the
+    second after a second.
     """
     attempt = len(crashes)
     delay: float
@@ -50,9 +50,9 @@ def with_restart(
     fraction: float,
     last: Incarnation | None = None,
 ) -> RunOutcome:
-    """The outcome and what follows from it here on the node: the next run, or nothing. What was asked
-    to stop stays stopped. `age`: how long ago the run was started. `last` is the highest number that this start may
-    have used, if not its own."""
+    """The outcome with the restart that follows on this node, if any. A run with a stop order stays stopped. `age`:
+    seconds since the run was started. `last`: the highest incarnation that this start may have used, if not its
+    own."""
     following = restart_incarnation(last or order.incarnation)
     again = stop is not None and stop.then_restart
     if following is None or (stop is not None and not again):

@@ -1,4 +1,4 @@
-"""What the end of a run means: asked for or not, how, and what to say about it. Pure."""
+"""Outcome of a run's exit: requested or not, stopped or crashed, with its summary and reason. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corral.sdk.runtime import RunExit
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run when nothing of it is left."""
+    """Everything known of a run when no process of it is left."""
 
     exit: RunExit
     pid: int
@@ -29,17 +29,17 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     rung: str = ""
     stop: StopOrder | None = None
     ready: bool = True
-    """False: we ended it because it did not become ready."""
+    """False: it was stopped because it did not become ready."""
     waited_for: str = ""
     clean: bool = False
-    """It ended as its group says that a run may end by itself."""
+    """It exited in a way that its group declares clean."""
     tail: Sequence[str] = ()
     tail_offset: int = 0
 
 
 def decide_outcome(life: Life) -> RunOutcome:
-    """Ended without being asked to, killed by the kernel, or never ready: a crash. The host's own end
-    is none, nor is a clean one."""
+    """An exit that was not requested, a kill by the kernel, or a run that never became ready is a crash. A reboot of
+    the host is none, nor is a clean exit."""
     exit = life.exit
     base = RunOutcome(
         state=InstanceState.STOPPED,
@@ -76,7 +76,8 @@ def decide_outcome(life: Life) -> RunOutcome:
 
 
 def is_clean(exit: RunExit, order: StartOrder, *, uptime_ms: int) -> bool:
-    """By code 0, or one that its group names, after the time that it has to live; else an end by itself is a crash."""
+    """Exit code 0, or one that the group names, after the minimum time alive; any other exit without a request is a
+    crash."""
     return (
         bool(order.restart.on)
         and exit.known
@@ -110,7 +111,7 @@ def _crash_summary(exit: RunExit, life: Life) -> str:
 
 
 def never_started(stop: StopOrder, *, now_ms: int) -> RunOutcome:
-    """It was asked to stop before its workload was executed."""
+    """Outcome of a run that was stopped before its workload was executed."""
     return RunOutcome(
         state=InstanceState.STOPPED,
         outcome="never_started",
@@ -141,8 +142,8 @@ def supervision_failed(
     stop: StopOrder | None,
     now_ms: int,
 ) -> RunOutcome:
-    """We could not supervise it, and it is gone: a failed start; of what was executed, with its exit. One that
-    was asked to stop has stopped."""
+    """Outcome of a run that could not be supervised and is gone: a failed start, with its exit if it was executed.
+    With a stop order it has stopped."""
     failed = start_failed(PROCESS_START, error, now_ms=now_ms)
     if exit is None:
         return never_started(stop, now_ms=now_ms) if stop is not None else failed
@@ -162,7 +163,7 @@ def supervision_failed(
 
 
 def without_secrets(outcome: RunOutcome, mask: Callable[[str], str]) -> RunOutcome:
-    """Its texts as they may be written down and sent."""
+    """The outcome with texts that may be stored and sent."""
     failed = outcome.failed_start
     return msgspec.structs.replace(
         outcome,

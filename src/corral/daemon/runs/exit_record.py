@@ -1,7 +1,5 @@
-"""The end of a run: what it means, what follows from it here, and that it is on disk.
-
-The last lines of a run's console, as they are told with its end.
-"""
+"""Record of a run's exit: its outcome, the restart that follows here, the last console lines, and the durable
+write."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _MOST_LINES: Final = 100
 
 
 class LastLines(msgspec.Struct, frozen=True):
-    """Where they begin, where the console ends, and when its last byte came."""
+    """The last console lines: where they begin, where the console ends, and when its last byte came."""
 
     lines: tuple[str, ...] = ()
     offset: int = 0
@@ -46,9 +44,9 @@ def console_end(console: pathlib.Path) -> int:
 
 
 def read_last_lines(console: pathlib.Path, mask: SecretMask) -> LastLines:
-    """They leave the node, and are kept in places where the console is not: without the run's secrets. Where these
-    are not known any more nobody can take them out, and the lines stay behind. Blocks, but for a bounded time: at most
-    the last 256 KiB are read."""
+    """The last lines of a console, without the run's secrets, because they leave the node and are stored where the
+    console is not. If the secrets are no longer known they cannot be masked, and the lines are withheld. Blocks for a
+    bounded time: at most the last 256 KiB are read."""
     with ConsoleLog(console) as log:
         end = log.end_offset
         found = log.tail(_MOST_LINES)
@@ -63,7 +61,7 @@ def read_last_lines(console: pathlib.Path, mask: SecretMask) -> LastLines:
 
 
 def _withheld(names: frozenset[str]) -> str:
-    """In place of a crash's last lines."""
+    """The text in place of a crash's last lines."""
     changed = ", ".join(f"%{name}%" for name in sorted(names))
     return (
         f"(withheld: {changed} was changed while no daemon ran, and these lines may hold the value before;"
@@ -75,11 +73,11 @@ _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 Unwritten = Callable[[RunOutcome, CorralError], RunOutcome]
-"""The disk refuses this end: it may be told before it is written. Returns what is to be written then."""
+"""Called when the disk refuses an outcome: it may be sent before it is written. Returns the outcome to write."""
 
 
 class OutcomeRecord:
-    """Of one run. `judged` and `followed` decide, `written` makes it durable."""
+    """The outcome of one run. `judged` and `followed` decide, `written` makes it durable."""
 
     def __init__(
         self,
@@ -102,7 +100,7 @@ class OutcomeRecord:
     async def judged(
         self, ending: MonitoredExit, last: LastLines, *, pid: int, started_at_ms: int
     ) -> RunOutcome:
-        """Of a run that was executed, with what follows from its end."""
+        """Outcome of a run that was executed, with the restart that follows."""
         uptime_ms = self._times.lived_ms(
             ending.exit, started_at_ms=started_at_ms, last_output_ms=last.last_ms
         )
@@ -126,7 +124,8 @@ class OutcomeRecord:
         return self.followed(await asyncio.to_thread(self._with_full_disk, outcome))
 
     def _with_full_disk(self, outcome: RunOutcome) -> RunOutcome:
-        """A crash on a full disk says so: it may be the cause, and is the first thing to mend. Blocks."""
+        """A crash on a full disk gets that in its summary: it may be the cause, and is the first thing to fix.
+        Blocks."""
         place = self._services.directories.path(self._order.instance_id, static=self._order.static)
         if outcome.state is not InstanceState.CRASHED or not (full := full_disk(place.parent)):
             return outcome
@@ -135,7 +134,7 @@ class OutcomeRecord:
         )
 
     def followed(self, outcome: RunOutcome) -> RunOutcome:
-        """With the run that follows here, if one does; none beside another that lives."""
+        """The outcome with the restart that follows here, if any; none while an orphan run of this id lives."""
         services = self._services
         if (lost := services.lost.of(self._order.instance_id)) is not None:
             return msgspec.structs.replace(outcome, reason=f"{outcome.reason}; {lost.reason}")
@@ -152,8 +151,8 @@ class OutcomeRecord:
         )
 
     async def written(self, outcome: RunOutcome, unwritten: Unwritten) -> RunOutcome:
-        """The outcome as it is on disk, without secrets. A disk that refuses is asked again: an end that is forgotten
-        happens twice. Only of an order that never came to disk nothing can happen twice."""
+        """Write the outcome without secrets, and return it. A disk that refuses is tried again: an exit that is
+        forgotten would be handled twice. Only for an order that was never stored that cannot happen."""
         if self._mask.needed:
             outcome = without_secrets(outcome, await asyncio.to_thread(self._mask.known))
         refused = False
@@ -171,12 +170,12 @@ class OutcomeRecord:
                 continue
             if outcome.restarted_as is None or not self._stop.stays_stopped:
                 return outcome
-            # It was asked to stop while we wrote: then it stays stopped.
+            # A stop order came during the write: the run stays stopped.
             outcome = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
 
     @property
     def _is_ordered(self) -> bool:
-        """Begun by an order, and not by the end of the run before."""
+        """Started by an order, not as a restart."""
         return self._order.incarnation % RESTARTS_PER_START == 0
 
     def _store(self, outcome: RunOutcome) -> None:
@@ -185,8 +184,8 @@ class OutcomeRecord:
         self._files.write_outcome(outcome)
 
     async def _make_room(self, error: CorralError) -> None:
-        """The end cannot be written: the run's own files go first, for they may be what fills the disk. Not those of a
-        static directory, nor of one in which another run of this id lives."""
+        """Free disk space for the outcome: the run's own files go first, since they may be what fills the disk. Not
+        those of a static directory, nor of one that an orphan run of this id uses."""
         _log.error("instance.outcome_not_stored", run=self._intent.name, reason=str(error))
         directories, id = self._services.directories, self._order.instance_id
         if self._order.static or self._services.lost.of(id) is not None:

@@ -1,9 +1,8 @@
-"""Runs that live on this node and have no run directory: their node was put back to an earlier state, somebody
-deleted it, or the disk is another's.
+"""Orphan runs: they live on this node and have no run directory, because the node was restored to an earlier state,
+the directory was deleted, or the disk is another one.
 
-Nothing is known of them but their name and their processes. They may be healthy, and somebody may play on them: so
-they are told to the controller, left alone, and ended only on somebody's word. Meanwhile nothing else is started
-under their id: no id runs twice.
+Only their name and their processes are known. They may be healthy and in use: so they are reported to the controller,
+left alone, and ended only by an order. Until then nothing else is started under their id: no id runs twice.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class OrphanRun(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def refusal(self) -> Retryable:
-        """Of whatever would be a second copy."""
+        """The error for a start that would be a second copy."""
         return Retryable(
             Code.CONFLICT,
             f"instance '{self.instance_id}' is not started: {self.reason}",
@@ -67,7 +66,7 @@ class OrphanRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrphanRuns:
-    """Those of this node. `close` lets go of them."""
+    """The orphan runs of this node. `close` stops watching them."""
 
     def __init__(self, *, cgroups: Cgroups | None, runs: RunDirectories, reporter: Reporter) -> None:
         self._cgroups = cgroups
@@ -83,15 +82,15 @@ class OrphanRuns:
         await self._watches.close()
 
     def of(self, instance_id: str) -> OrphanRun | None:
-        """Any thread may ask."""
+        """Thread-safe."""
         return next((run for run in self.all() if run.instance_id == instance_id), None)
 
     def all(self) -> list[OrphanRun]:
         return list(self._found.values())
 
     async def look(self, minded: Callable[[], Collection[str]], *, ended_too: bool = False) -> None:
-        """Find those that are new, and tell the ends of those that are gone. `minded` are the names of runs that
-        somebody minds; `ended_too`: something of a run that ended long ago is lost as well."""
+        """Find new orphan runs, and report the exit of those that are gone. `minded`: names of supervised runs;
+        `ended_too`: processes of a run with an outcome are orphans as well."""
         if self._cgroups is None:
             return
         async with self._looking:
@@ -109,7 +108,7 @@ class OrphanRuns:
             self._gone(name)
 
     def _named(self, ended_too: bool) -> set[str]:
-        """Runs that have a directory; not those that have ended, when something of them would be lost."""
+        """Names of runs with a directory; with `ended_too` without those that have an outcome."""
         return {
             run_name(run.instance_id, run.incarnation)
             for run in self._runs.all()
@@ -126,7 +125,7 @@ class OrphanRuns:
             self._gone(name)
 
     async def _watch(self, cgroups: Cgroups, name: str) -> None:
-        """Until it is gone: look at it whenever the process that is known of it has ended."""
+        """Look at the run whenever its known process has exited, until it is gone."""
         backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
         while (run := self._found.get(name)) is not None:
             with contextlib.suppress(CorralError, OSError):  # `look` meets the same, and its caller says so
@@ -138,7 +137,7 @@ class OrphanRuns:
             await asyncio.sleep(backoff.delay())  # its shim, which is in its group, ends after it
 
     async def _process_ended(self, cgroups: Cgroups, run: OrphanRun) -> bool:
-        """Until it has; False when it had before."""
+        """Wait for the exit of the known process; False when it had exited before."""
         try:
             process = os.pidfd_open(run.pid)
         except ProcessLookupError:
@@ -181,7 +180,7 @@ class OrphanRuns:
         self._reporter.report(DaemonMessage(instance_status=status))
 
     async def end(self, run: OrphanRun, *, look: Callable[[], Awaitable[None]]) -> None:
-        """On somebody's word: kill all of it, and tell that it is gone as soon as it is."""
+        """Kill an orphan run by order, and report its exit as soon as it is gone."""
         assert self._cgroups is not None, "found in a control group"
         _log.warning("instances.lost_run_killed", run=run.name)
         self._ordered.add(run.name)
@@ -190,7 +189,7 @@ class OrphanRuns:
 
 
 def listed(run: OrphanRun) -> wire.RunningInstance:
-    """As the controller is told of it: without a ticket, for that is lost, too."""
+    """The run as the handshake lists it: without a ticket, which is lost with the directory."""
     return wire.RunningInstance(
         instance_id=run.instance_id,
         group=run.group,

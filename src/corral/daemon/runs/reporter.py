@@ -1,9 +1,8 @@
-"""Tells the controller what became of runs: in order, and never lost.
+"""Reports about runs to the controller: in order, and never lost.
 
-Whoever reports does not wait: a message goes into the spool as soon as the disk takes it, before any
-that is reported later. Those who must know that it is there pass a callback. While the disk takes nothing, what is
-reported goes over the live link at once, and into the spool later: of the states of one instance only the last
-that was told so, for an earlier one would be heard as something new.
+`report` does not wait: a message goes into the spool as soon as the disk accepts it, before any later one; a callback
+reports that it is stored. While the disk refuses, messages go over the live link at once and into the spool later: of
+the states of one instance only the last that was sent so, because an earlier one would be received as a new state.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class _Report:
 
     @property
     def state_of(self) -> str:
-        """The instance whose state it tells, and nothing else depends on it; empty: something does."""
+        """The instance whose state it reports, if nothing else depends on the message; else empty."""
         status = self.message.instance_status if self.message.HasField("instance_status") else None
         return status.instance_id if status is not None and self.spooled is None else ""
 
@@ -54,7 +53,7 @@ class Reporter:
     def __init__(
         self, spool: ReportSpool, *, live: Callable[[DaemonMessage], bool] = lambda _: False
     ) -> None:
-        """`live` sends to the controller that is there now; False when there is none."""
+        """`live` sends to the connected controller; False when there is none."""
         self._spool = spool
         self._live = live
         self._waiting: deque[_Report] = deque()
@@ -97,8 +96,10 @@ class Reporter:
         for report, result in zip(batch, results, strict=True):
             if isinstance(result, BaseException):
                 await self._delay(result)
-                return  # those behind it may be in already: said twice is better than out of order
-            if self._waiting and self._waiting[0] is report:  # else it was told, and a later state after it
+                return  # those behind it may be stored already: a repeated report is better than one out of order
+            if (
+                self._waiting and self._waiting[0] is report
+            ):  # else it was sent live, and a later state after it
                 self._waiting.popleft()
             if report.spooled is not None:
                 report.spooled(result)
@@ -106,7 +107,7 @@ class Reporter:
 
     async def _delay(self, error: BaseException) -> None:
         if not isinstance(error, CorralError):
-            # A fault of ours: nothing is given up for it, or nobody would ever hear of an end again.
+            # A fault of ours: reporting goes on, or no exit would ever be reported again.
             _log.error("instances.report_failed", exc_info=error)
         elif not self._delayed:
             self._delayed = True
@@ -128,5 +129,5 @@ class Reporter:
 
 
 def _instance(message: DaemonMessage) -> str:
-    """Whose state or end it tells."""
+    """The instance whose state or exit it reports."""
     return message.instance_status.instance_id if message.HasField("instance_status") else ""

@@ -1,8 +1,8 @@
 """One run of an instance, from its intent until nothing of it is left.
 
-A run is an actor: `live` (or `resume`, `conclude` after an adoption) is its only task, everybody else
-changes it by orders. An order to stop is on disk before it is followed; the end is on disk before it
-is told. Cancelling the task detaches: the workload goes on and a later daemon finds it.
+A run is an actor: `live` (or `resume`, `conclude` after an adoption) is its only task; other code changes it by
+orders. A stop order is on disk before it is followed; the outcome is on disk before it is reported. Cancelling the
+task detaches: the workload goes on and a later daemon adopts it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _State, _Trigger = InstanceState, InstanceTrigger
 
 
 class Run:
-    """See the module. `begun` is called once, when the start has succeeded or come to nothing."""
+    """See the module. `begun` is called once, when the start has succeeded or failed."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Run:
         self.pid = 0
         self.started_at_ms = 0
         self.handle: RunHandle | None = None
-        """How the runtime knows it; None before its start and after its end."""
+        """The runtime's handle; None before its start and after its exit."""
         self.outcome: RunOutcome | None = None
         self._outcome_waits = False
-        """For the disk: it is told, and not written yet."""
+        """The outcome is reported, and not yet written because the disk refuses."""
         self.tail: tuple[str, ...] = ()
         self.files_kept: tuple[str, ...] = ()
-        """Of a static directory, at this start."""
+        """Files of a static directory that this start kept."""
         self._services = services
         self._begun = begun
         self._in_time = True
@@ -94,8 +94,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why it is in its state, as everybody may read it: whatever words got into it, no secret of the run is
-        among them."""
+        """Why it is in its state, masked: it never holds a secret of the run."""
         return self.mask.hide(self._reason)
 
     @reason.setter
@@ -112,12 +111,12 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """And its end is written."""
+        """It has exited, and its outcome is written."""
         return self.outcome is not None and not self._outcome_waits
 
     @property
     def was_ready(self) -> bool:
-        """Whether it has ended, and had been ready before."""
+        """It has exited, and had been ready before."""
         if self.outcome is None or self.outcome.exit is None:
             return False
         if self.order.probes:
@@ -126,7 +125,7 @@ class Run:
 
     @property
     def runtime(self) -> RuntimeProvider:
-        """Who minds it, by the mark in its directory; before there is one, as it was ordered."""
+        """The runtime that started it, by the mark in its directory; before there is one, the ordered one."""
         if self.handle is not None:
             return self._services.runtimes.of(str(self.files.directory))
         return self._services.runtimes.get(self.order.runtime)
@@ -142,8 +141,8 @@ class Run:
         return console_end(self.files.console) if self.handle else 0
 
     async def ask_stop(self, order: StopOrder) -> None:
-        """Let it end. A kill comes first and waits for nothing; a stop begins once it is on disk. Either
-        way an end that comes meanwhile is one that was asked for."""
+        """Request its stop. A kill is executed first and waits for nothing; a stop begins once it is on disk. Either
+        way an exit meanwhile counts as requested."""
         if self.ended:
             return
         self.stop.take(order)
@@ -155,7 +154,7 @@ class Run:
             self._now_stopping(order.reason)
 
     async def live(self) -> RunOutcome:
-        """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
+        """Write the intent, start it, and monitor it until its exit. Cancelled, it detaches."""
         beginning = RunStart(self._services, self)
         try:
             await beginning.write_intent()
@@ -183,8 +182,8 @@ class Run:
         return self._outcomes.followed(never_started(self.stop.order, now_ms=now_ms))
 
     async def begin_again(self) -> RunOutcome:
-        """Like `live`, for an intent that a daemon before us left behind without executing it. One that
-        could not be read says nothing that could be started."""
+        """Like `live`, for an intent that an earlier daemon left without executing it. An unreadable one holds
+        nothing that could be started."""
         self.stop.restore()
         self._history = self._history.found(_State.SCHEDULED, "nothing of it was executed")
         if self.order.command or self.order.plan is not None:
@@ -193,7 +192,7 @@ class Run:
         return await self._end(start_failed(VALIDATION, damaged, now_ms=self._services.now_ms()))
 
     def begun_anew(self) -> Run:
-        """The same run after a fault of ours in its supervision. Whoever waits for its start goes on waiting."""
+        """The same run after a fault of ours in its supervision; the callback of its start stays pending."""
         again = Run(
             self._services,
             self.files,
@@ -208,7 +207,7 @@ class Run:
         return again
 
     async def fail(self, error: CorralError, exit: RunExit | None, handle: RunHandle | None) -> RunOutcome:
-        """Its end when it could not be supervised, and nothing of it is left. It cannot fail itself: what the
+        """The outcome when it could not be supervised, and nothing of it is left. It cannot fail itself: what the
         disk or a listener of ours refuses is logged."""
         self.stop.restore()
         if handle is not None:
@@ -234,26 +233,26 @@ class Run:
             return outcome
 
     def take_over(self, handle: RunHandle, reason: str = "") -> None:
-        """It lives, started by a daemon before us; `resume` follows. `reason`: what is not as usual with it."""
+        """Adopt a living run of an earlier daemon; `resume` follows. `reason`: what is unusual about it."""
         self.stop.restore()
         self._take(handle)
         state = self.readiness.restore()
         if self.stop.order is not None:
             state, reason = _State.STOPPING, self.stop.order.reason
-        self.reason = reason  # that of its intent told why it would start
+        self.reason = reason  # the intent's reason was about the start
         self._history = self._history.found(state, self.reason)
         self.modules.restore()
         self.modules.started(adopted=True)
 
     async def resume(self) -> RunOutcome:
-        """Mind a run that was taken over."""
+        """Monitor an adopted run."""
         assert self.handle is not None
         self.tell_begun()  # a fault of ours came between its start and the answer
         await self.mask.learn(self.handle)
         return await self._mind(self.handle)
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> RunOutcome:
-        """Its end, when it ended while no daemon was looking."""
+        """The outcome when it exited while no daemon was running."""
         self.stop.restore()
         self.modules.restore()
         if handle is not None:
@@ -264,7 +263,7 @@ class Run:
         return await self._judge(MonitoredExit(exit=exit))
 
     def remember(self, outcome: RunOutcome) -> None:
-        """It has ended, and its end is known and on disk."""
+        """Take an outcome that is on disk."""
         self._outcome_waits = False
         self._show(outcome)
 
@@ -280,7 +279,7 @@ class Run:
         self.handle = handle
         self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
         self.times.start(handle, now_ms=self._services.now_ms())
-        with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
+        with contextlib.suppress(CorralError):  # it has them, whatever the ledger says
             self._services.ports.take(self.name, self.order.ports)
         self._services.directories.hold(self.order.instance_id, self.order.incarnation)
         self._follow_console()
@@ -328,16 +327,16 @@ class Run:
         )
 
     def read_last_lines(self) -> LastLines:
-        """Of its console, without its secrets. Blocks."""
+        """The last console lines, without its secrets. Blocks."""
         return read_last_lines(self.files.console, self.mask.known())
 
     async def _end(self, outcome: RunOutcome) -> RunOutcome:
-        """Durable first; whoever is connected hears of it meanwhile, where the disk refuses."""
+        """Write the outcome first; while the disk refuses, the connected controller receives it before."""
         outcome = await self._outcomes.written(outcome, self._tell_unwritten)
         self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
         self.remember(outcome)
         self._services.ports.release(self.name)
-        if outcome.restarted_as is not None:  # else what is kept of its files is searched for them
+        if outcome.restarted_as is not None:  # else its kept files are searched for secrets
             self.mask.forget()
         _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
         self.modules.stopped(outcome)
@@ -345,8 +344,8 @@ class Run:
         return outcome
 
     def _tell_unwritten(self, outcome: RunOutcome, error: CorralError) -> RunOutcome:
-        """The end is told as it is, once somebody hears it. What was told as an end is not begun again here: that is
-        for the controller to decide."""
+        """Send the outcome as it is, once a controller is connected. A run whose exit was sent like this is not
+        restarted here: the controller decides."""
         if self._outcome_waits:
             return outcome
         self.handle = None
@@ -360,22 +359,22 @@ class Run:
         return last
 
     def wait_to_start(self, why: str) -> None:
-        """Its start is owed, and waits for room on the disk or for its ports."""
+        """Its start is pending, and waits for disk space or for its ports."""
         self.reason = why
         self.tell_stage(VALIDATION)
 
     def wait_for_modules(self, what: str) -> None:
-        """Its start waits for them, and goes on when this is empty; a stop has its own reason."""
+        """Its start waits for these modules, and goes on when this is empty; a stop has its own reason."""
         if self.state is _State.PREPARING:
             self.reason = what
             self.tell_stage(PROCESS_START)
 
     def tell_stage(self, stage: str) -> None:
-        """To who looks at it now: not worth keeping."""
+        """Send its stage to the connected controller; it is not stored."""
         self._services.send(stage_update(self, stage))
 
     def tell_begun(self) -> None:
-        """To whoever waits for its start, once."""
+        """Call the callback of its start, once."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun(self)

@@ -1,10 +1,10 @@
-"""What the supervision itself writes into a run's directory.
+"""Files that the supervision writes into a run's directory.
 
-`commands` (see `command_ids`), room on the disk for the outcome and `intent.json` before anything of the run
-exists, `ready` when its probes have succeeded, `order.json` before a stop begins, `outcome.json` before its end
-is told to anybody, `reported` once the end is in the spool, `modules.json` when modules had a say in its start,
-`told` once they were told of its end: it is empty, or names those that were away and have yet to hear it. The
-runtime's files beside them are the runtime's own.
+`commands` (see `command_ids`), allocated space for the outcome and `intent.json` before anything of the run exists,
+`ready` when its probes have succeeded, `order.json` before a stop begins, `outcome.json` before its exit is reported,
+`reported` once the report is in the spool, `modules.json` when modules changed its start, `told` once modules were
+notified of its exit: it is empty, or names the modules whose notification is pending. The runtime has its own files
+beside them.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _OWED: Final = "corral-run-told"
 _OUTCOME_ROOM: Final = ".outcome.json.room"
 _OUTCOME_BYTES: Final = 16 * 1024
 BEGINNINGS: Final = (".intent.json", _OUTCOME_ROOM, COMMANDS)
-"""How files begin that are there before the intent is: alone they are no run."""
+"""Prefixes of files that exist before the intent: alone they are no run."""
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class RunIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """That this run shall exist. Enough to start it, mind it and start it again without a controller."""
+    """Intent to run: enough to start it, supervise it and restart it without a controller."""
 
     order: StartOrder
     boot_id: str
     accepted_at_ms: int
     crashes: tuple[float, ...] = ()
-    """When the runs before it in this start crashed, by the clock that counts since `boot_id`."""
+    """When the earlier runs of this start crashed, by the clock that counts since `boot_id`."""
     due: float = 0.0
-    """Not before this time of that clock; a restart that waits its turn."""
+    """Not before this time of that clock: a restart that is delayed."""
     reason: str = ""
     """Why it exists, when it is a restart."""
     anew: bool = False
-    """A restart that finds its directory as the end of the host left it: it is made again."""
+    """A restart whose directory is as the reboot of the host left it: it is made again."""
     nonce: str = ""
-    """Tells this run from another of the same number: a node that was put back to an earlier state may use one twice.
-    Empty: from before there were any."""
+    """Distinguishes this run from another with the same incarnation: a restored node may use one twice. Empty: stored
+    before nonces existed."""
 
     @property
     def name(self) -> str:
@@ -68,18 +68,18 @@ class RunIntent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """That this run shall end. Once on disk it is followed, whoever reads it."""
+    """Order to stop this run. Once on disk it is followed by every daemon that reads it."""
 
     reason: str
     force: bool = False
     then_restart: bool = False
     """A local `restart`: the next run begins when this one has ended."""
     too_old: bool = False
-    """It reached its maximum lifetime, and begins again in its turn."""
+    """It reached its maximum lifetime, and is restarted."""
 
 
 class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a start came to nothing; a repeated order gets the same answer."""
+    """Why a start failed; a repeated order gets the same answer."""
 
     stage: str
     code: str
@@ -89,7 +89,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run."""
+    """Outcome of a run."""
 
     state: InstanceState
     """STOPPED or CRASHED."""
@@ -111,9 +111,9 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     restarted_as: Incarnation | None = None
     restart_delay_seconds: float = 0.0
     crashes: tuple[float, ...] = ()
-    """Handed on to the next run of this start."""
+    """Passed on to the next run of this start."""
     modules_hear: bool = False
-    """Modules are to be told of it; not of what ended before daemons had modules."""
+    """Modules are notified of it; not of exits before daemons had modules."""
 
     def __post_init__(self) -> None:
         if self.state not in INSTANCE_LIFECYCLE.terminal:
@@ -135,8 +135,8 @@ class RunFiles:
         return self.directory / "console"
 
     def make(self, intent: RunIntent) -> None:
-        """Make the directory with its intent, durably, for us alone, and with room for its outcome: no full disk
-        shall keep an end from being written. Retryable when the disk refuses."""
+        """Make the directory with its intent, durably, mode 0700, and with space for its outcome: no full disk may
+        keep an outcome from being written. Retryable when the disk refuses."""
         places = (self.directory.parent.parent, self.directory.parent, self.directory)
         try:
             for place in places:  # `parents=True` would leave the upper ones to the umask
@@ -166,8 +166,7 @@ class RunFiles:
         return read_versioned(self.directory / "order.json", StopOrder, name=_ORDER, version=_VERSION)
 
     def write_outcome(self, outcome: RunOutcome) -> None:
-        """Into the room that was made for it; a run of an earlier version has none. Retryable when the disk
-        refuses."""
+        """Write into the allocated space; a run of an earlier version has none. Retryable when the disk refuses."""
         path, room = self.directory / "outcome.json", self.directory / _OUTCOME_ROOM
         try:
             write_allocated(room, path, outcome, name=_OUTCOME, version=_VERSION)
@@ -181,9 +180,9 @@ class RunFiles:
         return read_versioned(self.directory / "outcome.json", RunOutcome, name=_OUTCOME, version=_VERSION)
 
     def mark_ready(self) -> None:
-        """Its probes have succeeded: no later daemon asks again. Not flushed: what this is lost with, the
-        end of the host, is the end of the run as well."""
-        with contextlib.suppress(OSError):  # then they are asked again
+        """Its probes have succeeded: no later daemon probes again. Not flushed: a crash of the host loses it, and
+        ends the run as well."""
+        with contextlib.suppress(OSError):  # then they are probed again
             (self.directory / "ready").touch(0o600)
 
     def was_ready(self) -> bool:
@@ -203,21 +202,20 @@ class RunFiles:
         return (self.directory / "waiting").exists()
 
     def mark_reported(self, spool_number: int) -> None:
-        """The end is in the spool under this number. Not flushed: forgetting it costs a second report,
-        which its receiver knows by the incarnation."""
+        """The report of its exit is in the spool under this number. Not flushed: losing it costs a second report,
+        which the controller recognises by the incarnation."""
         with contextlib.suppress(OSError):  # the same cost
             (self.directory / "reported").write_text(f"{spool_number}\n")
 
     def reported(self) -> int | None:
-        """The number of the report of its end; None: it was never spooled."""
+        """The spool number of the report of its exit; None: it was never spooled."""
         try:
             return int((self.directory / "reported").read_text() or 0)
         except (OSError, ValueError):
             return None
 
     def write_provenance(self, made: Provenance) -> None:
-        """What modules made of its start. Not flushed: what this is lost with, the end of the host, is the
-        end of the run as well."""
+        """What modules changed in its start. Not flushed: a crash of the host loses it, and ends the run as well."""
         try:
             replace_versioned(self.directory / "modules.json", made, name=_PROVENANCE, version=_VERSION)
         except OSError as error:
@@ -228,8 +226,8 @@ class RunFiles:
         return read_versioned(path, Provenance, name=_PROVENANCE, version=_VERSION)
 
     def mark_told(self, owed: Collection[str] = ()) -> None:
-        """Modules were told of its end, all but these, which are owed it. With nobody owed it is not flushed:
-        forgetting it costs telling it twice, and so does a disk that refuses."""
+        """Modules were notified of its exit, except these, whose notification is pending. With none pending it is not
+        flushed: losing it costs a second notification, and so does a disk that refuses."""
         path = self.directory / "told"
         try:
             if owed:
@@ -237,11 +235,11 @@ class RunFiles:
             else:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         except (CorralError, OSError) as error:
-            if self.directory.exists():  # else it was swept, and nobody is owed anything
+            if self.directory.exists():  # else it was cleaned up, and nothing is pending
                 _log.warning("instance.told_not_stored", run=str(self.directory), reason=str(error))
 
     def owed(self) -> tuple[str, ...] | None:
-        """The modules that have yet to hear of its end; None: it was told to nobody."""
+        """Modules whose notification of its exit is pending; None: no module was notified."""
         path = self.directory / "told"
         try:
             if not path.stat().st_size:
@@ -255,7 +253,7 @@ class RunFiles:
         return found.modules if found is not None else None
 
     def was_told(self) -> bool:
-        """Nobody has to be told of its end any more."""
+        """No notification of its exit is pending."""
         return self.owed() == ()
 
 
@@ -296,7 +294,7 @@ class RunDirectories:
 
 
 def _subdirectories(path: pathlib.Path | str) -> list[os.DirEntry[str]]:
-    """One that cannot be read is named, and must not hide the others."""
+    """An unreadable directory is logged, and must not hide the others."""
     try:
         with os.scandir(path) as entries:
             return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]

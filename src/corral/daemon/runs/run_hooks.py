@@ -1,7 +1,5 @@
-"""What the modules of the node have to do with one run: what they make of its start, and what they hear of it.
-
-Runs as modules are told of them, and the ends that they have yet to hear: all of them, or some that were
-away.
+"""Module hooks of one run: changes to its start, and notifications about its start, stop and exit, also those of an
+earlier daemon that are still pending.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from corral.system.aio.tasks import first_of
 
 
 class UnsentExit(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run that no daemon came round to telling its modules."""
+    """Exit of a run whose modules were never notified."""
 
     files: RunFiles
     intent: RunIntent
@@ -39,7 +37,7 @@ class UnsentExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingExit(msgspec.Struct, frozen=True, kw_only=True):
-    """An ended run that some modules have yet to hear of."""
+    """An exited run with pending notifications."""
 
     run: FoundRun
     modules: tuple[str, ...]
@@ -50,7 +48,7 @@ class PendingExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunEnd:
-    """The end of a run as modules are told of it, read from its files when somebody shall hear it."""
+    """The exit of a run as modules receive it, read from its files when it is sent."""
 
     def __init__(self, instance_id: str, files: RunFiles, directories: WorkingDirectories) -> None:
         self.instance_id: Final = instance_id
@@ -63,7 +61,7 @@ class RunEnd:
         except (CorralError, OSError) as error:
             _log.warning("instance.end_not_told", directory=str(self._files.directory), reason=str(error))
             return None
-        if outcome is None or intent is None:  # swept
+        if outcome is None or intent is None:  # cleaned up
             return None
         return ended_handle(intent, outcome, self._directories), exit_info(outcome)
 
@@ -98,7 +96,7 @@ def handle_of(
 
 
 def exit_info(outcome: RunOutcome) -> ExitInfo:
-    """A code only where it exited by itself; where nobody knows how, the summary says so."""
+    """A code only where it exited by itself; for an unknown exit the summary says so."""
     exit = outcome.exit
     known = exit is not None and exit.known and not exit.host_rebooted
     crashed = outcome.state is InstanceState.CRASHED
@@ -120,7 +118,7 @@ def signal_name(number: int) -> str:
 
 
 def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
-    """Those of one instance in the order of their runs. Blocks; what cannot be read is not told."""
+    """Those of one instance in the order of their runs. Blocks; unreadable ones are skipped."""
     found = []
     for run in runs:
         files = RunFiles(run.path)
@@ -159,7 +157,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class TunedRun(Protocol):
-    """What modules may know of a run, and what it hears of them."""
+    """What modules may know of a run, and what it receives from them."""
 
     order: StartOrder
     files: RunFiles
@@ -173,17 +171,17 @@ class TunedRun(Protocol):
     def state(self) -> InstanceState: ...
 
     def wait_for_modules(self, what: str) -> None:
-        """Its start waits for these, and that lasts; empty: it goes on."""
+        """Its start waits for these modules, and that takes long; empty: it goes on."""
 
 
 class RunHooks:
-    """Without hooks, where no daemon runs, nobody is asked and nobody is told."""
+    """Hooks of one run. Without `hooks`, where no daemon runs, no module is called."""
 
     def __init__(
         self, run: TunedRun, *, hooks: InstanceHooks | None, directories: WorkingDirectories
     ) -> None:
         self.made = Provenance()
-        """What came of its start."""
+        """Changes that modules made to its start."""
         self._hooks = hooks
         self._run = run
         self._name = run.name
@@ -193,14 +191,14 @@ class RunHooks:
         self._said_stopping = False
 
     def restore(self) -> None:
-        """Take up what a daemon before us wrote down; what cannot be read is missing, and nothing else."""
+        """Read what an earlier daemon stored; unreadable parts are missing, nothing else."""
         try:
             self.made = self._files.provenance() or Provenance()
         except (CorralError, OSError) as error:
             _log.warning("instance.provenance_unreadable", run=self._name, reason=str(error))
 
     async def ask(self, proposal: Proposal, *, seconds: float) -> StartValues:
-        """What the modules make of its start, which has so many seconds left in all. Raises for nothing they do."""
+        """Changes of the modules to its start, within the seconds that are left. Nothing they do raises."""
         planned = values_of(proposal.spec)
         if self._hooks is None:
             return planned
@@ -225,13 +223,13 @@ class RunHooks:
             await asyncio.to_thread(self._files.write_provenance, made)
 
     def started(self, *, adopted: bool = False) -> None:
-        """It has its process."""
+        """Notify modules: it has its process."""
         if self._hooks is not None:
             with self._unharmed():
                 self._hooks.started(self._name, self._present, adopted=adopted)
 
     def say_stopping(self) -> None:
-        """It is about to end because it shall. Once; waits for nobody."""
+        """Notify modules that it is about to be stopped. Once; does not wait."""
         if self._hooks is not None and not self._said_stopping:
             self._said_stopping = True
             with self._unharmed():
@@ -239,8 +237,8 @@ class RunHooks:
                 self._stopping = self._hooks.stopping(handle)
 
     async def before_stop(self, ended: asyncio.Future[Any], kill: asyncio.Event) -> None:
-        """Until they have heard that it is about to end, unless it has ended or shall be killed; for a bounded
-        time."""
+        """Wait until modules have handled that it is about to stop, unless it has exited or is to be killed; for a
+        bounded time."""
         self.say_stopping()
         if self._hooks is None or self._stopping is None or ended.done():
             return
@@ -248,14 +246,14 @@ class RunHooks:
             _log.warning("instance.modules_not_heard", run=self._name, seconds=self._hooks.budget_seconds)
 
     def stopped(self, outcome: RunOutcome) -> None:
-        """It has ended, and that is on disk. A run that never had a process never started for them."""
+        """Notify modules of its stored outcome. A run that never had a process never started for them."""
         if self._hooks is not None and outcome.exit is not None:
             with self._unharmed():
                 end = RunEnd(self._run.order.instance_id, self._files, self._directories)
                 self._hooks.stopped(self._name, self._present(), exit_info(outcome), end)
 
     def _present(self) -> InstanceHandle:
-        """As modules see it now."""
+        """The run as modules see it now."""
         run = self._run
         return handle_of(
             run.order,
@@ -267,7 +265,7 @@ class RunHooks:
 
     @contextlib.contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """A fault of ours in telling modules changes nothing in the life of the run."""
+        """A fault of ours in notifying modules changes nothing for the run."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""Runs as the link speaks of them. Pure: values in, messages out."""
+"""Link messages about runs. Pure: values in, messages out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReadinessView(Protocol):
 
 
 class RunView(Protocol):
-    """What there is to say about a run."""
+    """The parts of a run that messages report."""
 
     order: StartOrder
     nonce: str
@@ -73,7 +73,7 @@ def wire_state(state: InstanceState) -> WireState:
 
 
 def files_kept(files: Mapping[str, str]) -> tuple[str, ...]:
-    """Some of these, each with the reason, and how many more there are."""
+    """Some of these files, each with the reason, and how many more there are."""
     lines = [cut(f"{path}: {why}")[:_LONGEST_KEPT] for path, why in sorted(files.items())[:_MOST_KEPT]]
     more = len(files) - len(lines)
     return (*lines, f"and {more} more") if more else tuple(lines)
@@ -88,7 +88,7 @@ def status_update(run: RunView) -> DaemonMessage:
 
 
 def exit_update(run: RunView, outcome: RunOutcome, *, reason: str) -> DaemonMessage:
-    """The end of a run that has not taken it as its own yet."""
+    """The exit of a run that has not stored its outcome yet."""
     message = status_update(run)
     status = message.instance_status
     status.state = wire_state(outcome.state)
@@ -104,7 +104,8 @@ def exit_update(run: RunView, outcome: RunOutcome, *, reason: str) -> DaemonMess
 
 
 def first_status(run: RunView, before: RunOutcome) -> DaemonMessage:
-    """Of a run that follows another here. A crash has told how that one ended; any other end is told with this."""
+    """First status of a restart. A crash report has reported the exit before; any other exit is reported with
+    this."""
     message = status_update(run)
     ended = exit_status(before)
     if before.state is InstanceState.STOPPED and ended is not None:
@@ -113,7 +114,7 @@ def first_status(run: RunView, before: RunOutcome) -> DaemonMessage:
 
 
 def metrics_update(run: RunView) -> DaemonMessage:
-    """How it is at the moment, without what does not change any more."""
+    """Its present state and usage, without what does not change any more."""
     players = run.readiness.players
     return DaemonMessage(
         instance_status=InstanceStatusUpdate(
@@ -137,7 +138,7 @@ def metrics_update(run: RunView) -> DaemonMessage:
 
 
 def stage_update(run: RunView, stage: str) -> DaemonMessage:
-    """Where its preparation is: for those who watch, and not worth keeping."""
+    """The stage of its preparation: for watchers, and not stored."""
     message = metrics_update(run)
     message.instance_status.stage = stage_number(stage)
     return message
@@ -168,7 +169,7 @@ def crash_report(run: RunView, outcome: RunOutcome, tail: Sequence[str]) -> Daem
 
 
 def _published_code(exit: RunExit | None) -> int:
-    """As a shell says it: the code, or 128 and the signal."""
+    """Exit code as shells report it: the code, or 128 and the signal."""
     if exit is None:
         return 0
     return 128 + exit.signal if exit.signal else exit.code

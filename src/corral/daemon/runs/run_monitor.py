@@ -1,4 +1,5 @@
-"""A run whose workload was executed, until nothing of it is left: ready, too old, asked to end, ended."""
+"""Monitor of a run whose workload was executed, until nothing of it is left: readiness, maximum lifetime, stop,
+exit."""
 
 from __future__ import annotations
 
@@ -28,21 +29,21 @@ _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 BeforeStop = Callable[[asyncio.Future[Any], asyncio.Event], Awaitable[None]]
-"""What comes before the ladder: bounded, and over as soon as the run has ended or shall be killed."""
+"""Runs before the stop ladder: bounded, and over as soon as the run has exited or is to be killed."""
 
 
 class MonitoredExit(msgspec.Struct, frozen=True, kw_only=True):
     exit: RunExit
     rung: str = ""
-    """What of the stop ladder ended it; empty: it ended by itself."""
+    """The rung of the stop ladder that ended it; empty: it exited by itself."""
     ready: bool = True
-    """False: it was ended because it did not become ready."""
+    """False: it was stopped because it did not become ready."""
     waited_for: str = ""
     """What was missing then."""
 
 
 class RunMonitor:
-    """Minds one run. Cancelling it lets go of the run and harms nothing."""
+    """Monitors one run. Cancelling it detaches from the run and harms nothing."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class RunMonitor:
         self._stop = stop
         self._began_at = began_at
         self._started_at = started_at
-        """When its preparation and its process began; by `Clock.boottime`, which nobody sets."""
+        """When its preparation and its process began, by `Clock.boottime`, which is never set."""
         self._watched = watch
         self._waited_for = ""
         self._clock = clock
@@ -89,7 +90,7 @@ class RunMonitor:
             reason = await self._watch(ended)
             rung = KILL if self._stop.killing.is_set() else ""
             if ended.done():
-                ended.result()  # a fault of ours is no end: what lives on must not be taken for leftovers
+                ended.result()  # a fault of ours is no exit: what lives on must not be taken for leftovers
             else:
                 self._now_stopping(reason)
                 if self._before_stop is not None:
@@ -108,7 +109,8 @@ class RunMonitor:
         return MonitoredExit(exit=exit, rung=rung, ready=self._in_time, waited_for=self._waited_for)
 
     async def _watch(self, ended: asyncio.Future[RunExit]) -> str:
-        """Until its main process has ended, or it shall end; why, when it is we who want it."""
+        """Wait until its main process has exited or it is to be stopped; the reason, when the stop is the daemon's
+        decision."""
         while self._in_time and not ended.done() and not self._stop.wanted.is_set():
             due, reason = self._next_deadline()
             left = due - self._clock.boottime()
@@ -127,7 +129,7 @@ class RunMonitor:
         return self._stop.order.reason if self._stop.order else "it did not start in time"
 
     def _next_deadline(self) -> tuple[float, str]:
-        """What comes next and when; without a reason: it is RUNNING then."""
+        """The next deadline; without a reason: it is RUNNING then."""
         order = self._order
         if self._ready:
             life = order.max_lifetime_seconds
@@ -142,17 +144,17 @@ class RunMonitor:
         return limit, f"it was not ready within {order.startup_timeout_seconds:g} s"
 
     async def _something(self, ended: asyncio.Future[RunExit], *, seconds: float | None) -> None:
-        """Until it has ended, shall end, or its probes have succeeded; or the time is up."""
+        """Wait until it has exited, is to be stopped, its probes have succeeded, or the time is up."""
         probed = self._watched.probed
         events = [self._stop.wanted] if self._ready or probed.is_set() else [self._stop.wanted, probed]
         await first_of(ended, *events, timeout=seconds, name=f"supervise/await/{self._handle.run_name}")
 
     async def _clear(self, empty: asyncio.Future[RunExit], *, kill: bool) -> RunExit:
-        """Until nothing of it is left. What outlives the main process is asked, then killed."""
+        """Wait until nothing of it is left. What outlives the main process gets SIGTERM, then SIGKILL."""
         killing = self._stop.killing
         if not kill and not any(await first_of(empty, killing, timeout=_LEFTOVER_MOMENT)):
             _log.info("instance.leftovers", run=self._handle.run_name, seconds=_LEFTOVER_SECONDS)
-            with contextlib.suppress(CorralError):  # the kill below needs no goodwill
+            with contextlib.suppress(CorralError):  # the kill below does not depend on it
                 await self._runtime.signal(self._handle, signal.SIGTERM)
             await first_of(empty, killing, timeout=_LEFTOVER_SECONDS)
         while not empty.done():
@@ -161,7 +163,7 @@ class RunMonitor:
         return empty.result()
 
     async def _word(self, wait: Callable[[RunHandle], Any]) -> RunExit:
-        """The runtime's word, asked again when it could not give it."""
+        """The exit as the runtime reports it; a failed wait is repeated."""
         while True:
             try:
                 found: RunExit = await wait(self._handle)

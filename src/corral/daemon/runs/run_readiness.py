@@ -1,6 +1,5 @@
-"""Whether one run can be used, and how many players are on it.
-
-How a run becomes ready: its probes, or the built-in rule; what it waits for meanwhile; and the marks of it on disk.
+"""Readiness of one run, and its player count: by its probes or the built-in rule, with the reason it still waits for,
+and the marks of it on disk.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from corral.system.aio.tasks import Tasks
 
 
 class ReadyListener(Protocol):
-    """The run that becomes ready, and hears of it. Called in the loop's thread."""
+    """Receives the readiness of a run. Called in the loop's thread."""
 
     def ready_changed(self, ready: bool, reason: str) -> None:
         """By the built-in rule; `reason`: why it is not."""
 
     def waits_for(self, reason: str) -> None:
-        """What keeps it from being ready, told now and then."""
+        """What keeps it from being ready, reported now and then."""
 
     def players_counted(self, players: PlayerCount | None) -> None: ...
 
 
 class ReadyWatch:
-    """Of one run that exists. `begin`, then wait for `probed`; `close` at its end."""
+    """Readiness of one run that exists. `begin`, then wait for `probed`; `close` at its exit."""
 
     def __init__(
         self,
@@ -61,8 +60,8 @@ class ReadyWatch:
         alive_in: Callable[[], float],
         ready: bool,
     ) -> None:
-        """`host`: where its probes find it; `hide`: a text without its secrets; `ready`: a daemon before us found it
-        so."""
+        """`host`: where its probes reach it; `hide`: masks its secrets in a text; `ready`: an earlier daemon found it
+        ready."""
 
         async def execute(command: tuple[str, ...], timeout: float) -> Execution:
             return await runtime.execute(handle, command, timeout=timeout)
@@ -99,7 +98,7 @@ class ReadyWatch:
         self._listener = listener
         self._tasks = Tasks()
         self.probed = asyncio.Event()
-        """Every probe has succeeded, now or before our time."""
+        """Every probe has succeeded, now or under an earlier daemon."""
         if ready or not order.probes:
             self.probed.set()
         self._counts = any(probe.kind is ProbeKind.MINECRAFT for probe in order.probes)
@@ -140,8 +139,8 @@ class ReadyWatch:
         self._listener.ready_changed(ready, reason)
 
     def became_ready(self) -> bool:
-        """Its start is over: with probes it is ready for good, and no later daemon asks them again. Otherwise whether
-        it is ready already."""
+        """Its start is over: with probes it is ready for good, and no later daemon probes again. Otherwise whether it
+        is ready already."""
         if self._order.probes:
             self._files.mark_ready()
         return bool(self._order.probes) or self._rule.holds_at_once()
@@ -167,11 +166,11 @@ class WatchedRun(RunView, Protocol):
     def runtime(self) -> RuntimeProvider: ...
 
     def tell_stage(self, stage: str) -> None:
-        """To who looks at it now."""
+        """Send its stage to the connected controller."""
 
 
 class RunReadiness:
-    """Of one run: as its probes or the built-in rule say. It listens to the watch over them."""
+    """Readiness of one run, by its probes or the built-in rule; listens to its `ReadyWatch`."""
 
     def __init__(self, services: Services, run: WatchedRun) -> None:
         self._services = services
@@ -179,13 +178,13 @@ class RunReadiness:
         self.ready = False
         """Can it be used?"""
         self.players: PlayerCount | None = None
-        """As its probe counted them last; None: nobody knows."""
+        """As its probe counted them last; None: unknown."""
         self._watch: ReadyWatch | None = None
         self._said_ready = False
 
     def restore(self) -> InstanceState:
-        """Of a run that a daemon before us started, and that lives: the state it came to. Without probes it is taken
-        for ready until a look says otherwise."""
+        """The state of a living run of an earlier daemon. Without probes it counts as ready until a look says
+        otherwise."""
         order, files = self._run.order, self._run.files
         if order.probes:
             self.ready = files.was_ready()
@@ -195,7 +194,7 @@ class RunReadiness:
         return InstanceState.RUNNING
 
     def watch(self, handle: RunHandle) -> ReadyWatch:
-        """Made and not begun; whoever minds the run begins and closes it."""
+        """A watch that is not begun; the run monitor begins and closes it."""
         run, services = self._run, self._services
         watch = self._watch = ReadyWatch(
             order=run.order,
@@ -222,12 +221,12 @@ class RunReadiness:
         self._watch = None
 
     def workload_said_ready(self) -> None:
-        """Its own call, handed on by the controller; it may come before anybody waits for it."""
+        """Its own call, forwarded by the controller; it may come before the watch exists."""
         self._said_ready = True
         if self._watch is not None:
             self._watch.workload_said_ready()
 
-    # what the watch tells
+    # calls of the watch
 
     def players_counted(self, players: PlayerCount | None) -> None:
         self.players = players

@@ -1,8 +1,7 @@
-"""The beginning of a run: its turn, its preparation, its spawn; unless it is stopped before.
+"""Start of a run: restart delay, ports, preparation, spawn; unless it is stopped before.
 
-A stop that comes meanwhile ends the preparation at once, and with it whatever its threads are doing.
-
-Tells the controller where a preparation is, when that lasts long enough for anybody to look.
+A stop meanwhile ends the preparation at once, and with it whatever its threads are doing. The stage of a preparation
+that lasts is reported to the controller.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LASTS_SECONDS: Final = 0.25
 
 
 class StageReports:
-    """Of one preparation. `tell` is called with the name of a stage that lasts."""
+    """Stage reports of one preparation. `tell` is called with the name of a stage that lasts."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
@@ -45,7 +44,7 @@ class StageReports:
         self._timer = asyncio.get_running_loop().call_later(_LASTS_SECONDS, self._tell, stage)
 
     def close(self) -> None:
-        """It is over, or it failed: nothing more is told."""
+        """It is over, or it failed: nothing more is reported."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -67,11 +66,11 @@ class Interrupted(Exception):
 class StartedRun(NamedTuple):
     handle: RunHandle
     in_time: bool
-    """False: it exists, but its time was up before it could be said so."""
+    """False: it exists, but its time was up before that was known."""
 
 
 class StartingRun(Protocol):
-    """The run that begins, and hears of it."""
+    """The run that is started, and its reports."""
 
     intent: RunIntent
     files: RunFiles
@@ -80,14 +79,14 @@ class StartingRun(Protocol):
     modules: RunHooks
 
     def wait_to_start(self, why: str) -> None:
-        """Its start is owed, and cannot be made yet."""
+        """Its start is pending, and cannot be made yet."""
 
     def tell_stage(self, stage: str) -> None:
         """Its preparation is there, and that lasts."""
 
 
 class RunStart:
-    """Of one run."""
+    """Start of one run."""
 
     def __init__(self, services: Services, run: StartingRun) -> None:
         self._services = services
@@ -107,8 +106,8 @@ class RunStart:
         return self._progress.kept_files
 
     async def write_intent(self) -> None:
-        """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
-        waits until it can be, or until nobody wants it any more."""
+        """An order that cannot be written is refused. A restart is pending, whatever the disk does: it waits until it
+        can be written, or until it is stopped."""
         while not self._files.has_intent():
             async with self._stop.writing:
                 try:
@@ -125,13 +124,13 @@ class RunStart:
             await self._wait_for_stop(_RETRY_SECONDS)
 
     async def wait_for_turn(self) -> None:
-        """A restart comes when it is due; Interrupted when it shall not come any more."""
+        """A restart waits until it is due; Interrupted when it is stopped before."""
         due = self._intent.due if self._intent.boot_id == self._services.boot_id else 0.0
         await self._wait_for_stop(max(0.0, due - self._services.clock.boottime()))
 
     async def wait_for_ports(self) -> None:
-        """A restart has the ports of the run before it, and that one's connections may linger there: it waits for
-        them. What somebody else has taken meanwhile is waited for a moment only, and then refused as in any start."""
+        """A restart has the ports of the run before it, whose connections may linger there: it waits for them. A port
+        that another process has taken is waited for a moment only, and then refused as in any start."""
         if self._order.incarnation % RESTARTS_PER_START == 0:
             return
         clock = self._services.clock
@@ -174,8 +173,8 @@ class RunStart:
             self._stages.close()
 
     async def _prepared(self) -> RunSpec:
-        """Whatever goes wrong here, nothing was executed: it is a failed start, told and counted as one,
-        and not something that is tried again for ever behind everybody's back."""
+        """Whatever goes wrong here, nothing was executed: it is a failed start, reported and counted as one, and not
+        retried for ever unseen."""
         try:
             start = await self._services.preparer.prepare(
                 self._order, self._files.directory, self._progress, self._run.mask, anew=self._intent.anew
@@ -189,7 +188,7 @@ class RunStart:
         except Exception as error:
             stage = self._stages.current or VALIDATION
             _log.exception("instance.preparation_failed", run=self._intent.name, stage=stage)
-            # Only its kind: the text may hold what nobody may see.
+            # Only its kind: the text may hold a secret.
             fault = Bug(f"{type(error).__name__} in {stage}; the node's log says where")
             raise StageFailed(stage, fault) from error
 
@@ -200,7 +199,8 @@ class RunStart:
             raise StageFailed(VALIDATION, error) from error
 
     async def _judge_timeout(self, runtime: RuntimeProvider, limit: float) -> StartedRun:
-        """The time was up in the middle of something: what exists is minded to its end, else it failed."""
+        """The time was up in the middle of something: what exists is monitored until its exit, else the start
+        failed."""
         found = await runtime.adopt(str(self._files.directory))
         if found.kind is AdoptionKind.ALIVE and found.handle is not None:
             return StartedRun(found.handle, False)

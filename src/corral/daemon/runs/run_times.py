@@ -1,4 +1,4 @@
-"""When a run began and ended, and how long it lived: by clocks that nobody sets, where that can be."""
+"""Times of a run: start, exit and uptime, by clocks that are never set, where that is possible."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CLOCK_MARGIN_MS: Final = 1000
 
 
 class RunTimes:
-    """Of one run. Times are of `Clock.boottime`, unless their names say `ms`: those are of the wall clock."""
+    """Times of one run. They are of `Clock.boottime`, unless their names say `ms`: those are of the wall clock."""
 
     def __init__(self, clock: Clock, *, began_at: float | None = None) -> None:
         self._clock = clock
         self.began_at = began_at
-        """Its preparation; None: before that, or in the time of a daemon before us."""
+        """Start of its preparation; None: before that, or under an earlier daemon."""
         self.started_at: float | None = None
-        """Its process; None: there is none yet, or it ended before our time."""
+        """Start of its process; None: there is none yet, or it exited before this daemon started."""
         self._ended_at = 0.0
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class RunTimes:
         return self.started_at + seconds - self._clock.boottime()
 
     def start_deadline(self, now: float, seconds: float) -> float:
-        """Until when it has to be executed, with so many seconds for that; never, when it was."""
+        """Deadline for its execution, with so many seconds for that; never, when it was executed."""
         if self.started_at is not None:
             return math.inf
         return (self.began_at if self.began_at is not None else now) + seconds
@@ -70,14 +70,14 @@ class RunTimes:
         return max(0.0, (now_ms - began_ms) / 1000)
 
     def lived_ms(self, exit: RunExit, *, started_at_ms: int, last_output_ms: int) -> int:
-        """By the times of start and end; where a clock was set in between, by one that nobody sets. Of an end that
-        nobody saw only what is certain: until its last output."""
+        """Uptime from the times of start and exit; where a clock was set in between, from one that is never set. For
+        an unseen exit only what is certain: until its last output."""
         if not exit.seen:
             return max(0, last_output_ms - started_at_ms) if started_at_ms else 0
         by_wall = exit.ended_at_ms - started_at_ms
         if not exit.ended_at_ms or not started_at_ms:
             return self.uptime_ms
-        if self.started_at is None:  # it ended before our time
+        if self.started_at is None:  # it exited before this daemon started
             return max(0, by_wall)
         return by_wall if 0 <= by_wall <= self.uptime_ms + _CLOCK_MARGIN_MS else self.uptime_ms
 

@@ -1,4 +1,4 @@
-"""What every run on this node uses."""
+"""Dependencies that every run on this node uses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from corral.wire.v1.node_pb2 import HandshakeAck
 
 
 class RunConsoles(Protocol):
-    """What carries consoles to the controller."""
+    """Consoles of runs on their way to the controller."""
 
     def attach(
         self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False, nonce: str = ""
     ) -> None:
-        """Follow this console from now on; `ended`: only keep it for questions. Idempotent."""
+        """Follow this console from now on; `ended`: only keep it for queries. Idempotent."""
 
     def ended(self, instance_id: str, incarnation: int) -> None:
         """It is complete: nothing more will be written."""
@@ -59,8 +59,8 @@ class RuntimeChoice(Protocol):
 
 
 class KnownRuns:
-    """The last runs that the controller knows of this node's instances. A node that was put back to an earlier state
-    knows fewer, and does not use their numbers again once it has heard of them."""
+    """The last runs that the controller knows of this node's instances. A node that was restored to an earlier state
+    knows fewer, and does not use their incarnations again once it has received them."""
 
     def __init__(self) -> None:
         self._last: dict[str, Incarnation] = {}
@@ -70,7 +70,7 @@ class KnownRuns:
         self._last = {id: max(number, self._last.get(id, number)) for id, number in known.items()}
 
     def on_disconnected(self) -> None:
-        """What was heard is kept: a restart may come without a controller."""
+        """The received runs are kept: a restart may come without a controller."""
 
     def last(self, order: StartOrder) -> Incarnation:
         """Of this start: the highest number that may have been used."""
@@ -92,11 +92,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     sockets: SocketTables
     boot_id: str
     lost: OrphanRuns
-    """What lives here without its run directory."""
+    """Runs that live here without their run directory."""
     reserve_mb: int = 0
     """Free space that no preparation may touch: with less of it nothing can be started."""
     send: Callable[[DaemonMessage], bool] = lambda _: False
-    """To the controller that is there now; what nobody needs to hear later."""
+    """To the connected controller; for what is not worth storing."""
     release_uids: Callable[[Callable[[str], bool]], None] = lambda _: None
     """Of the instances of which nothing is left, as the argument says of each id. Blocks."""
     known_runs: KnownRuns = msgspec.field(default_factory=KnownRuns)

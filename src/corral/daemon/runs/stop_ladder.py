@@ -1,9 +1,8 @@
-"""The way down: each rung says or signals something and waits for the end, not for its timer.
+"""Stop ladder of a run, and its stop request.
 
-After the last rung everything of the run is killed. An order to kill leaves the ladder at once,
-wherever it stands.
-
-The wish that a run shall end: kept on disk, so that whoever finds the run goes on with it.
+Each rung sends a command or a signal and waits for the exit, not for its timer. After the last rung everything of the
+run is killed; an order to kill leaves the ladder at once. The stop request is on disk, so that a later daemon goes on
+with it. The default ladder is `default_stop_ladder` in `workload/start_order.py`.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ async def descend(
     ended: asyncio.Future[Any],
     kill: asyncio.Event,
 ) -> str:
-    """Step down until `ended` is done; the label of the rung that worked. `kill`: none did, or it was
-    asked for; the caller then kills. A frozen workload is thawed first: it could hear nothing."""
+    """Try rung after rung until `ended` is done; returns the label of the rung that worked. `kill`: none did, or it
+    was requested; the caller then kills. A frozen workload is thawed first: it could not react."""
     await _thaw(runtime, handle)
     for rung in rungs:
         if ended.done():
@@ -42,7 +41,7 @@ async def descend(
         if kill.is_set() or rung.signal == signal.SIGKILL.name:
             return KILL
         if not await _act(rung, runtime, handle):
-            continue  # it cannot hear this; the next rung may reach it
+            continue  # it cannot receive this; the next rung may reach it
         if any(await first_of(ended, kill, timeout=rung.wait_seconds)):
             # Both may have come by now: then it is the kill that ended it.
             return KILL if kill.is_set() else rung.label
@@ -81,12 +80,12 @@ class StopRequest:
         self.wanted = asyncio.Event()
         """Set once the order is on disk."""
         self.killing = asyncio.Event()
-        """Set at once: who waits for anything else of this run stops waiting."""
+        """Set at once: every other wait of this run ends."""
         self.writing = asyncio.Lock()
         """Held while files of the run are written."""
 
     def take(self, order: StopOrder) -> None:
-        """From now on an end of this run is one that was asked for, whoever is quicker."""
+        """From now on an exit of this run counts as requested, whichever comes first."""
         if order.force:
             self.killing.set()
         if self.order is None or _rank(order) > _rank(self.order):
@@ -107,8 +106,8 @@ class StopRequest:
         self.wanted.set()
 
     def restore(self) -> None:
-        """Take up what a daemon before us was told. An order that cannot be read is an order all the
-        same: nobody writes one to keep a run alive."""
+        """Read the order that an earlier daemon stored. An unreadable order is an order all the same: none is written
+        to keep a run alive."""
         try:
             found = self._files.stop_order()
         except (CorralError, OSError) as error:
@@ -122,10 +121,10 @@ class StopRequest:
 
     @property
     def stays_stopped(self) -> bool:
-        """Asked to end, and not to begin again."""
+        """Stopped, and not to be restarted."""
         return self.order is not None and not self.order.then_restart
 
 
 def _rank(order: StopOrder) -> int:
-    """What overtakes what: stop a restart, kill a stop."""
+    """Precedence: a stop over a restart, a kill over a stop."""
     return 2 if order.force else 0 if order.then_restart else 1

@@ -1,7 +1,7 @@
-"""Reading what a daemon before us left on disk. Blocking, and quick: a few small files a run.
+"""Runs that an earlier daemon left on disk. Blocking, and quick: a few small files a run.
 
-A file that is damaged must keep neither the daemon nor other runs from anything, and what it spoke of
-is neither forgotten nor begun anew: a run without a readable intent is minded as far as that goes.
+A damaged file must keep neither the daemon nor other runs from anything, and its run is neither forgotten nor started
+again: a run without a readable intent is supervised as far as that goes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that this daemon has to know: the newest of its instance, or one whose end nobody was told."""
+    """A run that this daemon has to know: the newest of its instance, or one whose exit was not reported."""
 
     path: pathlib.Path
     intent: RunIntent
     outcome: RunOutcome | None
-    """None: it may be alive, or never have been; the runtime knows."""
+    """None: it may be alive, or was never executed; the runtime knows."""
     reported: int | None
     newest: bool
 
@@ -39,7 +39,7 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_leftovers(runs: Iterable[FoundRun]) -> list[Leftover]:
-    """Newest first within each instance. A directory that is none of ours is left alone and named."""
+    """Newest first within each instance. A foreign directory is left alone and logged."""
     found: list[Leftover] = []
     by_id: dict[str, list[FoundRun]] = {}
     for run in runs:
@@ -67,7 +67,7 @@ def _read(run: FoundRun, *, newest: bool) -> Leftover | None:
         return None
     intent = _intent(run, files)
     if intent is None:
-        # The intent comes before everything: nothing of this run was ever executed.
+        # The intent is written before everything: nothing of this run was ever executed.
         remove(run.path)
         return None
     return Leftover(path=run.path, intent=intent, outcome=_outcome(files), reported=reported, newest=newest)
@@ -86,12 +86,12 @@ def _intent(run: FoundRun, files: RunFiles) -> RunIntent | None:
 
 
 def _has_more(directory: pathlib.Path) -> bool:
-    """Than the beginning of an intent."""
+    """More than the beginning of an intent."""
     return any(not path.name.startswith(BEGINNINGS) for path in directory.iterdir())
 
 
 def unreadable_intent(run: FoundRun) -> RunIntent:
-    """Enough to mind a run that lives: it keeps its id, is stopped as usual, and is not started again.
+    """Enough to supervise a run that lives: it keeps its id, is stopped by the default ladder, and is not restarted.
     Instances are named after their group; where that guess is wrong the controller knows better."""
     group = run.instance_id.rpartition("-")[0].rstrip("._-") or run.instance_id
     order = StartOrder(
@@ -100,13 +100,13 @@ def unreadable_intent(run: FoundRun) -> RunIntent:
         incarnation=run.incarnation,
         command=(),
         ladder=default_stop_ladder(),
-        static=True,  # nobody knows: its files stay
+        static=True,  # unknown: its files stay
     )
     return RunIntent(order=order, boot_id="", accepted_at_ms=0)
 
 
 def _outcome(files: RunFiles) -> RunOutcome | None:
-    """An outcome that cannot be read was one all the same: nothing of the run is left."""
+    """An unreadable outcome was one all the same: nothing of the run is left."""
     try:
         return files.outcome()
     except (CorralError, OSError) as error:

@@ -1,7 +1,7 @@
-"""What is left of ended runs goes, by and by: working directories, run directories, control groups.
+"""Cleanup after ended runs: working directories, run directories, control groups.
 
-Nothing that a living run uses is ever touched: whether one lives is asked in the same step of the event
-loop in which its directory is renamed away.
+Nothing that a living run uses is ever touched: whether one lives is checked in the same step of the event loop in
+which its directory is renamed away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run directory that nobody needs, and what it costs to keep it."""
+    """A run directory that is not needed, and its size."""
 
     run: FoundRun
     ended_at: float
@@ -34,7 +34,7 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndedRunCleanup:
-    """Looks once a minute. `tidy` may be called at any time."""
+    """Cleans up once a minute. `tidy` may be called at any time."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class EndedRunCleanup:
         self._keep_bytes = keep_bytes
 
     async def run(self) -> None:
-        """Until cancelled; what fails is said and tried again."""
+        """Until cancelled; a failure is logged and tried again."""
         while True:
             try:
                 await self.tidy()
@@ -80,13 +80,13 @@ class EndedRunCleanup:
         now = self._services.now_ms() / 1000
         for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
             self._services.consoles.detach(old.run.instance_id, old.run.incarnation)
-            # In one rename: who is owed its end may be written there just now, and half a run is a riddle.
+            # In one rename: pending notifications may be written there just now, and a half-deleted run cannot be understood.
             await asyncio.to_thread(self._services.directories.drop, old.run.path)
             await self._forget(old.run)
 
     async def _forget(self, gone: FoundRun) -> None:
-        """The last run of an instance is gone: nothing is known of it any more, and nobody would ever
-        come to put its directory away."""
+        """The last run directory of an instance is gone: it is forgotten, with its working directory, which nothing
+        else would remove."""
         last = self._supervisor.instances.find(gone.instance_id)
         if last is None or last.order.incarnation != gone.incarnation or not last.ended:
             return
@@ -95,7 +95,7 @@ class EndedRunCleanup:
             self._services.directories.discard(gone.instance_id, gone.incarnation)
 
     def _is_gone(self, instance_id: str) -> bool:
-        """Nothing runs under this id, and it has no directory. Any thread may ask."""
+        """Nothing runs under this id, and it has no directory. Thread-safe."""
         return (
             not self._supervisor.is_active(instance_id)
             and self._services.lost.of(instance_id) is None
@@ -105,7 +105,7 @@ class EndedRunCleanup:
     async def _release_uids(self) -> None:
         try:
             await asyncio.to_thread(self._services.release_uids, self._is_gone)
-        except (CorralError, OSError) as error:  # they are written down with the next change
+        except (CorralError, OSError) as error:  # they are stored with the next change
             _log.warning("instances.uids_not_released", reason=str(error))
 
 
@@ -119,7 +119,7 @@ def _is_due(instance: Instance) -> bool:
 
 
 def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
-    """Those that are told and not needed, the oldest first."""
+    """Reported runs that are not needed, the oldest first."""
     found = []
     for run in runs.all():
         if run_name(run.instance_id, run.incarnation) in needed:
@@ -128,12 +128,12 @@ def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
             told = (run.path / "reported").stat()
             found.append(EndedRun(run=run, ended_at=told.st_mtime, size=_size(run.path)))
         except FileNotFoundError:
-            continue  # not told, or it changes while we look: the next time
+            continue  # not reported, or it changes while we look: the next time
     return sorted(found, key=lambda ended: ended.ended_at)
 
 
 def too_old(ended: list[EndedRun], *, now: float, keep_seconds: float, keep_bytes: int) -> list[EndedRun]:
-    """Which of them go, oldest first: by age, and by what they take all together."""
+    """Which of them are removed, oldest first: by age, and by their total size."""
     total = sum(run.size for run in ended)
     gone = []
     for run in ended:

@@ -1,4 +1,4 @@
-"""Exceptions of ours while a run is supervised: how many, how long to wait, and when to give up."""
+"""Faults of ours while a run is supervised: their count, the pause between tries, and when to give up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class Faults:
-    """Of one run. Each is logged; its traceback once a run."""
+    """Faults of one run. Each is logged; its traceback once a run."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -46,7 +46,7 @@ class Faults:
 
     @property
     def too_many(self) -> bool:
-        """Of a run that has never been ready also when the time of its start is up."""
+        """Too many faults; for a run that was never ready also when the time of its start is up."""
         return self.count >= _TRIES or self._last >= self._until
 
     @property
@@ -55,7 +55,7 @@ class Faults:
 
 
 def _kind(error: Exception) -> str:
-    """Of an error that is not ours not its text, which may hold what nobody may see."""
+    """The kind of an error. The text of a foreign error is left out: it may hold a secret."""
     if isinstance(error, CorralError):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:

@@ -1,4 +1,4 @@
-"""What a daemon tells of its host and its instances when a session begins, and from then on."""
+"""Handshake and status of this node: its host, instances, runtimes and modules, as sent to the controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_RUNTIME: Final = "process"
 
 
 class NodeHandshake:
-    """This host and its instances as the link presents them."""
+    """This host and its instances as the link reports them."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class NodeHandshake:
 
 
 def advertised_address(config: DaemonConfig) -> str:
-    """As configured, else the host's name; empty where that is no name that others could use."""
+    """As configured, else the host's name; empty where other hosts could not use that name."""
     if config.node.advertise:
         return config.node.advertise
     try:

@@ -1,4 +1,4 @@
-"""An instance on this node: the run it is in, and the runs that follow from it without anybody's order."""
+"""An instance on this node: its current run, and the restarts that follow without an order."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Instance:
         self.current = run
         self._tasks = Tasks()
         self.ended_at_number: int | None = None
-        """The number in the spool under which the last end was told."""
+        """The spool number of the report of the last exit."""
         self._may_live = False
-        """The current run was executed, or is of a daemon before us: only its runtime can say that it ended."""
+        """The current run was executed, or is of an earlier daemon: only its runtime can report its exit."""
         self._told_unknown: InstanceState | None = None
-        """In which state it was told that nobody knows."""
+        """The state in which it was reported as unknown."""
 
     @property
     def id(self) -> str:
@@ -49,23 +49,23 @@ class Instance:
 
     @property
     def active(self) -> bool:
-        """Something of it exists, or is to come, or its end is not told yet."""
+        """Something of it exists, or is to come, or its exit is not reported yet."""
         return bool(self._tasks)
 
     def start(self) -> None:
-        """Begin with a run that nobody has started yet."""
+        """Start a run that is new."""
         self._follow(self.current.live())
 
     def adopt(self, found: Adoption | None) -> None:
-        """Go on with what a daemon before us left; None: the runtime could not say, and is asked again."""
+        """Go on with what an earlier daemon left; None: the runtime could not tell, and is asked again."""
         self._may_live = True
         if found is not None and found.kind is AdoptionKind.ALIVE and found.handle is not None:
             self.current.take_over(found.handle, found.reason)
         self._follow(self._adopted(found))
 
     def remember(self, outcome: RunOutcome, *, reported: int | None, newest: bool) -> None:
-        """It ended before our time. An end that nobody was told is told now, and what was to follow from
-        the newest one follows."""
+        """It exited before this daemon started. An unreported exit is reported now, and the restart that follows from
+        the newest one is made."""
         ended = self.current
         ended.stop.restore()
         ended.modules.restore()
@@ -84,25 +84,25 @@ class Instance:
             self._follow(self.current.live())
 
     async def ask_stop(self, order: StopOrder) -> None:
-        """Let the run end that it is in when this begins."""
+        """Request the stop of the run that is current when this is called."""
         await self.current.ask_stop(order)
 
     async def detach(self) -> None:
-        """Let go. Whatever runs goes on running."""
+        """Detach: the workload runs on."""
         await self._tasks.close()
 
     async def settled(self) -> None:
-        """Until nothing of it is left and nothing follows."""
+        """Wait until nothing of it is left and no restart follows."""
         await self._tasks.wait()
 
     def _follow(self, first: Coroutine[Any, Any, RunOutcome]) -> None:
         self._tasks.spawn(self._chain(first), name=f"supervise/run/{self.id}")
 
     async def _chain(self, work: Coroutine[Any, Any, RunOutcome]) -> None:
-        """Run after run, until one ends that nothing follows. A fault of ours must not leave a workload
-        without anybody who supervises it: it is then found again as after a death of the daemon. After a few
-        such faults the start has failed; nothing is tried for ever that never worked. Only what may be alive, and
-        whose runtime cannot say so, is looked for as long as that takes."""
+        """Run after run, until one exits that no restart follows. A fault of ours must not leave a workload
+        unsupervised: it is then adopted as after a death of the daemon. After a few such faults the start has failed;
+        nothing is retried for ever that never worked. Only what may be alive, and whose runtime cannot tell, is
+        looked for as long as that takes."""
         faults = Faults()
         while True:
             try:
@@ -126,7 +126,7 @@ class Instance:
                 work = self._resumed(run, faults)
 
     async def _resumed(self, run: Run, faults: Faults) -> RunOutcome:
-        """After a fault of ours: on with what comes next, as a daemon does that finds this run."""
+        """After a fault of ours: go on as a daemon does that adopts this run."""
         if run.outcome is not None:
             return await self._go_on(run.outcome)
         run = self.current = run.begun_anew()
@@ -145,8 +145,8 @@ class Instance:
         return await (self._recovered(faults, found) if faults.too_many else self._adopted(found))
 
     async def _ended_by_name(self, run: Run) -> Adoption:
-        """A run that shall end, and of which the runtime cannot say what it is: whatever bears its name is asked
-        to end, then killed. Raises when the runtime cannot say even then that it is over."""
+        """Stop a run whose state the runtime cannot tell: every process under its name gets SIGTERM, then is killed.
+        Raises when the runtime cannot confirm even then that it is over."""
         directory = str(run.files.directory)
         runtime = self._services.runtimes.of(directory)
         handle = RunHandle(
@@ -174,15 +174,15 @@ class Instance:
         return await self._services.runtimes.of(directory).adopt(directory)
 
     def _tell_unknown(self, run: Run, faults: Faults) -> None:
-        """Once, until it is found. An end that is only guessed would have it started a second time."""
+        """Reported once, until it is found. A guessed exit would have it started a second time."""
         run.reason = f"nobody can say whether it runs, it is looked for again: {faults.error.message}"
         if self._told_unknown is not run.state:
             self._told_unknown = run.state
             self._services.reporter.report(status_update(run))
 
     async def _recovered(self, faults: Faults, found: Adoption) -> RunOutcome:
-        """Supervision failed several times: a start comes to its end with that reason. What was ready runs on,
-        and is looked at again after a while."""
+        """Supervision failed several times: a start fails with that reason. What was ready runs on, and is looked at
+        again after a while."""
         run = self.current
         if found.kind is not AdoptionKind.ALIVE or found.handle is None:
             return await run.fail(faults.error, found.exit, found.handle)
@@ -198,7 +198,7 @@ class Instance:
         return await run.fail(faults.error, exit, found.handle)
 
     def _tell_end_after_fault(self, run: Run, outcome: RunOutcome) -> None:
-        """It has ended, and something failed after that; what is not told now the next daemon tells."""
+        """It has exited, and something failed after that; what is not reported now the next daemon reports."""
         try:
             run.tell_begun()
             self._tell(run, msgspec.structs.replace(outcome, restarted_as=None))
@@ -206,8 +206,8 @@ class Instance:
             _log.exception("instance.end_not_reported", run=run.name)
 
     async def _go_on(self, outcome: RunOutcome) -> RunOutcome:
-        """The next run, told of and begun; from here on orders reach it and no longer the ended one. On a full disk
-        the files of the ended one go first, and are made again."""
+        """The restart, reported and started; from here on orders reach it and no longer the exited run. On a full
+        disk the files of the exited run are removed first, and made again."""
         ended = self.current
         self.current = self._successor(ended, outcome)
         self._may_live, self._told_unknown = False, None
@@ -252,7 +252,8 @@ class Instance:
         return Run(self._services, self._services.runs.files(order.instance_id, order.incarnation), intent)
 
     async def _keep_first_run(self, run: Run) -> None:
-        """Its end is told, and nothing of it can change its files any more; a start under this id waits."""
+        """Store the results of a first run: its exit is reported, and nothing of it can change its files any more; a
+        start under this id waits."""
         if run.state is not InstanceState.STOPPED or not run.was_ready:
             return
         try:
@@ -261,8 +262,8 @@ class Instance:
             _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
 
     async def _put_away(self, outcome: RunOutcome) -> None:
-        """A directory that nobody needs goes at once; after a crash it stays for a while, unless it is in the way of
-        everything else. No other run of this id can have begun: it would have to wait for this one's end."""
+        """Remove a working directory that is not needed: at once after a stop, later after a crash, unless the disk
+        is full. No other run of this id can have begun: it would have to wait for the exit of this one."""
         run = self.current
         if await self._free_directory(run):
             return
@@ -271,8 +272,8 @@ class Instance:
             self._services.directories.discard(self.id, run.order.incarnation)
 
     async def _free_directory(self, ended: Run) -> bool:
-        """Delete the files of an ended run now if there is no room for any start. A static one's are nobody's to
-        delete."""
+        """Delete the files of an exited run now if there is no disk space for any start. Never those of a static
+        directory."""
         directories = self._services.directories
         if (
             ended.order.static
@@ -289,7 +290,8 @@ class Instance:
         return True
 
     def _tell(self, run: Run, outcome: RunOutcome) -> None:
-        """A crash with its report; an end that is followed by a run here is told by that run's state."""
+        """Report an exit: a crash with its crash report; an exit with a restart here is reported by the status of
+        that restart."""
         reporter, last = self._services.reporter, outcome.restarted_as is None
         if outcome.state is InstanceState.CRASHED and outcome.exit is not None:
             reporter.report(
@@ -307,7 +309,7 @@ class Instance:
 
 
 async def _pause(run: Run, seconds: float) -> None:
-    """An order to stop it ends the pause."""
+    """A stop order ends the pause."""
     if run.stop.wanted.is_set():
         await asyncio.sleep(seconds)
         return

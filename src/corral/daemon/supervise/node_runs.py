@@ -1,4 +1,4 @@
-"""The runs of a node, as everything on it knows them: what supervises them, and the modules beside them."""
+"""Runs of this node as shared by their supervision and the modules: instance table, preparation, reporter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 
 
 class InstanceTable:
-    """Instances by their ids. The supervisor keeps it; anybody may look one up."""
+    """Instances by their ids. The supervisor changes it; other code looks them up."""
 
     def __init__(self, directories: WorkingDirectories) -> None:
         self._directories = directories
@@ -52,8 +52,8 @@ class InstanceTable:
 
 
 class NodeRuns:
-    """Made before everything that deals with runs, and without anything of theirs running yet. `send` reaches the
-    controller that is there now."""
+    """Made before everything that uses runs, while none of them is supervised yet. `send` reaches the connected
+    controller."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""The supervision of one data directory, put together: runtime, supervisor, reports, housekeeping.
+"""Composition of the supervision of one data directory: runtime, supervisor, reports, cleanup.
 
-The daemon uses it, and so does an operator's order when no daemon runs.
+Used by the daemon, and by an operator's stop order when no daemon runs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class NodeRuntime:
-    """The runtimes with the control groups beneath them. `open` early: their keeper shall be there before
-    threads are."""
+    """The runtimes with their control groups. `open` early: their keeper has to exist before threads do."""
 
     def __init__(self, runtimes: Runtimes, cgroups: Cgroups) -> None:
         self.runtimes = runtimes
@@ -48,7 +47,7 @@ class NodeRuntime:
 
     @property
     def runtime(self) -> ProcessRuntime:
-        """The one that every node has."""
+        """The process runtime, which every node has."""
         return self.runtimes.process
 
     @classmethod
@@ -64,7 +63,7 @@ class NodeRuntime:
         return cls(runtimes, cgroups)
 
     async def close(self) -> None:
-        """Let go of every run. A keeper that has none to mind is not left behind."""
+        """Detach from every run. A keeper without runs is ended."""
         await self.runtimes.close()
         try:
             for _ in range(_QUIT_TRIES):  # a shim whose run has just ended may be there for a moment more
@@ -77,7 +76,7 @@ class NodeRuntime:
 
 
 class Supervision:
-    """Everything that minds instances. `begin` adopts; `end` detaches."""
+    """Supervision of all instances. `begin` adopts; `end` detaches."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class Supervision:
         self._tasks = Tasks()
 
     async def begin(self) -> None:
-        """On return every run that a daemon before us left is minded again."""
+        """On return every run that an earlier daemon left is supervised again."""
         self.directories.open()
         self._open.enter_context(self._growth)
         await asyncio.to_thread(self._preparation.users.warn)
@@ -135,14 +134,14 @@ class Supervision:
         self._tasks.spawn(self.housekeeping.run(), name="supervise/tidy")
 
     async def _find_lost(self) -> None:
-        """Before anything is started again: what lives here without its directory keeps its id."""
+        """Before anything is started again: an orphan run keeps its id."""
         try:
             await self.services.lost.look(tuple, ended_too=True)
         except (CorralError, OSError) as error:
             _log.warning("instances.groups_not_looked_at", reason=str(error))
 
     async def _tell_old_ends(self) -> None:
-        """Modules hear of what a daemon before us could not tell them, before anything of a later run."""
+        """Notify modules of exits that an earlier daemon could not, before anything of a later run."""
         hooks = self.services.hooks
         if hooks is None:
             return
@@ -156,8 +155,8 @@ class Supervision:
             hooks.stopped(end.intent.name, handle, exit_info(end.outcome), file)
 
     async def end(self) -> None:
-        """Let go of everything, and leave no report unwritten that the disk takes: an end that is not
-        told is told by the next daemon. Nothing that runs is touched."""
+        """Detach from everything, and write every report that the disk accepts: an unreported exit is reported by the
+        next daemon. Nothing that runs is touched."""
         await self.supervisor.detach()
         await self.services.lost.close()
         await self._preparation.close()

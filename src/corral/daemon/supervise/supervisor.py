@@ -1,7 +1,7 @@
-"""Owns every instance of this node: takes orders, adopts, answers what is there, lets go.
+"""Supervisor of every instance of this node: orders, adoption, inventory, detaching.
 
-Orders are decided in one step of the event loop, before anything is awaited: a thousand starts of one
-id make one run. Every order is answered with the state as it is then, never ignored.
+Orders are decided in one step of the event loop, before anything is awaited: a thousand starts of one id make one
+run. Every order is answered with the state at that moment, never ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class StartRefusal(Exception):
-    """A start that is not begun. `run` is what the node has under this id."""
+    """A refused start. `run` is the run that the node has under this id."""
 
     def __init__(self, failure: FailedStart, run: Run | None) -> None:
         super().__init__(failure.message)
@@ -56,7 +56,7 @@ class InstanceSupervisor:
         self.instances: Final = instances
         self._strays: list[Instance] = []
 
-    # what is there
+    # inventory
 
     def is_active(self, instance_id: str) -> bool:
         """Whether something runs under this id, or is about to."""
@@ -66,7 +66,7 @@ class InstanceSupervisor:
         )
 
     def lost(self) -> list[OrphanRun]:
-        """What lives here without its run directory."""
+        """Orphan runs: they live here without their run directory."""
         return self._services.lost.all()
 
     def live_count(self) -> int:
@@ -75,9 +75,9 @@ class InstanceSupervisor:
     # orders
 
     def start(self, order: StartOrder, *, begun: Callable[[Run], None]) -> Run:
-        """Begin this run, or find it begun already; `begun` is called in the first case only, when its
-        start has succeeded or failed. StartRefusal when the id is taken by another run. An order without an
-        incarnation is for the run that is there; when that has ended, a new one begins."""
+        """Start this run, or find it started already; `begun` is called in the first case only, when its start has
+        succeeded or failed. StartRefusal when the id is taken by another run. An order without an incarnation is for
+        the current run; when that has ended, a new one begins."""
         existing = self.instances.get(order.instance_id)
         if not order.incarnation:
             if existing is not None and not existing.current.ended:
@@ -127,14 +127,14 @@ class InstanceSupervisor:
             raise StartRefusal(failed_start(VALIDATION, error), present)
 
     async def stop(self, instance_id: str, *, incarnation: int, order: StopOrder) -> Run:
-        """Let it end, if it is this run (0: whichever it is in); NOT_FOUND, STALE_INCARNATION."""
+        """Request its stop, if it is this run (0: the current one); NOT_FOUND, STALE_INCARNATION."""
         run = self.expect(instance_id, incarnation)
         await run.ask_stop(order)
         return run
 
     async def send_command(self, instance_id: str, *, incarnation: int, line: str) -> Run:
-        """One line into the input of this run (0: whichever it is in). NOT_FOUND, STALE_INCARNATION, NOT_RUNNING,
-        and what the runtime refuses; nothing is sent then."""
+        """Send one line to the input of this run (0: the current one). NOT_FOUND, STALE_INCARNATION, NOT_RUNNING, and
+        what the runtime refuses; nothing is sent then."""
         run = self.expect(instance_id, incarnation)
         if run.handle is None:
             raise Rejected(
@@ -150,7 +150,7 @@ class InstanceSupervisor:
     ) -> bool:
         """The same for a command with an id, which reaches this run once, however often it is sent, over restarts of
         the daemon, and also when the run has ended meanwhile. True: it had arrived before. `repeated`: it may have
-        been sent before. MAY_HAVE_ARRIVED when nobody can tell: it is not sent again then."""
+        been sent before. MAY_HAVE_ARRIVED when that is unknown: it is not sent again then."""
         check_id(id)
         run = self.instances.find(instance_id)
         if run is None:
@@ -187,8 +187,8 @@ class InstanceSupervisor:
         return run
 
     def workload_said_ready(self, instance_id: str, incarnation: int) -> bool:
-        """The word of a workload about the run it speaks for, or a restart of it: they share their token.
-        False when no such run is here."""
+        """A workload's own report that its run, or a restart of it, is ready: they share their token. False when no
+        such run is here."""
         run = self.instances.find(instance_id)
         same = (
             run is not None
@@ -209,7 +209,7 @@ class InstanceSupervisor:
             await self.end_lost(lost.instance_id, lost.incarnation)
 
     async def end_lost(self, instance_id: str, incarnation: int) -> bool:
-        """Kill this run, if it is one without a directory: nobody could ask it to stop. False when it is none."""
+        """Kill this run, if it is an orphan: without a directory it has no stop ladder. False when it is none."""
         lost = self._services.lost.of(instance_id)
         if lost is None or incarnation != lost.incarnation:
             return False
@@ -220,16 +220,16 @@ class InstanceSupervisor:
         await self._services.lost.look(lambda: [run.name for run in self.instances.runs()])
 
     async def settled(self, instance_id: str) -> None:
-        """Until nothing of it is left and nothing follows."""
+        """Wait until nothing of it is left and no restart follows."""
         found = self.instances.get(instance_id)
         if found is not None:
             await found.settled()
 
-    # life of the daemon
+    # lifecycle of the daemon
 
     async def adopt(self) -> None:
-        """Take over whatever a daemon before us left: the living, the ended, the never started. On return
-        each of them has its place here, and orders may come."""
+        """Adopt everything an earlier daemon left: living, exited and never executed runs. On return each of them is
+        in the table, and orders may come."""
         found = await asyncio.to_thread(self._services.runs.all)
         leftovers = await asyncio.to_thread(find_leftovers, found)
         unended = {leftover.path for leftover in leftovers if leftover.outcome is None}
@@ -265,16 +265,16 @@ class InstanceSupervisor:
         if not leftover.newest:
             self._strays.append(instance)
             await run.stop.make(StopOrder(reason="a later run of this instance exists", force=True))
-        # Before anybody can end it: what its process was given can be read only while that lives.
+        # Before it can be stopped: what its process was given can be read only while that lives.
         await run.mask.learn(found.handle if found and found.kind is AdoptionKind.ALIVE else None)
         instance.adopt(found)
 
     async def detach(self) -> None:
-        """Let go of everything; whatever runs goes on running."""
+        """Detach from everything; what runs goes on running."""
         await asyncio.gather(*(instance.detach() for instance in (*self.instances.all(), *self._strays)))
 
     def forget(self, instance_id: str) -> None:
-        """Its last trace on disk is gone."""
+        """Forget an instance whose last trace on disk is gone."""
         found = self.instances.get(instance_id)
         if found is not None and not found.active:
             self.instances.remove(instance_id)
@@ -283,8 +283,7 @@ class InstanceSupervisor:
 def running_instances(
     supervisor: InstanceSupervisor, confirmed: Callable[[int], bool]
 ) -> list[RunningInstance]:
-    """Everything the controller has to know when a session begins: what lives, and what has ended
-    without the controller's having confirmed it."""
+    """The inventory of a handshake: what lives, and exits that the controller has not confirmed."""
     listed = [
         running_instance(instance.current)
         for instance in supervisor.instances.all()
@@ -295,7 +294,7 @@ def running_instances(
 
 
 def _shorten(listed: list[RunningInstance]) -> None:
-    """What modules made of runs, as far as there is room: it was told before, and is not taken back."""
+    """Leave module changes out where the message has no room: they were reported before, and stay valid."""
     said = 0
     for run in listed:
         said += sum(change.ByteSize() for change in run.module_changes)
