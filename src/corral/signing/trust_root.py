@@ -11,7 +11,7 @@ from cryptography import x509
 from corral.signing.archive_key import ArchiveKey
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class ValidityWindow(msgspec.Struct, frozen=True, kw_only=True):
     """When something was trusted; an end that is absent is open."""
 
     start: dt.datetime | None = None
@@ -21,25 +21,25 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return (self.start is None or self.start <= at) and (self.end is None or at <= self.end)
 
 
-class Authority(msgspec.Struct, frozen=True, kw_only=True):
+class TrustedAuthority(msgspec.Struct, frozen=True, kw_only=True):
     """Certificates that a signer's certificate must lead to."""
 
     certificates: tuple[x509.Certificate, ...]
-    window: Window = Window()
+    window: ValidityWindow = ValidityWindow()
 
 
 class LogKey(msgspec.Struct, frozen=True, kw_only=True):
     """The key of a transparency log, or of a certificate transparency log."""
 
     key: ArchiveKey
-    window: Window = Window()
+    window: ValidityWindow = ValidityWindow()
 
 
 class TrustRoot(msgspec.Struct, frozen=True, kw_only=True):
     """All that a verifier judges by."""
 
     signers: tuple[ArchiveKey, ...] = ()
-    authorities: tuple[Authority, ...] = ()
+    authorities: tuple[TrustedAuthority, ...] = ()
     logs: tuple[LogKey, ...] = ()
     certificate_logs: tuple[LogKey, ...] = ()
     """Empty under PEM certificates: there is no key to check certificate timestamps with."""

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from corral.errors import Rejected
 from corral.signing.archive_key import ArchiveKey, WeakKey
 from corral.signing.refusals import misconfigured, shown
-from corral.signing.trust_root import Authority, LogKey, TrustRoot, Window
+from corral.signing.trust_root import LogKey, TrustedAuthority, TrustRoot, ValidityWindow
 from corral.signing.unreadable import UNREADABLE
 
 _MEDIA_TYPE: Final = "application/vnd.dev.sigstore.trustedroot+json;version=0.1"
@@ -118,7 +118,7 @@ def _from_pem(content: bytes, field: str = _ROOT) -> TrustRoot:
             )
     if content.count(b"-----BEGIN ") != len(signers) + len(certificates):
         raise misconfigured(field, "a PEM block has no end; the file is cut or damaged", hint=_KINDS)
-    authorities = (Authority(certificates=tuple(certificates)),) if certificates else ()
+    authorities = (TrustedAuthority(certificates=tuple(certificates)),) if certificates else ()
     return TrustRoot(signers=tuple(signers), authorities=authorities)
 
 
@@ -158,9 +158,9 @@ def _from_json(content: bytes) -> TrustRoot:
     return root
 
 
-def _authority(authority: _Authority) -> Authority:
+def _authority(authority: _Authority) -> TrustedAuthority:
     encoded = [base64.b64decode(item.raw_bytes, validate=True) for item in authority.cert_chain.certificates]
-    return Authority(
+    return TrustedAuthority(
         certificates=tuple(x509.load_der_x509_certificate(item) for item in encoded),
         window=_window(authority.valid_for),
     )
@@ -179,11 +179,11 @@ def _log_keys(logs: Sequence[_Log]) -> tuple[LogKey, ...]:
     return tuple(keys)
 
 
-def _window(valid: _Range) -> Window:
+def _window(valid: _Range) -> ValidityWindow:
     for moment in (valid.start, valid.end):
         if moment is not None and moment.tzinfo is None:
             raise ValueError("a time in it has no time zone")
-    return Window(start=valid.start, end=valid.end)
+    return ValidityWindow(start=valid.start, end=valid.end)
 
 
 def _not_a_root(why: str) -> Rejected:

@@ -17,7 +17,7 @@ import msgspec
 from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.keeper import keeper_protocol
 from corral.runtimes.keeper.run_files import try_lock
-from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
+from corral.runtimes.process.keeper_client import KeeperClient, KeeperDialogue
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.process.run_start import spawn_plan
 from corral.sdk.runtime import RunLimits, RunSpec
@@ -46,7 +46,7 @@ async def dialogue_until(data: pathlib.Path, spec: RunSpec, last: str) -> None:
     connection = await client._connect()
     assert connection is not None
     step("connected")
-    dialogue = Dialogue(connection)
+    dialogue = KeeperDialogue(connection)
     if last == "half-sent":
         rights = [
             (

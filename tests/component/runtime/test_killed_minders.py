@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.runtimes.console.log import ConsoleLog, Gap
+from corral.runtimes.console.log import ConsoleGap, ConsoleLog
 from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
@@ -54,7 +54,7 @@ def kill_keeper(house: ProcessHouse) -> None:
         os.kill(keeper_pid(house.data), signal.SIGKILL)
 
 
-def gaps(handle: RunHandle) -> list[Gap]:
+def gaps(handle: RunHandle) -> list[ConsoleGap]:
     with ConsoleLog(f"{handle.run_directory}/console") as log:
         return log.gaps(0, log.end_offset)
 
@@ -163,7 +163,7 @@ async def test_everything_died_and_nobody_saw_the_end(house: ProcessHouse, tty: 
         ended = await provider.wait_empty(adoption.handle)
         assert (ended.known, ended.seen) == (False, False)
         assert "killed" in ended.reason
-        assert gaps(handle) == [Gap(stored, stored + 1, "unknown")]
+        assert gaps(handle) == [ConsoleGap(stored, stored + 1, "unknown")]
         await provider.close()
 
 
@@ -184,7 +184,7 @@ async def test_the_host_went_down_under_it(house: ProcessHouse) -> None:
         ended = (await (await house.next_provider()).adopt(handle.run_directory)).exit
         assert ended is not None
         assert ended.host_rebooted
-        assert gaps(handle) == [Gap(3, 4, "unknown")]
+        assert gaps(handle) == [ConsoleGap(3, 4, "unknown")]
 
 
 @pytest.mark.trap("T19")

@@ -12,7 +12,7 @@ import pytest
 
 from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
-from corral.runtimes.keeper.run_files import Record
+from corral.runtimes.keeper.run_files import RunRecord
 from corral.sdk.runtime import AdoptionKind, RunSpec
 from corral.testing.runtime_contract import is_running, said
 from corral.testing.runtime_nodes import ProcessHouse
@@ -33,7 +33,7 @@ def record(spec: RunSpec, *, pid: int, start: int, boot: str, shim: int | None =
     exit_file.allocate_exit(spec.run_directory)
     run_files.write_record(
         spec.run_directory,
-        Record(
+        RunRecord(
             run=spec.run_name,
             pid=pid,
             start=start,

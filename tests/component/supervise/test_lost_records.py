@@ -95,7 +95,7 @@ async def test_without_both_it_says_why_and_is_ended_by_its_name(
     assert not node.supervision.supervisor.is_active("a-1")
 
 
-async def end_minders(node: SupervisedNode, record: run_files.Record) -> None:
+async def end_minders(node: SupervisedNode, record: run_files.RunRecord) -> None:
     """The keeper first: it would replace the shim."""
     for pid in (keeper_pid(node.data), record.shim):
         with contextlib.suppress(ProcessLookupError):

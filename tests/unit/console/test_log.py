@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.runtimes.console.lines import DISPLAY_BYTES, pieces
-from corral.runtimes.console.log import UNKNOWN, ConsoleLog, Gap
+from corral.runtimes.console.log import UNKNOWN, ConsoleGap, ConsoleLog
 from corral.runtimes.keeper import console_layout as layout
 
 
@@ -53,7 +53,7 @@ def test_a_reader_whose_place_was_given_up_goes_on_behind_the_gap(consoles):
     console.write(b"b" * 50_000)
     console.log.release_old()
     block = console.log.read(10, 100)
-    assert block.gap_before == Gap(10, block.offset, "retention")
+    assert block.gap_before == ConsoleGap(10, block.offset, "retention")
     assert block.offset == console.log.first_offset
     assert block.data == b"b" * 100
 
@@ -62,7 +62,7 @@ def test_a_hole_without_a_record_is_a_gap_of_unknown_cause(consoles):
     console = consoles(segment_bytes=4096)
     console.write(b"a" * 4096 + b"b" * 4096 + b"c" * 10)
     (console.directory / layout.segment_name(4096)).unlink()
-    assert console.log.gaps(0, 10_000) == [Gap(4096, 8192, UNKNOWN)]
+    assert console.log.gaps(0, 10_000) == [ConsoleGap(4096, 8192, UNKNOWN)]
     assert console.log.read(4096, 100).offset == 8192
     assert console.everything() == b"a" * 4096 + b"c" * 10
 

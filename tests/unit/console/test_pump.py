@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import corral
-from corral.runtimes.console.log import RETENTION, Gap
+from corral.runtimes.console.log import RETENTION, ConsoleGap
 from corral.runtimes.keeper import console_layout as layout
 from corral.runtimes.keeper.console_pump import HOLD_BELOW, MOVE_BYTES, PIPE_BYTES, Pump
 
@@ -79,7 +79,7 @@ def test_a_segment_that_somebody_removes_is_told_and_storing_goes_on(consoles, h
     console.write(b"b" * 1000)
     assert console.everything() == b"a" * 20_000 + b"b" * 1000
     assert console.log.end_offset == 31_000
-    assert console.log.gaps(0, 31_000) == [Gap(20_000, 30_000, "removed")]
+    assert console.log.gaps(0, 31_000) == [ConsoleGap(20_000, 30_000, "removed")]
 
 
 def test_all_segments_and_the_file_of_gaps_are_removed(consoles):
@@ -89,7 +89,7 @@ def test_all_segments_and_the_file_of_gaps_are_removed(consoles):
         path.unlink()
     console.write(b"b" * 1000)
     assert console.everything() == b"b" * 1000
-    assert console.log.gaps(0, 31_000) == [Gap(0, 30_000, "removed")]
+    assert console.log.gaps(0, 31_000) == [ConsoleGap(0, 30_000, "removed")]
 
 
 def test_a_segment_that_somebody_cuts_is_told_and_storing_goes_on(consoles):
@@ -100,7 +100,7 @@ def test_a_segment_that_somebody_cuts_is_told_and_storing_goes_on(consoles):
     console.kill()
     console.write(b"c" * 1000)
     assert console.everything() == b"a" * 4000 + b"b" * 1000 + b"c" * 1000
-    assert console.log.gaps(0, 12_000) == [Gap(4000, 10_000, "removed")]
+    assert console.log.gaps(0, 12_000) == [ConsoleGap(4000, 10_000, "removed")]
 
 
 def test_a_removed_segment_of_a_console_that_ends_is_told(consoles):
@@ -108,7 +108,7 @@ def test_a_removed_segment_of_a_console_that_ends_is_told(consoles):
     console.write(b"a" * 1000)
     (console.directory / layout.segment_name(0)).unlink()
     console.pump.close()
-    assert console.log.gaps(0, console.log.end_offset) == [Gap(0, 1000, "removed")]
+    assert console.log.gaps(0, console.log.end_offset) == [ConsoleGap(0, 1000, "removed")]
 
 
 def test_the_quota_lets_whole_segments_go_the_oldest_first(consoles):
@@ -119,7 +119,7 @@ def test_the_quota_lets_whole_segments_go_the_oldest_first(consoles):
     assert 32 * 1024 <= kept <= 64 * 1024
     first = console.log.first_offset
     assert console.everything() == data[first:]
-    assert console.log.gaps(0, len(data)) == [Gap(0, first, RETENTION)]
+    assert console.log.gaps(0, len(data)) == [ConsoleGap(0, first, RETENTION)]
     assert sorted(p.stem for p in console.directory.glob("*.idx")) == sorted(
         p.stem for p in console.directory.glob("*.log")
     )

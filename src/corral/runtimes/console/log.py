@@ -48,7 +48,7 @@ def note_loss(directory: str) -> None:
         os.close(opened)
 
 
-class Gap(msgspec.Struct, frozen=True):
+class ConsoleGap(msgspec.Struct, frozen=True):
     """Bytes that are not there (any more): [from_offset, to_offset)."""
 
     from_offset: int
@@ -61,7 +61,7 @@ class Block(msgspec.Struct, frozen=True):
 
     offset: int
     data: bytes
-    gap_before: Gap | None = None
+    gap_before: ConsoleGap | None = None
 
     @property
     def end(self) -> int:
@@ -181,10 +181,10 @@ class ConsoleLog:
                 high, found = middle, begin
         return self.end_offset if found is None else found
 
-    def gaps(self, start: int, end: int) -> list[Gap]:
+    def gaps(self, start: int, end: int) -> list[ConsoleGap]:
         """What is missing of [start, end)."""
         self._list()
-        found: list[Gap] = []
+        found: list[ConsoleGap] = []
         reached = 0
         for first in self._firsts:
             found += self._hole(max(start, reached), min(end, first))
@@ -284,7 +284,7 @@ class ConsoleLog:
         """What follows the last byte; a gap that begins further on has bytes before it that just came."""
         for record in self._noted():
             if record.from_offset <= offset < record.to_offset:
-                gap = Gap(offset, record.to_offset, REASONS.get(record.reason, UNKNOWN))
+                gap = ConsoleGap(offset, record.to_offset, REASONS.get(record.reason, UNKNOWN))
                 return Block(record.to_offset, b"", gap)
         return Block(offset, b"")
 
@@ -314,11 +314,11 @@ class ConsoleLog:
             return os.stat(f"{self._directory}/{layout.segment_name(first)}").st_size  # noqa: PTH116
         return 0
 
-    def _hole(self, start: int, end: int) -> list[Gap]:
+    def _hole(self, start: int, end: int) -> list[ConsoleGap]:
         return [self._gap(start, end)] if start < end else []
 
-    def _gap(self, start: int, end: int) -> Gap:
-        return Gap(start, end, self._reason(start, end))
+    def _gap(self, start: int, end: int) -> ConsoleGap:
+        return ConsoleGap(start, end, self._reason(start, end))
 
     def _reason(self, start: int, end: int) -> str:
         for record in self._noted():

@@ -20,7 +20,7 @@ _MEMORY_BYTES: Final = 8 << 20
 _WINDOW_BYTES: Final = 1 << 20
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A line that matches, with its line break; of a very long one the part around the match."""
 
     offset: int
@@ -28,7 +28,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Hits(msgspec.Struct, frozen=True, kw_only=True):
-    found: tuple[Hit, ...]
+    found: tuple[SearchHit, ...]
     """In the order of the console."""
     next_offset: int
     """Searching forward: everything before was looked at. Backward: everything from here on was."""
@@ -47,7 +47,7 @@ class Pattern:
         except (re2.error, UnicodeEncodeError) as error:
             raise _invalid(_reason(error)) from error
 
-    def hits(self, data: bytes, offset: int) -> Iterator[Hit]:
+    def hits(self, data: bytes, offset: int) -> Iterator[SearchHit]:
         """The lines of these bytes that match; `data` begins at a line start."""
         if b"\r\n" in data:
             yield from self._line_by_line(data, offset)
@@ -57,19 +57,19 @@ class Pattern:
             begin, end = _line_around(data, match.start())
             if begin >= len(data):  # the empty line behind the last line break is none
                 return
-            yield Hit(offset + begin, data[begin:end])
+            yield SearchHit(offset + begin, data[begin:end])
             newline = data.find(b"\n", match.start())
             if newline < 0:
                 return
             at = newline + 1
 
-    def _line_by_line(self, data: bytes, offset: int) -> Iterator[Hit]:
+    def _line_by_line(self, data: bytes, offset: int) -> Iterator[SearchHit]:
         """As terminals end their lines: `$` stands before the carriage return."""
         for line in _split(data):
             match = self._compiled.search(line.removesuffix(b"\n").removesuffix(b"\r"))
             if match is not None:
                 begin, end = _line_around(line, match.start())
-                yield Hit(offset + begin, line[begin:end])
+                yield SearchHit(offset + begin, line[begin:end])
             offset += len(line)
 
 
@@ -88,7 +88,7 @@ def search(
 
 
 def _forward(log: ConsoleLog, pattern: Pattern, start: int, end: int, max_lines: int, max_bytes: int) -> Hits:
-    found: list[Hit] = []
+    found: list[SearchHit] = []
     size = 0
     limit = min(end, start + MAX_SCAN_BYTES)
     for data, offset in _windows(log, start, limit):
@@ -105,7 +105,7 @@ def _forward(log: ConsoleLog, pattern: Pattern, start: int, end: int, max_lines:
 def _backward(
     log: ConsoleLog, pattern: Pattern, start: int, end: int, max_lines: int, max_bytes: int
 ) -> Hits:
-    found: list[Hit] = []
+    found: list[SearchHit] = []
     size = 0
     floor = max(start, end - MAX_SCAN_BYTES)
     high = end
@@ -148,7 +148,7 @@ def _line_around(data: bytes, position: int) -> tuple[int, int]:
     return begin, newline + 1 if newline >= 0 else min(len(data), begin + DISPLAY_BYTES)
 
 
-def _line_end(data: bytes, offset: int, hit: Hit) -> int:
+def _line_end(data: bytes, offset: int, hit: SearchHit) -> int:
     newline = data.find(b"\n", hit.offset - offset)
     return offset + (newline + 1 if newline >= 0 else len(data))
 

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from corral.runtimes.keeper import forked_process, keeper_protocol, linux_calls
 from corral.runtimes.keeper.proc_facts import open_process
-from corral.runtimes.keeper.run_files import Failure
-from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program, end_descendants
+from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.side_program import STAGE_CGROUP, SideProgram, end_descendants
 
 _KILL_SECONDS = 5.0
 _NEXT_SECONDS = 0.05
@@ -47,7 +47,7 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     if not keeper_protocol.send(connection, {"aide": os.getpid()}):  # from here on it may have been executed
         os._exit(0)
     ends = time.monotonic() + request["timeout"]
-    program = Program(request)
+    program = SideProgram(request)
     failure = program.join_groups(request["cgroup_files"])
     if failure is None:
         program.let_go()
@@ -69,13 +69,13 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _refusal(failure: Failure) -> dict[str, Any]:
+def _refusal(failure: StartFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
         return {"how": RUN_ENDED}  # its group went
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
-def _mind(program: Program, connection: socket.socket, wake: int, main: int | None, ends: float) -> str:
+def _mind(program: SideProgram, connection: socket.socket, wake: int, main: int | None, ends: float) -> str:
     """Until there is nothing to wait for any more; says why."""
     while not program.reap():
         left = ends - time.monotonic()

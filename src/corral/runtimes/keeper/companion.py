@@ -23,8 +23,8 @@ from corral.runtimes.keeper import companion_files, exit_file, forked_process, k
 from corral.runtimes.keeper.companion_files import CompanionRecord
 from corral.runtimes.keeper.companion_sweep import MARK, clear_up
 from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
-from corral.runtimes.keeper.run_files import Failure
-from corral.runtimes.keeper.side_program import STAGE_CGROUP, Program, end_descendants
+from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.side_program import STAGE_CGROUP, SideProgram, end_descendants
 
 GRACE_SECONDS = 2.0
 """Between asking and killing, when the run has ended."""
@@ -71,21 +71,21 @@ def _refuse(connection: socket.socket, answer: dict[str, Any]) -> NoReturn:
     os._exit(0)
 
 
-def _told(failure: Failure) -> dict[str, Any]:
+def _told(failure: StartFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
         return {"how": RUN_ENDED}  # its group went
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
-def _launch(request: dict[str, Any], place: str) -> tuple[Program | None, Failure | None]:
+def _launch(request: dict[str, Any], place: str) -> tuple[SideProgram | None, StartFailure | None]:
     """Fork it, put it on record, let it go. It exists unexecuted until it is in its groups and on record."""
     try:
         if not clear_up(place):
-            return None, Failure(STAGE_RECORD, errno.EBUSY, place)
+            return None, StartFailure(STAGE_RECORD, errno.EBUSY, place)
         companion_files.prepare(place)
     except OSError as error:
-        return None, Failure(STAGE_RECORD, error.errno or 0, place)
-    program = Program({**request, "environment": {**request["environment"], MARK: request["mark"]}})
+        return None, StartFailure(STAGE_RECORD, error.errno or 0, place)
+    program = SideProgram({**request, "environment": {**request["environment"], MARK: request["mark"]}})
     failure = program.join_groups(request["cgroup_files"]) or _put_on_record(request, place, program)
     if failure is None:
         program.let_go()
@@ -98,7 +98,7 @@ def _launch(request: dict[str, Any], place: str) -> tuple[Program | None, Failur
     return program, failure
 
 
-def _put_on_record(request: dict[str, Any], place: str, program: Program) -> Failure | None:
+def _put_on_record(request: dict[str, Any], place: str, program: SideProgram) -> StartFailure | None:
     own = os.getpid()
     record = CompanionRecord(
         command=tuple(request["command"]),
@@ -113,14 +113,14 @@ def _put_on_record(request: dict[str, Any], place: str, program: Program) -> Fai
     try:
         companion_files.write_record(place, record)
     except OSError as error:
-        return Failure(STAGE_RECORD, error.errno or 0, place)
+        return StartFailure(STAGE_RECORD, error.errno or 0, place)
     return None
 
 
 class Minder:
     """Minds a program until nothing of it is left."""
 
-    def __init__(self, program: Program, place: str, wake: int, main: int) -> None:
+    def __init__(self, program: SideProgram, place: str, wake: int, main: int) -> None:
         self._program = program
         self._place = place
         self._wake = wake

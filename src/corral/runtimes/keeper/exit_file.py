@@ -16,7 +16,7 @@ _UNKNOWN = "unknown"
 _LINE_BYTES = 128
 
 
-class Ending:
+class ExitRecord:
     """What `exit` says: the raw wait status, or None when nobody could learn it; and whether the kernel
     had ended something of the run for want of memory by then."""
 
@@ -40,7 +40,7 @@ def allocate_exit(directory: str) -> None:
         os.close(descriptor)
 
 
-def read_exit(directory: str) -> Ending | None:
+def read_exit(directory: str) -> ExitRecord | None:
     """None while nobody has said how the main process ended."""
     content = read_content(directory, EXIT)
     if not content:
@@ -55,7 +55,7 @@ def read_exit(directory: str) -> Ending | None:
     if int(fields[1]) > VERSION:
         raise TooNew(f"exit file of version {fields[1]}")
     status = None if fields[2] == _UNKNOWN else int(fields[2])
-    return Ending(status, int(fields[3]), fields[4], "oom" in fields[5:], "unseen" not in fields[5:])
+    return ExitRecord(status, int(fields[3]), fields[4], "oom" in fields[5:], "unseen" not in fields[5:])
 
 
 def write_exit(

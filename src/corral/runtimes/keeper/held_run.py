@@ -26,7 +26,7 @@ _OF_EARLIER_STARTS = (
 )
 
 
-class MindedRun:
+class HeldRun:
     """Owns its descriptors until it is released; -1 for what it lacks."""
 
     __slots__ = ("directory", "master", "out", "process")
@@ -37,9 +37,9 @@ class MindedRun:
         self.master = master
         self.process = process
 
-    def shared(self) -> MindedRun:
+    def shared(self) -> HeldRun:
         copies = [-1 if descriptor < 0 else os.dup(descriptor) for descriptor in (self.master, self.process)]
-        return MindedRun(self.directory, os.dup(self.out), *copies)
+        return HeldRun(self.directory, os.dup(self.out), *copies)
 
     def learn(self, caller: RequestConnection) -> None:
         """Take what it lacks from a request about this run."""
@@ -54,7 +54,7 @@ class MindedRun:
                 os.close(descriptor)
 
 
-def open_run(plan: dict[str, Any]) -> tuple[MindedRun, int]:
+def open_run(plan: dict[str, Any]) -> tuple[HeldRun, int]:
     """Fresh FIFOs and, if asked for, a terminal, whose other end is returned, too; the lock says that
     nobody uses older ones."""
     directory = plan["run_directory"]
@@ -62,11 +62,11 @@ def open_run(plan: dict[str, Any]) -> tuple[MindedRun, int]:
     _make_console(directory)
     if not plan["tty"]:
         make_fifo(directory, run_files.OUTPUT, plan)
-        return MindedRun(directory, _open_output(directory), -1), -1
+        return HeldRun(directory, _open_output(directory), -1), -1
     ours = {**plan, "uid": None}
     make_fifo(directory, run_files.OUTPUT, ours)
     make_fifo(directory, run_files.INPUT, ours)
-    run = MindedRun(directory, _open_output(directory), -1)
+    run = HeldRun(directory, _open_output(directory), -1)
     slave = -1
     try:
         run.master, slave = os.openpty()
@@ -81,14 +81,14 @@ def open_run(plan: dict[str, Any]) -> tuple[MindedRun, int]:
     return run, slave
 
 
-def taken_over(directory: str, caller: RequestConnection) -> MindedRun:
+def taken_over(directory: str, caller: RequestConnection) -> HeldRun:
     """A run that another keeper started, with what came with the request. What somebody removed of it is made
     again: better a console without bytes than a run that nobody can mind."""
     _make_console(directory)
     with contextlib.suppress(FileExistsError):
         os.mkfifo(f"{directory}/{run_files.OUTPUT}", 0o600)
     out = caller.take(CONSOLE)
-    run = MindedRun(directory, out if out >= 0 else _open_output(directory), -1)
+    run = HeldRun(directory, out if out >= 0 else _open_output(directory), -1)
     run.learn(caller)
     return run
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from corral.runtimes.keeper import exit_file, keeper_protocol, run_files
 from corral.runtimes.keeper.forked_process import Fatal, fork, log
-from corral.runtimes.keeper.held_run import MindedRun, open_run, taken_over
+from corral.runtimes.keeper.held_run import HeldRun, open_run, taken_over
 from corral.runtimes.keeper.keeper_protocol import LOCK, MINDER, TERMINAL, RequestConnection
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import has_ended, open_process, start_time
@@ -34,11 +34,11 @@ class HeldRuns:
 
     def __init__(self, poller: select.poll) -> None:
         self._poller = poller
-        self._minded: dict[int, MindedRun] = {}
+        self._minded: dict[int, HeldRun] = {}
         """By the pid of its shim or rescue, which is our child."""
-        self._handed: dict[int, MindedRun] = {}
+        self._handed: dict[int, HeldRun] = {}
         """Those whose shim or rescue is not our child, by a pidfd of it."""
-        self._unminded: dict[str, MindedRun] = {}
+        self._unminded: dict[str, HeldRun] = {}
         """By directory: the minder failed, or somebody else was quicker. They are looked at again and again."""
         self._look_at = 0.0
         self._orphans: dict[tuple[int, int], str] = {}
@@ -160,22 +160,22 @@ class HeldRuns:
         if minder is not None:
             self._watch(self._unminded.pop(directory), minder)
 
-    def _with_minder(self, directory: str) -> MindedRun | None:
+    def _with_minder(self, directory: str) -> HeldRun | None:
         for run in (*self._minded.values(), *self._handed.values()):
             if run.directory == directory:
                 return run
         return None
 
-    def _watch(self, run: MindedRun, minder: int) -> None:
+    def _watch(self, run: HeldRun, minder: int) -> None:
         self._handed[minder] = run
         self._poller.register(minder, select.POLLIN)
 
-    def _unwatch(self, minder: int) -> MindedRun:
+    def _unwatch(self, minder: int) -> HeldRun:
         self._poller.unregister(minder)
         os.close(minder)
         return self._handed.pop(minder)
 
-    def _rescue(self, run: MindedRun, *, lock: int = -1, connection: socket.socket | None = None) -> None:
+    def _rescue(self, run: HeldRun, *, lock: int = -1, connection: socket.socket | None = None) -> None:
         pid = fork()
         if pid == 0:
             with Fatal():
@@ -192,7 +192,7 @@ class HeldRuns:
         else:
             self._minded[pid] = run
 
-    def _minder_ended(self, run: MindedRun, status: int) -> None:
+    def _minder_ended(self, run: HeldRun, status: int) -> None:
         try:
             record = run_files.read_record(run.directory)
             over = record is None or run_files.is_empty(run.directory)

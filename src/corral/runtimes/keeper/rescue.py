@@ -23,7 +23,7 @@ from corral.runtimes.keeper.proc_facts import (
     open_process,
     start_time,
 )
-from corral.runtimes.keeper.run_files import Record, try_lock
+from corral.runtimes.keeper.run_files import RunRecord, try_lock
 
 LOCK_LOST = 3
 """Exit code of a rescue that came too late: somebody else minds the run."""
@@ -68,7 +68,7 @@ def run_rescue(
     os._exit(0)
 
 
-def _put_on_record(directory: str, record: Record) -> None:
+def _put_on_record(directory: str, record: RunRecord) -> None:
     record.rescued = True
     record.shim = os.getpid()
     record.shim_start = start_time(os.getpid()) or 0
@@ -76,7 +76,7 @@ def _put_on_record(directory: str, record: Record) -> None:
         run_files.write_record(directory, record)
 
 
-def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: int | None) -> None:
+def _await_exit(directory: str, record: RunRecord, relay: ConsoleRelay, process: int | None) -> None:
     """Until the main process has ended and `exit` says how, or that nobody knows. A pidfd that somebody held
     tells it also of one that has ended before we began; without one, nobody saw it end."""
     while process is not None:
@@ -94,7 +94,7 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: in
         relay.wait((), _WITNESS_PAUSE)
 
 
-def _await_empty(directory: str, record: Record, relay: ConsoleRelay) -> None:
+def _await_empty(directory: str, record: RunRecord, relay: ConsoleRelay) -> None:
     pause = _LOOK_FIRST
     while _has_processes(record):
         clear_lost(directory, wait=False)
@@ -104,7 +104,7 @@ def _await_empty(directory: str, record: Record, relay: ConsoleRelay) -> None:
         pause = min(pause * 2, _LOOK_AT_MOST)
 
 
-def _has_processes(record: Record) -> bool:
+def _has_processes(record: RunRecord) -> bool:
     """Whether processes of the run are left: by its control groups, else by the marks in environments, where a process
     that wiped its environment after its shim was killed is not found."""
     if record.procs:

@@ -42,7 +42,7 @@ class TooNew(ValueError):
     """A file in a version whose meaning this reader cannot know."""
 
 
-class Record:
+class RunRecord:
     """Which processes a run consists of, and what a successor of its shim needs to know."""
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Record:
         return "\n".join(lines) + "\nend=1\n"
 
 
-class Failure:
+class StartFailure:
     """Why the program was not executed: the step that failed, its errno, and the path it concerns."""
 
     __slots__ = ("errno", "path", "stage")
@@ -131,7 +131,7 @@ class Failure:
         return os.fsencode("\n".join(lines) + "\n")
 
 
-def read_record(directory: str) -> Record | None:
+def read_record(directory: str) -> RunRecord | None:
     """None when there is none. Raises `TooNew`, and ValueError or KeyError for a damaged one without a copy.
 
     A blank one is none: it was whole when it got its name, so that a power failure emptied it, and nothing
@@ -148,7 +148,7 @@ def read_record(directory: str) -> Record | None:
     return record or _copied_record(directory)
 
 
-def _copied_record(directory: str) -> Record | None:
+def _copied_record(directory: str) -> RunRecord | None:
     try:
         return _record(directory, RECORD_COPY)
     except TooNew:
@@ -157,12 +157,12 @@ def _copied_record(directory: str) -> Record | None:
         return None
 
 
-def _record(directory: str, name: str) -> Record | None:
+def _record(directory: str, name: str) -> RunRecord | None:
     content = read_content(directory, name)
     if content is None or _blank(content):
         return None
     values, lists = _values(content, "corral-record")
-    return Record(
+    return RunRecord(
         run=values["run"],
         pid=int(values["pid"]),
         start=int(values["start"]),
@@ -180,7 +180,7 @@ def _record(directory: str, name: str) -> Record | None:
     )
 
 
-def write_record(directory: str, record: Record) -> None:
+def write_record(directory: str, record: RunRecord) -> None:
     """Replace it as a whole, and its copy."""
     content = os.fsencode(record.text())
     replace_file(directory, RECORD, content)
@@ -188,7 +188,7 @@ def write_record(directory: str, record: Record) -> None:
         replace_file(directory, RECORD_COPY, content)
 
 
-def repair_record(directory: str, record: Record) -> None:
+def repair_record(directory: str, record: RunRecord) -> None:
     """Write it again where somebody removed or damaged it or its copy. A full disk, or a directory that is gone,
     changes nothing."""
     with contextlib.suppress(OSError):
@@ -223,18 +223,18 @@ def replace_file(directory: str, name: str, content: bytes) -> None:
     os.rename(temporary, f"{directory}/{name}")  # noqa: PTH104 - no pathlib in the keeper
 
 
-def read_failure(directory: str) -> Failure | None:
+def read_failure(directory: str) -> StartFailure | None:
     """None when the program was executed, or when that is not decided yet (see `undecided`)."""
     return parse_failure(read_content(directory, FAILED))
 
 
-def parse_failure(content: bytes | None) -> Failure | None:
+def parse_failure(content: bytes | None) -> StartFailure | None:
     """What `failed` says; None when it is blank, or being written."""
     if content is None or _blank(content):
         return None
     try:
         values, _ = _values(content, "corral-failed")
-        return Failure(values["stage"], int(values["errno"]), values.get("path", ""))
+        return StartFailure(values["stage"], int(values["errno"]), values.get("path", ""))
     except TooNew:
         raise
     except (ValueError, KeyError):

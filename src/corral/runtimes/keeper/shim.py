@@ -18,7 +18,7 @@ from corral.runtimes.keeper.console_relay import ConsoleRelay
 from corral.runtimes.keeper.held_run import make_fifo
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import boot_id, raw_status, start_time
-from corral.runtimes.keeper.run_files import Failure, Record
+from corral.runtimes.keeper.run_files import RunRecord, StartFailure
 from corral.runtimes.keeper.workload import become_workload
 
 STAGE_PREPARE = "prepare"
@@ -26,10 +26,10 @@ STAGE_CGROUP = "cgroup"
 STAGE_RECORD = "record"
 
 
-class Refused(Exception):
+class NotExecuted(Exception):
     """The workload was not executed, and never will be."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: StartFailure) -> None:
         super().__init__(failure.stage)
         self.failure = failure
 
@@ -52,7 +52,7 @@ def run_shim(
     try:
         relay = _open_relay(plan, master)
         pid, start = _launch(plan, go, slave)
-    except Refused as refused:
+    except NotExecuted as refused:
         failure = refused.failure
         answer = {"error": failure.stage, "errno": failure.errno, "path": failure.path}
         keeper_protocol.send(connection, answer)
@@ -79,7 +79,7 @@ def _open_relay(plan: dict[str, Any], master: int) -> ConsoleRelay:
             quota_bytes=plan["quota_bytes"],
         )
     except OSError as error:
-        raise Refused(Failure(STAGE_PREPARE, error.errno or 0, directory)) from error
+        raise NotExecuted(StartFailure(STAGE_PREPARE, error.errno or 0, directory)) from error
 
 
 def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, int]:
@@ -88,7 +88,9 @@ def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, 
     try:
         input_fd, output_fd, failed = _prepare(plan, directory, slave)
     except OSError as error:
-        raise Refused(Failure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))) from error
+        raise NotExecuted(
+            StartFailure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))
+        ) from error
     barrier, gate = os.pipe2(os.O_CLOEXEC)
     executed, executing = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -100,7 +102,7 @@ def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, 
     start = start_time(pid) or 0
     try:
         _put_on_record(plan, go, pid, start)
-    except Refused:
+    except NotExecuted:
         os.close(gate)  # it ends without having executed anything
         os.waitpid(pid, 0)
         raise
@@ -111,7 +113,7 @@ def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, 
     failure = run_files.read_failure(directory)
     if failure is not None:
         os.waitpid(pid, 0)
-        raise Refused(failure)
+        raise NotExecuted(failure)
     run_files.remove(directory, run_files.FAILED)
     return pid, start
 
@@ -145,7 +147,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
                 os.close(descriptor)
         stage, path = STAGE_RECORD, plan["run_directory"]
         own = os.getpid()
-        record = Record(
+        record = RunRecord(
             run=plan["run"],
             pid=pid,
             start=start,
@@ -162,7 +164,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
         )
         run_files.write_record(path, record)
     except OSError as error:
-        raise Refused(Failure(stage, error.errno or 0, path)) from error
+        raise NotExecuted(StartFailure(stage, error.errno or 0, path)) from error
 
 
 def _reap(directory: str, main: int, oom_file: str) -> bool:

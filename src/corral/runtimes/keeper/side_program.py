@@ -17,7 +17,7 @@ from typing import Any
 
 from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import open_process, parents, raw_status
-from corral.runtimes.keeper.run_files import Failure
+from corral.runtimes.keeper.run_files import StartFailure
 from corral.runtimes.keeper.workload import become_workload
 
 OUTPUT_BYTES = 4096
@@ -27,7 +27,7 @@ _LAST_CHUNKS = 64
 """What is read after the end: more than a pipe holds; a stranger who writes on does not keep us."""
 
 
-class Program:
+class SideProgram:
     """A child of ours, and what it writes. It waits at a barrier until it has joined its groups and is let
     go. With `run` in its request it dies with us."""
 
@@ -52,7 +52,7 @@ class Program:
             os.close(descriptor)
         os.set_blocking(self.reader, False)
 
-    def join_groups(self, files: list[str]) -> Failure | None:
+    def join_groups(self, files: list[str]) -> StartFailure | None:
         """Put it into the groups of its run."""
         for path in files:
             try:
@@ -62,7 +62,7 @@ class Program:
                 finally:
                     os.close(descriptor)
             except OSError as error:
-                return Failure(STAGE_CGROUP, error.errno or 0, path)
+                return StartFailure(STAGE_CGROUP, error.errno or 0, path)
         return None
 
     def let_go(self) -> None:
@@ -79,7 +79,7 @@ class Program:
         os.read(self._executed, 1)
         os.close(self._executed)
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> StartFailure | None:
         """Why it was not executed; None when it was."""
         return run_files.parse_failure(os.pread(self._failed, run_files.FAILED_BYTES, 0))
 

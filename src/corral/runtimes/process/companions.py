@@ -23,13 +23,13 @@ from corral.runtimes.keeper.companion import HELD, RUN_ENDED
 from corral.runtimes.keeper.companion_files import CompanionRecord, names_in, place_of
 from corral.runtimes.keeper.companion_sweep import clear_up
 from corral.runtimes.keeper.proc_facts import boot_id, open_process
-from corral.runtimes.keeper.run_files import Failure, Record
+from corral.runtimes.keeper.run_files import RunRecord, StartFailure
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.executions import check_command, check_size
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.run_lookup import exit_of
 from corral.runtimes.process.start_failures import start_failure
-from corral.runtimes.process.workload_context import Surroundings
+from corral.runtimes.process.workload_context import WorkloadContext
 from corral.sdk.runtime import RunExit, SideRun
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.keyed_locks import KeyedLocks
@@ -58,8 +58,8 @@ class Companions:
     async def spawn(
         self,
         run_directory: str,
-        record: Record,
-        around: Surroundings,
+        record: RunRecord,
+        around: WorkloadContext,
         name: str,
         command: tuple[str, ...],
     ) -> SideRun:
@@ -76,7 +76,12 @@ class Companions:
             return await self._spawn(run_directory, record, around, name, command)
 
     async def _spawn(
-        self, run_directory: str, record: Record, around: Surroundings, name: str, command: tuple[str, ...]
+        self,
+        run_directory: str,
+        record: RunRecord,
+        around: WorkloadContext,
+        name: str,
+        command: tuple[str, ...],
     ) -> SideRun:
         place = place_of(run_directory, name)
         request = _request(place, record, around, name, command)
@@ -95,7 +100,7 @@ class Companions:
         if answer.get("how") == RUN_ENDED:
             raise Rejected(Code.NOT_RUNNING, f"run {record.run} has ended; '{command[0]}' was not run")
         if "error" in answer:
-            failure = Failure(answer["error"], answer["errno"], answer["path"])
+            failure = StartFailure(answer["error"], answer["errno"], answer["path"])
             raise start_failure(
                 failure, user=around.user.name, directory=around.directory, command=command[0]
             )
@@ -170,7 +175,7 @@ class Companions:
 
 
 def _request(
-    place: str, record: Record, around: Surroundings, name: str, command: tuple[str, ...]
+    place: str, record: RunRecord, around: WorkloadContext, name: str, command: tuple[str, ...]
 ) -> dict[str, Any]:
     request = {
         "do": "accompany",

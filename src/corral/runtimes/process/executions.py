@@ -11,10 +11,10 @@ from typing import Any, Final
 from corral.errors import Code, Rejected, Retryable
 from corral.runtimes.keeper.aide import RUN_ENDED, TIMED_OUT
 from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
-from corral.runtimes.keeper.run_files import Failure, Record
-from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
+from corral.runtimes.keeper.run_files import RunRecord, StartFailure
+from corral.runtimes.process.keeper_client import KeeperClient, KeeperDialogue
 from corral.runtimes.process.start_failures import start_failure
-from corral.runtimes.process.workload_context import Surroundings
+from corral.runtimes.process.workload_context import WorkloadContext
 from corral.sdk.runtime import Execution
 
 _GRACE_SECONDS: Final = 20.0
@@ -34,8 +34,8 @@ class Executions:
     async def beside(
         self,
         run_directory: str,
-        record: Record,
-        around: Surroundings,
+        record: RunRecord,
+        around: WorkloadContext,
         command: tuple[str, ...],
         timeout: float,
     ) -> Execution:
@@ -55,7 +55,9 @@ class Executions:
             )
         return _execution(answer, around, command, timeout, subject=f"beside run {record.run}")
 
-    async def for_node(self, command: tuple[str, ...], around: Surroundings, *, timeout: float) -> Execution:
+    async def for_node(
+        self, command: tuple[str, ...], around: WorkloadContext, *, timeout: float
+    ) -> Execution:
         """A program of our own; what it leaves behind stays, as a child of the keeper."""
         request = _request(command, around, timeout, run="", pid=0, start=0, files=())
         answer = await self._ask(request, timeout, subject=f"'{command[0]}'")
@@ -95,7 +97,7 @@ class Executions:
         return answer
 
 
-async def _last_word(dialogue: Dialogue, seconds: float) -> dict[str, Any] | None:
+async def _last_word(dialogue: KeeperDialogue, seconds: float) -> dict[str, Any] | None:
     """None when the aide was killed, or does not come to an end."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -105,7 +107,7 @@ async def _last_word(dialogue: Dialogue, seconds: float) -> dict[str, Any] | Non
 
 def _request(
     command: tuple[str, ...],
-    around: Surroundings,
+    around: WorkloadContext,
     timeout: float,
     *,
     run: str,
@@ -150,10 +152,10 @@ def check_command(command: tuple[str, ...], environment: Mapping[str, str]) -> N
 
 
 def _execution(
-    answer: dict[str, Any], around: Surroundings, command: tuple[str, ...], timeout: float, *, subject: str
+    answer: dict[str, Any], around: WorkloadContext, command: tuple[str, ...], timeout: float, *, subject: str
 ) -> Execution:
     if "error" in answer:
-        failure = Failure(answer["error"], answer["errno"], answer["path"])
+        failure = StartFailure(answer["error"], answer["errno"], answer["path"])
         raise start_failure(failure, user=around.user.name, directory=around.directory, command=command[0])
     if answer.get("how") == TIMED_OUT:
         raise Retryable(

@@ -44,7 +44,7 @@ class KeeperFacts(msgspec.Struct, frozen=True, kw_only=True):
     start: int
 
 
-class Dialogue:
+class KeeperDialogue:
     """One request and what follows. Closing it before the workload was let go means: do not start it."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -144,18 +144,18 @@ class KeeperClient:
         connection = await self._connect(name)
         if connection is None:
             return True
-        async with Dialogue(connection) as dialogue:
+        async with KeeperDialogue(connection) as dialogue:
             answer = await self._first_answer(dialogue, {"do": "quit"}, -1)
             return answer is None or bool(answer["quit"])
 
-    async def ask(self, message: dict[str, Any], *, lock: int = -1) -> tuple[Dialogue, dict[str, Any]]:
+    async def ask(self, message: dict[str, Any], *, lock: int = -1) -> tuple[KeeperDialogue, dict[str, Any]]:
         """Send a request, and the run's lock with it; the dialogue and the first answer.
 
         A keeper that ends before it answers has started nothing that could go on: what waits for our
         next word gives up when it does not come. So another keeper is asked.
         """
         for _ in range(_TRIES):
-            dialogue = Dialogue(await self._connection())
+            dialogue = KeeperDialogue(await self._connection())
             try:
                 answer = await self._first_answer(dialogue, message, lock)
             except BaseException:
@@ -169,14 +169,14 @@ class KeeperClient:
     async def rescue(self, run_directory: str, *, lock: int, held: Callable[[], dict[str, int]]) -> None:
         """Ask for a minder in the place of one that was killed; returns when it is on record, or when
         there is none (the caller looks). `held` are the descriptors that we have of the run."""
-        async with Dialogue(await self._connection()) as dialogue:
+        async with KeeperDialogue(await self._connection()) as dialogue:
             await dialogue.send({"do": "rescue", "run_directory": run_directory}, lock=lock, **held())
             await dialogue.receive()
 
     async def hold(self, run_directory: str, *, held: Callable[[], dict[str, int]]) -> tuple[bool, int]:
         """Hand a run to the keeper, which may know it: whether it has it now, and its terminal, or -1, which
         is the caller's then. `held` is asked in the moment in which its descriptors are sent."""
-        async with asyncio.timeout(_ANSWER_SECONDS), Dialogue(await self._connection()) as dialogue:
+        async with asyncio.timeout(_ANSWER_SECONDS), KeeperDialogue(await self._connection()) as dialogue:
             await dialogue.send({"do": "hold", "run_directory": run_directory}, **held())
             answer, descriptors = await dialogue.receive_descriptors()
         for descriptor in descriptors[1:]:
@@ -184,7 +184,7 @@ class KeeperClient:
         return answer is not None and bool(answer.get("held")), descriptors[0] if descriptors else -1
 
     async def _first_answer(
-        self, dialogue: Dialogue, message: dict[str, Any], lock: int
+        self, dialogue: KeeperDialogue, message: dict[str, Any], lock: int
     ) -> dict[str, Any] | None:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -219,7 +219,7 @@ class KeeperClient:
         connection = await self._connect()
         if connection is None:
             return
-        async with Dialogue(connection) as dialogue:
+        async with KeeperDialogue(connection) as dialogue:
             answer = await self._first_answer(dialogue, {"do": "hello"}, -1)
         if answer is not None:
             await self._house(answer["keeper"])

@@ -23,12 +23,12 @@ import structlog
 
 from corral.errors import CorralError
 from corral.runtimes.keeper import exit_file, run_files
-from corral.runtimes.keeper.exit_file import Ending
+from corral.runtimes.keeper.exit_file import ExitRecord
 from corral.runtimes.keeper.keeper_protocol import CONSOLE, MINDER, PROCESS, TERMINAL
 from corral.runtimes.keeper.linux_calls import pidfd_getfd
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_process
-from corral.runtimes.keeper.run_files import Record, try_lock
+from corral.runtimes.keeper.run_files import RunRecord, try_lock
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.run_lookup import console_source
@@ -49,14 +49,14 @@ _LAST_DELAY: Final = 0.25
 class LiveRun:
     """Owns two tasks and its descriptors until it is closed. Closing detaches: the run goes on."""
 
-    def __init__(self, directory: str, record: Record, keeper: KeeperClient) -> None:
+    def __init__(self, directory: str, record: RunRecord, keeper: KeeperClient) -> None:
         loop = asyncio.get_running_loop()
         self.directory = directory
         self.record = record
         self.notice = ""
         """What is not as usual with it, for people."""
         self._keeper = keeper
-        self.ended: asyncio.Future[Ending] = loop.create_future()
+        self.ended: asyncio.Future[ExitRecord] = loop.create_future()
         """How the main process ended."""
         self.emptied: asyncio.Future[None] = loop.create_future()
         """Nothing is left, and the console is complete."""
@@ -125,7 +125,7 @@ class LiveRun:
             await asyncio.sleep(backoff.delay())
         self.ended.set_result(ending)
 
-    def _ending(self) -> Ending | None:
+    def _ending(self) -> ExitRecord | None:
         """What `exit` says. While nobody minds the run the kernel is asked; a status that it still knows
         counts more than "unknown". Once nobody is left to write the file, nobody knows."""
         over = self.emptied.done()
@@ -139,7 +139,7 @@ class LiveRun:
             _log.warning("run.exit_unreadable", run=self.record.run, error=str(error))
             ending = None
         if ending is None and over:
-            return Ending(None, time.time_ns(), "daemon", False, seen=False)
+            return ExitRecord(None, time.time_ns(), "daemon", False, seen=False)
         return ending
 
     def _witness(self) -> bool:

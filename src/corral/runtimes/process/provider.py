@@ -26,7 +26,7 @@ from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.run_lookup import (
     RUNTIME,
-    Found,
+    FoundRun,
     conclude,
     executed,
     exit_of,
@@ -38,7 +38,7 @@ from corral.runtimes.process.run_lookup import (
 )
 from corral.runtimes.process.run_start import look_up_user, spawn, spawn_plan
 from corral.runtimes.process.watched_runs import WatchedRuns
-from corral.runtimes.process.workload_context import RuntimeMark, Surroundings, read_mark, write_mark
+from corral.runtimes.process.workload_context import RuntimeMark, WorkloadContext, read_mark, write_mark
 from corral.sdk.runtime import (
     Adoption,
     AdoptionKind,
@@ -135,7 +135,7 @@ class ProcessRuntime:
         if found is None:
             await remove_group_if_empty(self._cgroups, spec.run_name)
             raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed before its start")
-        around = Surroundings(user=user, directory=spec.directory, environment=plan["environment"])
+        around = WorkloadContext(user=user, directory=spec.directory, environment=plan["environment"])
         self._watched.remember(spec.run_directory, around)
         return self._handle(self._watched.watch(spec.run_directory, found))
 
@@ -191,7 +191,7 @@ class ProcessRuntime:
         run.notice = elsewhere
         return await self._adoption(run)
 
-    def _note_elsewhere(self, directory: str, found: Found) -> str:
+    def _note_elsewhere(self, directory: str, found: FoundRun) -> str:
         """Blocking. A gap where its console goes on in another directory; empty when it goes on in this one."""
         if found.minded or not stored_elsewhere(directory, found.record):
             return ""
@@ -201,7 +201,7 @@ class ProcessRuntime:
         )
         return _ELSEWHERE
 
-    async def _ended(self, directory: str, record: run_files.Record, *, rebooted: bool) -> Adoption:
+    async def _ended(self, directory: str, record: run_files.RunRecord, *, rebooted: bool) -> Adoption:
         """Nothing of it is left but its files: what they say, and the end of its group."""
         await self._end_companions(directory, record.run)
         if rebooted and not run_files.is_empty(directory):
@@ -318,7 +318,7 @@ class ProcessRuntime:
     async def stop_beside(self, handle: RunHandle, name: str, *, grace: float) -> SideRun | None:
         return await self._companions.stop(handle.run_directory, name, grace=grace)
 
-    async def _living(self, handle: RunHandle) -> tuple[LiveRun, Surroundings]:
+    async def _living(self, handle: RunHandle) -> tuple[LiveRun, WorkloadContext]:
         """A run whose main process lives, and what is around it; else NOT_RUNNING."""
         run = await self._run(handle)
         if isinstance(run, LiveRun) and run.process is not None and not has_ended(run.process):
@@ -332,7 +332,7 @@ class ProcessRuntime:
     ) -> Execution:
         """Run a program of this node's own in the keeper's directory, as the daemon's user; what it
         leaves behind stays, outside the daemon's unit. The errors of `execute`."""
-        around = Surroundings(user=own_user(), directory=str(self.directory), environment=environment)
+        around = WorkloadContext(user=own_user(), directory=str(self.directory), environment=environment)
         return await self._executions.for_node(command, around, timeout=timeout)
 
     async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
@@ -356,7 +356,7 @@ class ProcessRuntime:
             return adoption.exit
         return self._watched.require(handle.run_directory)
 
-    def _exit(self, run: LiveRun, ending: exit_file.Ending) -> RunExit:
+    def _exit(self, run: LiveRun, ending: exit_file.ExitRecord) -> RunExit:
         return exit_of(ending, oom=self._cgroups.oom_killed(run.record.run))
 
     async def _house(self, pid: int) -> None:

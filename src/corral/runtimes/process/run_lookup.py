@@ -26,9 +26,9 @@ import msgspec
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.keeper import exit_file, run_files
-from corral.runtimes.keeper.exit_file import Ending
+from corral.runtimes.keeper.exit_file import ExitRecord
 from corral.runtimes.keeper.proc_facts import start_time
-from corral.runtimes.keeper.run_files import Record, TooNew, try_lock
+from corral.runtimes.keeper.run_files import RunRecord, TooNew, try_lock
 from corral.runtimes.process.workload_context import read_mark
 from corral.sdk.runtime import RunExit, RunHandle
 from corral.system.aio.backoff import Backoff
@@ -40,13 +40,13 @@ _LAST_PAUSE: Final = 0.05
 _DELETED: Final = " (deleted)"
 
 
-class Found(msgspec.Struct, frozen=True):
-    record: Record
+class FoundRun(msgspec.Struct, frozen=True):
+    record: RunRecord
     minded: bool
     """A shim or rescue holds the lock."""
 
 
-async def find_run(directory: str) -> Found | None:
+async def find_run(directory: str) -> FoundRun | None:
     """None: its program was never executed, and never will be. Waits for a start that is under way; its
     shim gives up by itself when the daemon that ordered it is gone."""
     began = asyncio.get_running_loop().time()
@@ -67,7 +67,7 @@ async def find_run(directory: str) -> Found | None:
         await asyncio.sleep(backoff.delay())
 
 
-def look(directory: str) -> tuple[bool, Found | None]:
+def look(directory: str) -> tuple[bool, FoundRun | None]:
     """Whether it is settled what the run is, and what it is."""
     try:
         lock = try_lock(directory)
@@ -76,16 +76,16 @@ def look(directory: str) -> tuple[bool, Found | None]:
     try:
         record = executed(directory)
         if lock is not None:
-            return True, None if record is None else Found(record, False)
+            return True, None if record is None else FoundRun(record, False)
         if record is None or run_files.undecided(directory):
             return False, None
-        return True, Found(record, True)
+        return True, FoundRun(record, True)
     finally:
         if lock is not None:
             os.close(lock)
 
 
-def executed(directory: str) -> Record | None:
+def executed(directory: str) -> RunRecord | None:
     """The record of a run whose program was executed; None when it was not, or not yet."""
     try:
         record = run_files.read_record(directory)
@@ -109,7 +109,7 @@ def unreadable(directory: str, why: str) -> Rejected:
     )
 
 
-def stored_elsewhere(directory: str, record: Record) -> bool:
+def stored_elsewhere(directory: str, record: RunRecord) -> bool:
     """Whether what the run prints goes to another directory: an older copy of this one was put in its place while
     the run lived. Its shim tells, which has its console open; without one its main process, which has the FIFO."""
     held = list(_open_files(record.shim, record.shim_start, run_files.CONSOLE, stat.S_ISDIR))
@@ -119,7 +119,7 @@ def stored_elsewhere(directory: str, record: Record) -> bool:
     return any(not _has(directory, run_files.OUTPUT, fifo) for fifo in fifos)
 
 
-def console_source(directory: str, record: Record) -> int:
+def console_source(directory: str, record: RunRecord) -> int:
     """The read end of the FIFO into which the run prints: that which its shim reads, wherever it is by now, else
     that of its directory. Raises OSError when there is none."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -187,7 +187,7 @@ def conclude(handle: RunHandle, cgroups: Cgroups) -> None:
 RUNTIME = "process"
 
 
-def exit_of(ending: Ending, *, oom: bool = False) -> RunExit:
+def exit_of(ending: ExitRecord, *, oom: bool = False) -> RunExit:
     """`oom`: what the control group says beside the file."""
     at_ms = ending.at_ns // 1_000_000
     if ending.status is None:
@@ -215,7 +215,7 @@ def lost_with_the_host() -> RunExit:
     return RunExit(known=False, host_rebooted=True, reason="the machine was restarted while it ran")
 
 
-def handle_of(record: Record, directory: str, *, runtime: str = RUNTIME) -> RunHandle:
+def handle_of(record: RunRecord, directory: str, *, runtime: str = RUNTIME) -> RunHandle:
     return RunHandle(
         runtime=runtime,
         run_name=record.run,

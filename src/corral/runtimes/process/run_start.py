@@ -15,9 +15,9 @@ from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.cgroups.port import Cgroups, remove_group_if_empty
 from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
 from corral.runtimes.keeper.proc_facts import open_process
-from corral.runtimes.keeper.run_files import Failure
+from corral.runtimes.keeper.run_files import StartFailure
 from corral.runtimes.process.descriptors import readable
-from corral.runtimes.process.keeper_client import Dialogue
+from corral.runtimes.process.keeper_client import KeeperDialogue
 from corral.runtimes.process.start_failures import start_failure
 from corral.sdk.runtime import RunSpec
 from corral.system.accounts import LONGEST_NAME, RunUser, find_account, is_id, name_of, own_user
@@ -99,7 +99,7 @@ _GONE_SECONDS: Final = 10.0
 
 
 async def spawn(
-    spec: RunSpec, user: RunUser, *, dialogue: Dialogue, hello: dict[str, Any], cgroups: Cgroups
+    spec: RunSpec, user: RunUser, *, dialogue: KeeperDialogue, hello: dict[str, Any], cgroups: Cgroups
 ) -> None:
     """The dialogue with the shim. When it fails, nothing of the run is left. When the shim is killed
     after its `go`, it may have started the workload: the files tell."""
@@ -123,7 +123,7 @@ async def spawn(
             os.close(shim)
 
 
-async def _let_go(dialogue: Dialogue, go: dict[str, Any]) -> dict[str, Any] | None:
+async def _let_go(dialogue: KeeperDialogue, go: dict[str, Any]) -> dict[str, Any] | None:
     """The shim's answer; None when it is gone."""
     try:
         await dialogue.send(go)
@@ -133,7 +133,7 @@ async def _let_go(dialogue: Dialogue, go: dict[str, Any]) -> dict[str, Any] | No
 
 
 def _failure(spec: RunSpec, user: RunUser, answer: dict[str, Any]) -> CorralError:
-    failure = Failure(answer["error"], answer["errno"], answer["path"])
+    failure = StartFailure(answer["error"], answer["errno"], answer["path"])
     return start_failure(failure, user=user.name, directory=spec.directory, command=spec.command[0])
 
 

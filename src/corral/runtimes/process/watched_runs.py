@@ -7,8 +7,8 @@ import asyncio
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.run_lookup import Found
-from corral.runtimes.process.workload_context import Surroundings, surroundings_of
+from corral.runtimes.process.run_lookup import FoundRun
+from corral.runtimes.process.workload_context import WorkloadContext, context_of
 
 
 class WatchedRuns:
@@ -18,7 +18,7 @@ class WatchedRuns:
         self._cgroups = cgroups
         self._keeper = keeper
         self._runs: dict[str, LiveRun] = {}
-        self._surroundings: dict[str, Surroundings] = {}
+        self._surroundings: dict[str, WorkloadContext] = {}
         """Of those that were started here."""
 
     def get(self, directory: str) -> LiveRun | None:
@@ -28,7 +28,7 @@ class WatchedRuns:
         """One that is known to be watched."""
         return self._runs[directory]
 
-    def watch(self, directory: str, found: Found) -> LiveRun:
+    def watch(self, directory: str, found: FoundRun) -> LiveRun:
         """From now on, if not already."""
         run = self._runs.get(directory)
         if run is None:
@@ -44,13 +44,13 @@ class WatchedRuns:
             pids = living
             self._cgroups.know(run.record.run, shim_pid=pids[0], pid=pids[1])
 
-    def remember(self, directory: str, around: Surroundings) -> None:
+    def remember(self, directory: str, around: WorkloadContext) -> None:
         """What a run that was started here has around it."""
         self._surroundings[directory] = around
 
-    def around(self, run: LiveRun) -> Surroundings | None:
+    def around(self, run: LiveRun) -> WorkloadContext | None:
         """As it was started here, or as mark and kernel tell; None when they cannot: it has ended."""
-        return self._surroundings.get(run.directory) or surroundings_of(run.directory, run.record.pid)
+        return self._surroundings.get(run.directory) or context_of(run.directory, run.record.pid)
 
     async def let_go_of(self, run: LiveRun) -> bool:
         """Closed before it is forgotten: if this is cancelled in between, `close` finishes it. False when

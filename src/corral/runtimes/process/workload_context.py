@@ -65,21 +65,21 @@ def runtime_of(run_directory: str) -> str:
     return PROCESS if mark is None else mark.runtime
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadContext(msgspec.Struct, frozen=True, kw_only=True):
     user: RunUser
     directory: str
     environment: dict[str, str]
 
 
-def surroundings_of(run_directory: str, pid: int) -> Surroundings | None:
+def context_of(run_directory: str, pid: int) -> WorkloadContext | None:
     """Of a run whose main process is `pid`, which the caller holds; None when it has ended."""
     process = pathlib.Path(f"/proc/{pid}")
     try:
         environment = _environment(process)
         mark = read_mark(run_directory)
         if mark is not None:
-            return Surroundings(user=mark.user, directory=mark.directory, environment=environment)
-        return Surroundings(
+            return WorkloadContext(user=mark.user, directory=mark.directory, environment=environment)
+        return WorkloadContext(
             user=_user(process), directory=str((process / "cwd").readlink()), environment=environment
         )
     except OSError:

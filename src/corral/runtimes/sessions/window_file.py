@@ -14,7 +14,7 @@ WINDOW = "window"
 _BYTES = 128
 
 
-class Window:
+class WindowRecord:
     """A window's process, and the one that started it (for `screen`: the session itself)."""
 
     __slots__ = ("parent", "pid", "start")
@@ -25,7 +25,7 @@ class Window:
         self.parent = parent
 
 
-def take_window(directory: str, window: Window) -> bool:
+def take_window(directory: str, window: WindowRecord) -> bool:
     """Say that we are it, until we end; False when another one is."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(f"{directory}/{WINDOW}", flags, 0o600)
@@ -39,7 +39,7 @@ def take_window(directory: str, window: Window) -> bool:
     return True  # the descriptor, and the lock with it, stays until our end
 
 
-def read_window(directory: str) -> Window | None:
+def read_window(directory: str) -> WindowRecord | None:
     """The last one that there was; None when there was none."""
     try:
         descriptor = os.open(f"{directory}/{WINDOW}", os.O_RDONLY | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ def read_window(directory: str) -> Window | None:
         os.close(descriptor)
     if len(fields) != 5 or fields[:2] != [b"corral-window", b"1"]:
         return None
-    return Window(int(fields[2]), int(fields[3]), int(fields[4]))
+    return WindowRecord(int(fields[2]), int(fields[3]), int(fields[4]))
 
 
 def forget_window(directory: str) -> None:

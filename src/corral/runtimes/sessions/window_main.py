@@ -27,7 +27,7 @@ import time
 from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import start_time
 from corral.runtimes.sessions.console_tail import ConsoleTail, Tamed
-from corral.runtimes.sessions.window_file import Window, take_window
+from corral.runtimes.sessions.window_file import WindowRecord, take_window
 
 _ENTRIES = fcntl.DN_CREATE | fcntl.DN_DELETE | fcntl.DN_RENAME
 _PIPE_BYTES = 4096
@@ -76,7 +76,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     _set_name()
     own = os.getpid()
-    if not take_window(directory, Window(own, start_time(own) or 0, os.getppid())):
+    if not take_window(directory, WindowRecord(own, start_time(own) or 0, os.getppid())):
         sys.exit(0)
     _set_mode(raw=terminal)
     window = RunWindow(directory, terminal=terminal)

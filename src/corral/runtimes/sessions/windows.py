@@ -22,7 +22,7 @@ from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.sessions.multiplexer import Execute, Multiplexer, session_name
-from corral.runtimes.sessions.window_file import Window, forget_window, read_window
+from corral.runtimes.sessions.window_file import WindowRecord, forget_window, read_window
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.aio.tasks import Tasks
@@ -156,7 +156,7 @@ class Windows:
         window = read_window(run_directory)
         return None if window is None else open_process(window.pid, window.start)
 
-    async def _end(self, session: str, window: Window) -> None:
+    async def _end(self, session: str, window: WindowRecord) -> None:
         """It has seen the end of the run; one that has not (it was stopped, say) is killed."""
         process = open_process(window.pid, window.start)
         if process is not None:

@@ -13,7 +13,7 @@ from corral.domain.ids import Epoch
 from corral.store.outcomes import decode_outcome
 from corral.store.port import BatchOutcome, Fenced, StoreUnavailable, Transaction
 from corral.store.postgres.batch_arrays import COMMIT, batch_arrays
-from corral.store.postgres.connections import Server, close_connection
+from corral.store.postgres.connections import PostgresServer, close_connection
 from corral.store.postgres.faults import FAILURES, describe, ended_connection, fence_error, translated
 
 log = structlog.get_logger(__name__)
@@ -27,7 +27,7 @@ _END_BACK_END: Final = """select count(pg_terminate_backend(pid, 1000)) from pg_
 class PostgresCommits:
     """The `CommitEngine`. Trimming has a connection of its own: no batch waits behind a purge."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self._batches = FencedConnection(server)
         self._trims = FencedConnection(server)
 
@@ -85,7 +85,7 @@ class FencedConnection:
     Invariant: no new connection is used before every one we lost has ended at the server.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._turn = asyncio.Lock()
         self._connection: Any = None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from corral.store.port import Store
 from corral.store.postgres.blobs import PostgresBlobs
 from corral.store.postgres.committing import PostgresCommits
-from corral.store.postgres.connections import Deadlines, KeptConnection, Server, close_connection
+from corral.store.postgres.connections import Deadlines, KeptConnection, PostgresServer, close_connection
 from corral.store.postgres.faults import refusing_configuration
 from corral.store.postgres.leases import PostgresLeases
 from corral.store.postgres.reading import PostgresReads
@@ -24,7 +24,7 @@ async def open_postgres(
 ) -> Store:
     """Open the store in this database, migrated. Raises INVALID_CONFIG for what an operator has
     to change, FORMAT_TOO_NEW for a newer schema, `StoreUnavailable` for what time may heal."""
-    server = Server(url, entropy=entropy or SystemEntropy(), deadlines=deadlines)
+    server = PostgresServer(url, entropy=entropy or SystemEntropy(), deadlines=deadlines)
     where = _without_password(url)
     async with contextlib.AsyncExitStack() as undo:
         with refusing_configuration(where):

@@ -160,7 +160,7 @@ class BlobFiles:
                 self._homes.add(home.name)
 
 
-class Upload:
+class BlobUpload:
     """A blob on its way in: a private file that becomes the blob by a rename, or goes.
 
     The lock is for a cancelled caller, whose last block is still being written on one worker

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from corral.store.digests import check_digest, check_digests, mismatch, no_such_blob
 from corral.store.port import BlobInfo, BlobStamp, StoreUnavailable
-from corral.store.sqlite.blob_files import BlobFiles, OpenBlob, Reading, Upload
+from corral.store.sqlite.blob_files import BlobFiles, BlobUpload, OpenBlob, Reading
 from corral.system.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class FileBlobs:
     async def put_blob(self, chunks: AsyncIterator[bytes], *, expect: str | None = None) -> BlobInfo:
         if expect is not None:
             check_digest(expect)
-        upload = Upload(self._files)
+        upload = BlobUpload(self._files)
         try:
             gathered = bytearray()
             async for chunk in chunks:
