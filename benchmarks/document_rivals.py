@@ -26,7 +26,7 @@ from corral.domain.document_filters import ID_PATH, parse_filter
 from corral.domain.document_values import parse_path, value_at
 from corral.modules.services.host_operations import Operation
 from corral.sdk.protocol import storage_messages as said
-from corral.store.sqlite.schema import open_reader
+from corral.store.sqlite.engine import open_reader
 from corral.store.sqlite.threads import DatabaseThread
 
 _ANSWER_BYTES: Final = 2 * 1024 * 1024

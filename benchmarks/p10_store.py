@@ -28,8 +28,8 @@ import asyncpg
 import uvloop
 
 from corral.domain.events import Draft, EventType
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.port import ABSENT, Commit, Put, Transaction
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock

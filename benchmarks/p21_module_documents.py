@@ -32,9 +32,9 @@ from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.sdk.storage import DocumentStorage
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
-from corral.store.sqlite.opening import DATABASE
+from corral.store.sqlite.engine import DATABASE
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy

@@ -13,7 +13,7 @@ import pytest
 
 from corral.controller.term.admin_token import make_admin_token
 from corral.errors import Code, Rejected
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 from corral.testing.cluster import LocalCluster, controller_config
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.processes import ProcessCluster

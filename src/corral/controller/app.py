@@ -30,7 +30,7 @@ from corral.controller.term.lost_store import StorePosition, refuse_lost_databas
 from corral.controller.term.term_services import TermDeps
 from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 from corral.store.port import StorageFailed, Store
 from corral.system.addresses import Address, parse_address, raise_descriptors
 from corral.system.aio.tasks import Tasks

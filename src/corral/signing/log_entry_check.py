@@ -12,10 +12,9 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from corral.signing.bundle_parts import LogEntry
-from corral.signing.refusals import refused, shown
+from corral.signing.bundle_reader import LogEntry
+from corral.signing.refusals import UNREADABLE, refused, shown
 from corral.signing.trust_root import LogKey, find_log
-from corral.signing.unreadable import UNREADABLE
 
 _ANOTHER: Final = "the bundle was put together from parts of several signatures; sign the archive anew"
 _UNKNOWN_LOG: Final = "use a log that modules.signing.trust_root or modules.signing.rekor.public_key names"

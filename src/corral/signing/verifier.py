@@ -16,8 +16,7 @@ from corral.signing.certificate_check import AcceptedSigner
 from corral.signing.keyed import verify_keyed
 from corral.signing.refusals import misconfigured, refused, shown
 from corral.signing.sidecars import Sidecar, check_size
-from corral.signing.trust_root import TrustRoot
-from corral.signing.trust_root_reading import read_log_keys, read_trust_root
+from corral.signing.trust_root import TrustRoot, read_log_keys, read_trust_root
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_sections import SigningSection
 

@@ -2,21 +2,28 @@
 
 An event's row that cannot be read is served with a stand-in: one damaged row must not keep every reader from all that
 comes after it.
+
+Which positions of a reader can still be served, and what to say when one cannot.
+
+The outcome of the last batch as it lies in the head row, the same text in both adapters.
+
+It is written in the batch's own transaction, so that after a crash or a lost answer the
+question "was it stored, and what was refused?" has exactly one answer.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from corral.domain.events import DATA_DEPTH, LEFT_OFF, Cursor, Event, EventType
+from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor, Event, EventType
 from corral.domain.ids import Epoch
 from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected
-from corral.store.port import Change, Document, EventBounds, Head, IndexRow
+from corral.store.port import BatchOutcome, Change, Document, EventBounds, Head, IndexRow, Refusal
 
 UNREADABLE: Final = "the data of this event cannot be read"
 _NO_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -91,3 +98,69 @@ def _read_data(data: bytes | str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {LEFT_OFF: UNREADABLE}
     return {LEFT_OFF: UNREADABLE} if deeper_than(read, DATA_DEPTH) else read
+
+
+def check_cursor(
+    after: Cursor, *, trimmed: Cursor, last: int, epoch_before: int | None, epoch_behind: int | None
+) -> None:
+    """Refuse a cursor from which the log cannot be continued without a gap.
+
+    `trimmed` is the last event that was dropped (START for none), `last` the newest sequence,
+    `epoch_before` and `epoch_behind` the epochs of the nearest events up to the cursor's sequence and from it
+    on, None where there is none: both are that of the event itself, unless it was dropped from among others.
+    A cursor exactly at the trimmed event is fine: everything after it is still there.
+    """
+    if after == trimmed:
+        return
+    if after.sequence > last:
+        raise _resync(f"event {after} is ahead of this log, which ends at {last}")
+    if after == START or after.sequence <= trimmed.sequence:
+        raise _resync(f"events after {after} were dropped, up to {trimmed}")
+    oldest = trimmed.epoch if epoch_before is None else epoch_before
+    newest = after.epoch if epoch_behind is None else epoch_behind
+    if not oldest <= after.epoch <= newest:
+        raise _resync(f"event {after} is of another history of this log")
+
+
+def check_commit(after: int, *, trimmed: int, last: int) -> None:
+    """Refuse a commit number after which deletions may have been forgotten."""
+    if after > last:
+        raise _resync(f"commit {after} is ahead of this store, which is at {last}")
+    if after < trimmed:
+        raise _resync(f"deletions after commit {after} were dropped, up to {trimmed}")
+
+
+def _resync(what: str) -> Rejected:
+    return Rejected(Code.RESYNC_REQUIRED, what, hint="read the current state, then follow from its position")
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """Refusals are rare: only they are listed, by the transaction's place in the batch."""
+
+    before: Head
+    transactions: int
+    refused: tuple[tuple[int, Refusal], ...]
+
+
+_OUTCOME_ENCODER: Final = msgspec.json.Encoder()
+_OUTCOME_DECODER: Final = msgspec.json.Decoder(_Stored)
+
+
+def encode_outcome(outcome: BatchOutcome) -> bytes:
+    refused = tuple((place, refusal) for place, refusal in enumerate(outcome.refusals) if refusal is not None)
+    return _OUTCOME_ENCODER.encode(
+        _Stored(before=outcome.before, transactions=len(outcome.refusals), refused=refused)
+    )
+
+
+def decode_outcome(stored: bytes | str) -> BatchOutcome:
+    found = _OUTCOME_DECODER.decode(stored)
+    return outcome_of(before=found.before, transactions=found.transactions, refused=found.refused)
+
+
+def outcome_of(*, before: Head, transactions: int, refused: Sequence[tuple[int, Refusal]]) -> BatchOutcome:
+    """The outcome of so many transactions of which these were refused."""
+    refusals: list[Refusal | None] = [None] * transactions
+    for place, refusal in refused:
+        refusals[place] = refusal
+    return BatchOutcome(before=before, refusals=tuple(refusals))

@@ -29,8 +29,7 @@ import structlog
 
 from corral.domain.ids import Epoch
 from corral.errors import Bug, Code, CorralError, Retryable
-from corral.store.batching import BatchLimits, Waiting, WaitingLine, examine
-from corral.store.commits import commits_of
+from corral.store.commit_batches import BatchLimits, Waiting, WaitingLine, commits_of, examine
 from corral.store.port import (
     BatchOutcome,
     Commit,

@@ -14,8 +14,8 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.writer import Writer
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import SystemEntropy

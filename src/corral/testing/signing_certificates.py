@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from corral.signing.certificate_timestamps import signed_form
+from corral.signing.certificate_check import signed_form
 
 _TIMESTAMPS: Final = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
 _ISSUER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")

@@ -48,8 +48,8 @@ from corral.domain.permissions import Role
 from corral.domain.records import NodeRecord
 from corral.pki.keys import read_csr
 from corral.signing import open_verifier
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.port import ABSENT, Commit, Store
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock

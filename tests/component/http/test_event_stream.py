@@ -13,8 +13,8 @@ from sse_client import following
 
 from corral.domain.events import LEFT_OFF, Cursor, Draft, EventType
 from corral.domain.permissions import Role
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.port import Transaction
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock

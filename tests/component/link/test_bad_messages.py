@@ -22,8 +22,8 @@ from corral.domain.events import START
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.records import SpoolPosition
 from corral.errors import CorralError
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.port import Commit, Conflict, Refusal, Store, Transaction
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock

@@ -7,7 +7,7 @@ import uvloop
 from data_rig import office_of
 from valkey_server import ValkeyServer
 
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 from corral.testing.postgres_server import PostgresServer
 
 

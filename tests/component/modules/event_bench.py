@@ -28,8 +28,8 @@ from corral.sdk.protocol.messages import (
     Subscribe,
     Unsubscribe,
 )
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.port import Commit, Store
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock

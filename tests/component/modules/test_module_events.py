@@ -19,8 +19,8 @@ from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
 from corral.modules.services.event_rules import EVENTS_MISSED
 from corral.modules.services.subscription_delivery import ATTEMPTS, BATCH, MAX_SUBSCRIPTIONS
 from corral.sdk.protocol.messages import Nothing
-from corral.store.commits import commits_of
-from corral.store.opening import open_store
+from corral.store.commit_batches import commits_of
+from corral.store.engine_selection import open_store
 from corral.store.port import Commit, Fenced, Transaction
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock

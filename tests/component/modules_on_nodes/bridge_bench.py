@@ -19,8 +19,8 @@ from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import CorralError
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.opening import open_store
 from corral.store.port import Commit, Store
 from corral.store.writer import Writer
 from corral.system.clock import Clock, SystemClock

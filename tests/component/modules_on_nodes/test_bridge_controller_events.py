@@ -15,7 +15,7 @@ from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES, QUEUED_
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.errors import Code
 from corral.modules.services.event_rules import EVENTS_MISSED
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually

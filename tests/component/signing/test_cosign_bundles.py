@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from corral.errors import Code, Rejected
+from corral.signing.bundle_check import check_with_library
 from corral.signing.certificate_check import AcceptedSigner, check_identity
-from corral.signing.library_check import check_with_library
 from corral.testing.signing_authority import ISSUER, SIGNER, TrustHouse, Wrong
 from corral.testing.signing_certificates import certificate_pem, issue_authority, public_pem
 from corral.testing.stepped_clock import SteppedClock

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from moved_clock import MovedClock
 
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 from corral.store.port import Store
 from corral.testing.postgres_server import PostgresServer
 

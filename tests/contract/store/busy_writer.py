@@ -9,7 +9,7 @@ import sys
 import structlog
 from store_cases import at_work, happened, put
 
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 from corral.store.port import Append
 
 

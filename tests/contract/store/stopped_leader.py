@@ -14,8 +14,8 @@ from store_cases import SHORT
 
 from corral.store.leadership import Leadership
 from corral.store.postgres.connections import Deadlines, PostgresServer
+from corral.store.postgres.engine import open_postgres
 from corral.store.postgres.faults import FAILURES
-from corral.store.postgres.opening import open_postgres
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Epoch
-from corral.store.batching import BatchLimits
+from corral.store.commit_batches import BatchLimits
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership, LeaseTiming
-from corral.store.opening import open_store
 from corral.store.port import Append, Commit, CommitEngine, Delete, Document, Fenced, Put, Store, Transaction
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock

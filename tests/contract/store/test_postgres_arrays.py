@@ -6,7 +6,7 @@ import asyncpg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corral.store.postgres.batch_arrays import number_array, text_array
+from corral.store.postgres.commit_engine import number_array, text_array
 from corral.testing.postgres_server import PostgresServer
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

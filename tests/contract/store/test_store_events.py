@@ -12,7 +12,7 @@ from store_cases import Desk, House, at_work, drop, happened, put, transaction
 from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor
 from corral.errors import Code, Rejected
 from corral.store.port import Append
-from corral.store.sqlite.opening import DATABASE
+from corral.store.sqlite.engine import DATABASE
 from corral.system.clock import SystemClock
 
 

@@ -16,7 +16,7 @@ import pytest
 from store_cases import SHORT, House, at_work, put
 
 from corral.domain.ids import Epoch
-from corral.store.batching import BatchLimits
+from corral.store.commit_batches import BatchLimits
 from corral.store.leadership import Leadership
 from corral.store.port import LEADER, Commit, Fenced, LeaseRow, Store, StoreUnavailable
 from corral.system.clock import SystemClock

@@ -15,10 +15,10 @@ import pytest
 from store_cases import House, at_work, put
 
 from corral.errors import Bug, Code, Rejected
+from corral.store.engine_selection import open_store
 from corral.store.migrations import Migration, load_migrations, pending
-from corral.store.opening import open_store
 from corral.store.port import StoreUnavailable
-from corral.store.postgres.schema import check_server_version
+from corral.store.postgres.engine import check_server_version
 
 
 async def test_what_was_stored_is_there_after_closing_and_opening(house: House) -> None:
@@ -173,7 +173,7 @@ def test_a_server_that_is_too_old_is_refused() -> None:
 def test_opening_the_embedded_store_does_not_import_the_driver_of_the_other() -> None:
     program = """
 import asyncio, pathlib, sys, tempfile
-from corral.store.opening import open_store
+from corral.store.engine_selection import open_store
 async def main():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as data:
         await (await open_store("sqlite", data=pathlib.Path(data))).close()

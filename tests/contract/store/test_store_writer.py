@@ -10,7 +10,7 @@ from store_cases import QUICK, Desk, House, at_work, happened, put, transaction
 
 from corral.domain.events import START
 from corral.errors import Code, CorralError
-from corral.store.batching import BatchLimits, Waiting, WaitingLine, examine
+from corral.store.commit_batches import BatchLimits, Waiting, WaitingLine, examine
 from corral.store.port import (
     ABSENT,
     Commit,

@@ -16,7 +16,7 @@ from corral.controller.events.hub import EventHub
 from corral.controller.events.reader import ATTEMPTS
 from corral.controller.events.ring import EventSelection
 from corral.domain.events import LEFT_OFF, START, Cursor, Event, EventType, MissedEvents
-from corral.store.positions import check_cursor
+from corral.store.rows import check_cursor
 from corral.system.clock import SystemClock
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE
 from corral.controller.term.lost_store import StorePosition, is_missing, put_aside
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected
+from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership, LeaseTiming, Term
-from corral.store.opening import open_store
 from corral.store.port import Fenced, Store
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from corral.errors import Code, Rejected
-from corral.store.opening import is_embedded
+from corral.store.engine_selection import is_embedded
 from corral.store.port import ReadEngine
 from corral.system.controller_config import ControllerConfig
 from corral.system.files import read_versioned, write_versioned
@@ -34,7 +34,7 @@ def refuse_lost_database(config: ControllerConfig, *, admin_token: str, on_purpo
     """
     if not is_missing(config):
         return
-    from corral.store.sqlite.opening import ARTIFACTS, DATABASE, WRITE_AHEAD_LOG
+    from corral.store.sqlite.engine import ARTIFACTS, DATABASE, WRITE_AHEAD_LOG
 
     database = config.data / DATABASE
     log, artifacts = config.data / WRITE_AHEAD_LOG, config.data / ARTIFACTS
@@ -55,7 +55,7 @@ def is_missing(config: ControllerConfig) -> bool:
     """Is there no file of an embedded store, or nothing in it? False for the store of a server."""
     if not is_embedded(config.store.url):
         return False
-    from corral.store.sqlite.opening import DATABASE
+    from corral.store.sqlite.engine import DATABASE
 
     return not _holds_something(config.data / DATABASE)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.domain.ids import Epoch
 from corral.store.port import LEADER, LeaseRow
-from corral.store.sqlite.committing import immediate
+from corral.store.sqlite.commit_engine import immediate
 from corral.store.sqlite.faults import translated
 from corral.store.sqlite.threads import DatabaseThread
 

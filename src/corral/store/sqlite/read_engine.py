@@ -11,8 +11,16 @@ import msgspec
 
 from corral.domain.events import Cursor, Event
 from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
-from corral.store.positions import check_commit, check_cursor
-from corral.store.rows import bounds_of, change_of, document_of, event_of, head_of, index_row_of
+from corral.store.rows import (
+    bounds_of,
+    change_of,
+    check_commit,
+    check_cursor,
+    document_of,
+    event_of,
+    head_of,
+    index_row_of,
+)
 from corral.store.sqlite.faults import translated
 from corral.store.sqlite.stamps import from_microseconds
 from corral.store.sqlite.threads import DatabaseThread

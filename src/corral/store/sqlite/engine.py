@@ -1,7 +1,12 @@
-"""The database file: created private, opened with the settings durability rests on, migrated."""
+"""Putting the embedded store together, and taking it apart again.
+
+The database file: created private, opened with the settings durability rests on, migrated.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import pathlib
 import sqlite3
@@ -9,8 +14,14 @@ from typing import Final
 
 from corral.errors import Code, Rejected
 from corral.store.migrations import load_migrations, pending
+from corral.store.port import Store
+from corral.store.sqlite.blobs import FileBlobs
+from corral.store.sqlite.commit_engine import SqliteCommits
 from corral.store.sqlite.faults import refusing_damage
-from corral.system.files import sync_directory
+from corral.store.sqlite.leases import SqliteLeases
+from corral.store.sqlite.read_engine import SqliteReads
+from corral.store.sqlite.threads import DatabaseThread
+from corral.system.files import DirectoryLock, sync_directory
 
 _APPLICATION: Final = 0x436F7272
 """The file's `application_id`, "Corr": a database of somebody else is refused."""
@@ -94,3 +105,41 @@ def _migrate(db: sqlite3.Connection, path: pathlib.Path) -> None:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
+
+
+DATABASE: Final = "corral.db"
+WRITE_AHEAD_LOG: Final = f"{DATABASE}-wal"
+ARTIFACTS: Final = "artifacts"
+ROLE: Final = "controller-store"
+
+
+async def open_sqlite(data: pathlib.Path) -> Store:
+    """Open the store in this directory, alone: a second opener is refused (DATA_DIRECTORY_LOCKED).
+
+    Raises FORMAT_INVALID for a damaged or foreign file, FORMAT_TOO_NEW for a newer schema.
+    """
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = data / DATABASE
+    async with contextlib.AsyncExitStack() as undo:
+        lock = DirectoryLock(data, ROLE)
+        lock.acquire()
+        undo.callback(lock.release)
+        writer = DatabaseThread(functools.partial(open_writer, path), name="corral/store/write")
+        await writer.open()
+        undo.push_async_callback(writer.close)
+        reader = DatabaseThread(functools.partial(open_reader, path), name="corral/store/read")
+        await reader.open()
+        undo.push_async_callback(reader.close)
+        blobs = FileBlobs(data / ARTIFACTS)
+        undo.callback(blobs.close)
+        await blobs.open()
+        return Store(
+            name="sqlite",
+            exclusive=True,  # by the lock on the directory
+            commits=SqliteCommits(writer),
+            reads=SqliteReads(reader),
+            leases=SqliteLeases(writer),
+            blobs=blobs,
+            close=undo.pop_all().aclose,
+        )
+    raise AssertionError("unreachable: the exit stack swallows nothing")

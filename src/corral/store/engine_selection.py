@@ -25,11 +25,11 @@ async def open_store(url: str, *, data: pathlib.Path) -> Store:
     match scheme:
         case "sqlite":
             # Each driver is imported only when it is used: start-up time is a promise of ours.
-            from corral.store.sqlite.opening import open_sqlite
+            from corral.store.sqlite.engine import open_sqlite
 
             return await open_sqlite(data)
         case "postgres" | "postgresql":
-            from corral.store.postgres.opening import open_postgres
+            from corral.store.postgres.engine import open_postgres
 
             return await open_postgres(url)
     raise unknown_choice(

@@ -9,9 +9,17 @@ from typing import Any, Final
 
 from corral.domain.events import Cursor, Event
 from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
-from corral.store.positions import check_commit, check_cursor
 from corral.store.postgres.faults import translated
-from corral.store.rows import bounds_of, change_of, document_of, event_of, head_of, index_row_of
+from corral.store.rows import (
+    bounds_of,
+    change_of,
+    check_commit,
+    check_cursor,
+    document_of,
+    event_of,
+    head_of,
+    index_row_of,
+)
 
 _HEAD: Final = """select commit_number, sequence, event_epoch, entry, batch,
     (select epoch from leader) as epoch from head"""

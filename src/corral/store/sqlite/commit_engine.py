@@ -1,10 +1,20 @@
-"""Batches in SQLite: one immediate transaction that checks the fence, compares, and writes."""
+"""Batches in SQLite: one immediate transaction that checks the fence, compares, and writes.
+
+One statement for many rows.
+
+`executemany` steps once a row, and the binding gives up the interpreter lock at each step: with
+a busy event loop every single row may then wait milliseconds to get it back. A statement with
+64 rows gives it up once. Sizes are powers of two, so that a handful of statements stays prepared.
+
+Dropping old rows in SQLite, a few hundred at a time: the write lock is never held long.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
 import functools
+import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,7 +22,6 @@ from typing import Any, Final
 import msgspec
 
 from corral.domain.ids import Epoch
-from corral.store.outcomes import decode_outcome, encode_outcome, outcome_of
 from corral.store.port import (
     BatchOutcome,
     Fenced,
@@ -23,12 +32,37 @@ from corral.store.port import (
     StoreUnavailable,
     Transaction,
 )
+from corral.store.rows import decode_outcome, encode_outcome, outcome_of
 from corral.store.sqlite.faults import translate, translated
-from corral.store.sqlite.many_rows import ManyRows
-from corral.store.sqlite.reading import read_head
+from corral.store.sqlite.read_engine import read_head
 from corral.store.sqlite.stamps import to_microseconds
 from corral.store.sqlite.threads import DatabaseThread
-from corral.store.sqlite.trimming import drop_module_events, trim
+
+_LARGEST: Final = 64
+"""64 rows of up to 15 values stay below 999, the fewest parameters any SQLite allows."""
+
+
+class ManyRows:
+    """A statement around `VALUES (...), (...)`: `head` before the rows, `tail` after them."""
+
+    def __init__(self, head: str, *, width: int, tail: str) -> None:
+        row = "(" + ",".join("?" * width) + ")"
+        self._sql = functools.cache(lambda size: f"{head} VALUES {','.join([row] * size)} {tail}")
+
+    def run(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Any]:
+        """Execute over all rows; yields what the statements return. Must be consumed."""
+        start = 0
+        while start < len(rows):
+            size = min(_LARGEST, 1 << ((len(rows) - start).bit_length() - 1))
+            values = tuple(itertools.chain.from_iterable(rows[start : start + size]))
+            yield from db.execute(self._sql(size), values)
+            start += size
+
+    def store(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute over all rows for their effect."""
+        for _ in self.run(db, rows):
+            pass
+
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -207,3 +241,61 @@ def _write(
         "UPDATE head SET commit_number = ?, sequence = ?, event_epoch = ?, entry = ?, batch = ?, outcome = ?",
         (number, sequence, event_epoch, entry, batch, encode_outcome(outcome)),
     )
+
+
+ROWS_A_CALL: Final = 500
+
+
+def trim(
+    db: sqlite3.Connection,
+    events_through: int,
+    tombstones_through: int,
+    journals: Sequence[tuple[str, int]],
+) -> int:
+    """Drop the oldest rows first, at most ROWS_A_CALL in all; runs inside a transaction."""
+    dropped = _trim_events(db, events_through, ROWS_A_CALL)
+    dropped += _trim_tombstones(db, tombstones_through, ROWS_A_CALL - dropped)
+    for journal, through in journals:
+        if dropped >= ROWS_A_CALL:
+            break
+        dropped += db.execute(
+            """DELETE FROM entry WHERE number IN (
+                SELECT number FROM entry WHERE journal = ? AND number <= ? ORDER BY number LIMIT ?)""",
+            (journal, through, ROWS_A_CALL - dropped),
+        ).rowcount
+    return dropped
+
+
+def drop_module_events(db: sqlite3.Connection, through: int) -> int:
+    """The oldest first, at most ROWS_A_CALL; runs inside a transaction."""
+    return db.execute(
+        """DELETE FROM event WHERE sequence IN (
+            SELECT sequence FROM event WHERE type = 'MODULE_EVENT' AND sequence <= ?
+            ORDER BY sequence LIMIT ?)""",
+        (through, ROWS_A_CALL),
+    ).rowcount
+
+
+def _trim_events(db: sqlite3.Connection, through: int, limit: int) -> int:
+    last = db.execute(
+        """SELECT sequence, epoch FROM event WHERE sequence = (SELECT max(sequence) FROM (
+            SELECT sequence FROM event WHERE sequence <= ? ORDER BY sequence LIMIT ?))""",
+        (through, limit),
+    ).fetchone()
+    if last is None:
+        return 0
+    db.execute("UPDATE trimmed SET sequence = ?, event_epoch = ?", last)
+    return db.execute("DELETE FROM event WHERE sequence <= ?", (last[0],)).rowcount
+
+
+def _trim_tombstones(db: sqlite3.Connection, through: int, limit: int) -> int:
+    (last,) = db.execute(
+        """SELECT max(revision) FROM (
+            SELECT revision FROM document WHERE body IS NULL AND revision <= ?
+            ORDER BY revision LIMIT ?)""",
+        (through, limit),
+    ).fetchone()
+    if last is None:
+        return 0
+    db.execute("UPDATE trimmed SET tombstone = ?", (last,))
+    return db.execute("DELETE FROM document WHERE body IS NULL AND revision <= ?", (last,)).rowcount
