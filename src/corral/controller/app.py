@@ -31,7 +31,8 @@ from corral.controller.term.term_services import TermDeps
 from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
 from corral.store.engine_selection import open_store
-from corral.store.port import StorageFailed, Store
+from corral.store.port import Store
+from corral.store.store_errors import StorageFailed
 from corral.system.addresses import Address, parse_address, raise_descriptors
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock

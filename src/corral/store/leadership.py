@@ -17,7 +17,8 @@ import structlog
 
 from corral.domain.ids import Epoch
 from corral.errors import Bug
-from corral.store.port import LEADER, LeaseEngine, LeaseRow, StoreUnavailable
+from corral.store.port import LEADER, LeaseEngine, LeaseRow
+from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import set_within
 from corral.system.clock import Clock
 

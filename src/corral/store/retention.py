@@ -10,7 +10,8 @@ import msgspec
 import structlog
 
 from corral.domain.ids import Epoch
-from corral.store.port import EventBounds, Fenced, Head, Store, StoreUnavailable
+from corral.store.port import EventBounds, Head, Store
+from corral.store.store_errors import Fenced, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 

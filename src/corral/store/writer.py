@@ -30,16 +30,8 @@ import structlog
 from corral.domain.ids import Epoch
 from corral.errors import Bug, Code, CorralError, Retryable
 from corral.store.commit_batches import BatchLimits, Waiting, WaitingLine, commits_of, examine
-from corral.store.port import (
-    BatchOutcome,
-    Commit,
-    CommitEngine,
-    Conflict,
-    Fenced,
-    Refusal,
-    StoreUnavailable,
-    Transaction,
-)
+from corral.store.port import BatchOutcome, Commit, CommitEngine, Refusal, Transaction
+from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock

@@ -9,15 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from corral.domain.ids import Epoch
-from corral.store.port import (
-    BatchOutcome,
-    CommitEngine,
-    Fenced,
-    StorageFailed,
-    Store,
-    StoreUnavailable,
-    Transaction,
-)
+from corral.store.port import BatchOutcome, CommitEngine, Store, Transaction
+from corral.store.store_errors import Fenced, StorageFailed, StoreUnavailable
 
 
 class Failure(enum.Enum):

@@ -24,7 +24,8 @@ from corral.domain.records import SpoolPosition
 from corral.errors import CorralError
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.port import Commit, Conflict, Refusal, Store, Transaction
+from corral.store.port import Commit, Refusal, Store, Transaction
+from corral.store.store_errors import Conflict
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy

@@ -12,7 +12,7 @@ from corral.errors import Code, Rejected
 from corral.sdk.errors import HostError, Refused
 from corral.sdk.filters import F
 from corral.sdk.storage import Index
-from corral.store.port import Fenced
+from corral.store.store_errors import Fenced
 
 
 @pytest.fixture(params=["store", "valkey"])

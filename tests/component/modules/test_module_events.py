@@ -21,8 +21,9 @@ from corral.modules.services.subscription_delivery import ATTEMPTS, BATCH, MAX_S
 from corral.sdk.protocol.messages import Nothing
 from corral.store.commit_batches import commits_of
 from corral.store.engine_selection import open_store
-from corral.store.port import Commit, Fenced, Transaction
+from corral.store.port import Commit, Transaction
 from corral.store.retention import Retention, RetentionPolicy
+from corral.store.store_errors import Fenced
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 

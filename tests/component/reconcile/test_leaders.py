@@ -13,7 +13,7 @@ from corral.controller.instances.instance_changes import start_instance
 from corral.controller.state.collections import instance_decisions
 from corral.controller.term.housekeeping import Housekeeping
 from corral.domain.ids import Epoch
-from corral.store.port import Fenced
+from corral.store.store_errors import Fenced
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 

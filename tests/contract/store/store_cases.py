@@ -12,7 +12,8 @@ from corral.domain.ids import Epoch
 from corral.store.commit_batches import BatchLimits
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership, LeaseTiming
-from corral.store.port import Append, Commit, CommitEngine, Delete, Document, Fenced, Put, Store, Transaction
+from corral.store.port import Append, Commit, CommitEngine, Delete, Document, Put, Store, Transaction
+from corral.store.store_errors import Fenced
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy

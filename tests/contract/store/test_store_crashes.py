@@ -15,7 +15,7 @@ import pytest
 from store_cases import Desk, House, at_work, happened, put
 
 from corral.domain.events import START
-from corral.store.port import StoreUnavailable
+from corral.store.store_errors import StoreUnavailable
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually

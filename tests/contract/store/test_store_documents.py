@@ -12,7 +12,8 @@ from store_cases import Desk, drop, happened, put
 
 from corral.domain.events import START
 from corral.errors import Bug, Code, Rejected
-from corral.store.port import ABSENT, Append, Change, Conflict, Delete, Document, Put
+from corral.store.port import ABSENT, Append, Change, Delete, Document, Put
+from corral.store.store_errors import Conflict
 
 
 async def test_a_stored_document_is_read_back_with_the_number_of_its_commit(desk: Desk) -> None:

@@ -18,7 +18,8 @@ from store_cases import SHORT, House, at_work, put
 from corral.domain.ids import Epoch
 from corral.store.commit_batches import BatchLimits
 from corral.store.leadership import Leadership
-from corral.store.port import LEADER, Commit, Fenced, LeaseRow, Store, StoreUnavailable
+from corral.store.port import LEADER, Commit, LeaseRow, Store
+from corral.store.store_errors import Fenced, StoreUnavailable
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 

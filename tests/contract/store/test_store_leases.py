@@ -10,7 +10,8 @@ from store_cases import SHORT, ManualClock
 
 from corral.errors import Bug
 from corral.store.leadership import Leadership, LeaseTiming, Loss
-from corral.store.port import LEADER, LeaseEngine, LeaseRow, Store, StoreUnavailable
+from corral.store.port import LEADER, LeaseEngine, LeaseRow, Store
+from corral.store.store_errors import StoreUnavailable
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 

@@ -17,8 +17,8 @@ from store_cases import House, at_work, put
 from corral.errors import Bug, Code, Rejected
 from corral.store.engine_selection import open_store
 from corral.store.migrations import Migration, load_migrations, pending
-from corral.store.port import StoreUnavailable
 from corral.store.postgres.engine import check_server_version
+from corral.store.store_errors import StoreUnavailable
 
 
 async def test_what_was_stored_is_there_after_closing_and_opening(house: House) -> None:

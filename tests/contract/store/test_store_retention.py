@@ -11,8 +11,9 @@ from store_cases import Desk, at_work, drop, happened, put, with_commits
 from corral.domain.events import START, Cursor, Draft, EventType
 from corral.domain.ids import Epoch
 from corral.errors import Code, Rejected
-from corral.store.port import Append, CommitEngine, Fenced, Head, Store, Transaction
+from corral.store.port import Append, CommitEngine, Head, Store, Transaction
 from corral.store.retention import Retention, RetentionPolicy
+from corral.store.store_errors import Fenced
 from corral.system.clock import SystemClock
 
 MANY = 100_000

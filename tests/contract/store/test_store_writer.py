@@ -11,16 +11,8 @@ from store_cases import QUICK, Desk, House, at_work, happened, put, transaction
 from corral.domain.events import START
 from corral.errors import Code, CorralError
 from corral.store.commit_batches import BatchLimits, Waiting, WaitingLine, examine
-from corral.store.port import (
-    ABSENT,
-    Commit,
-    Conflict,
-    Fenced,
-    StorageFailed,
-    Store,
-    StoreUnavailable,
-    Transaction,
-)
+from corral.store.port import ABSENT, Commit, Store, Transaction
+from corral.store.store_errors import Conflict, Fenced, StorageFailed, StoreUnavailable
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy

@@ -25,7 +25,7 @@ from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import Incarnation, NodeId
 from corral.domain.records import BegunEffect
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.store.port import Conflict, StoreUnavailable
+from corral.store.store_errors import Conflict, StoreUnavailable
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.entropy import Entropy, new_id
 

@@ -26,7 +26,7 @@ from corral.controller.state.cluster_state import Stored
 from corral.controller.state.ledger import Mutation, RecordedRefusal, Step, audit
 from corral.domain.records import IdempotencyRecord
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import Conflict
+from corral.store.store_errors import Conflict
 
 _NOT_AWAITED: Final = "the change was made, and its end is no longer waited for"
 _ATTEMPTS: Final = 20

@@ -24,7 +24,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
-from corral.store.port import StoreUnavailable
+from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.wire.frame_table import NodeFrame

@@ -30,7 +30,7 @@ from corral.domain.instance_records import InstanceRecord, SequenceRecord
 from corral.errors import Code, Rejected
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey
-from corral.store.port import Conflict, StoreUnavailable
+from corral.store.store_errors import Conflict, StoreUnavailable
 
 STARTS: Final = "starts"
 BLOCK: Final = 10_000

@@ -24,7 +24,8 @@ from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts
 from corral.modules.archive.archive_store import ArchiveStore, disk_faults
 from corral.signing import Sidecar, SidecarKind, Verifier
-from corral.store.port import BlobEngine, StoreUnavailable
+from corral.store.port import BlobEngine
+from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.threads import to_end

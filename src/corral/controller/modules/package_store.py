@@ -18,7 +18,8 @@ from corral.controller.state.ledger import Ledger, Step
 from corral.domain.module_records import PackageRecord, told, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
-from corral.store.port import ABSENT, Append, Conflict, LeaseEngine, LeaseRow, StoreUnavailable
+from corral.store.port import ABSENT, Append, LeaseEngine, LeaseRow
+from corral.store.store_errors import Conflict, StoreUnavailable
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 

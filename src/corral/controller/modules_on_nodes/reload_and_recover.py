@@ -16,7 +16,7 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import NodeModuleState, PackageRecord, next_wish, node_module_key
 from corral.errors import Code, Rejected
-from corral.store.port import Conflict
+from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
 
 

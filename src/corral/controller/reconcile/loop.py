@@ -36,7 +36,8 @@ from corral.domain.ids import NodeId
 from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
-from corral.store.port import Change, Commit, Conflict, Fenced, StoreUnavailable
+from corral.store.port import Change, Commit
+from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
 from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock, boot_id
 from corral.system.controller_config import ReconcileSection

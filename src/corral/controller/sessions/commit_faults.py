@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.controller.state.quarantine import NotOverwritten
 from corral.errors import Code, CorralError, Retryable
-from corral.store.port import Conflict, Fenced
+from corral.store.store_errors import Conflict, Fenced
 from corral.system.aio.backoff import doubled
 from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.node_pb2 import ErrorReport

@@ -29,7 +29,8 @@ from corral.errors import Code, Rejected, Retryable
 from corral.pki.authority import Authority, Issued
 from corral.pki.join_token import JoinToken, secret_digest, secret_matches
 from corral.pki.keys import key_digest, new_key, read_csr
-from corral.store.port import ABSENT, Conflict
+from corral.store.port import ABSENT
+from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
 

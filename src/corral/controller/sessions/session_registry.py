@@ -25,7 +25,8 @@ from corral.domain.ids import NodeId
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.store.port import Commit, StoreUnavailable
+from corral.store.port import Commit
+from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.node_pb2 import Handshake

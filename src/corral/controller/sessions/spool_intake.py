@@ -36,7 +36,7 @@ from corral.domain.ids import NodeId, SessionId
 from corral.domain.node_claims import told_time
 from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import Conflict
+from corral.store.store_errors import Conflict
 from corral.system.aio.tasks import set_within
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock

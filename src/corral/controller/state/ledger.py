@@ -17,7 +17,8 @@ from corral.controller.state.collections import AUDIT
 from corral.domain.events import Draft
 from corral.domain.records import AuditEntry, Record
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import Append, Commit, Conflict, Delete, Put, Transaction
+from corral.store.port import Append, Commit, Delete, Put, Transaction
+from corral.store.store_errors import Conflict
 
 R = TypeVar("R", bound=Record)
 

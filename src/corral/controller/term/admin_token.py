@@ -22,7 +22,8 @@ from corral.domain.permissions import Role
 from corral.errors import Code, Rejected
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership, LeaseTiming, Term
-from corral.store.port import Fenced, Store
+from corral.store.port import Store
+from corral.store.store_errors import Fenced
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.controller_config import ControllerConfig

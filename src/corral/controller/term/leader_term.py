@@ -35,7 +35,8 @@ from corral.controller.term.term_services import NodeServices, TermDeps, TermSer
 from corral.controller.workload.service import Workloads
 from corral.domain.events import Draft, EventType
 from corral.pki.authority import Authority
-from corral.store.port import Commit, Fenced
+from corral.store.port import Commit
+from corral.store.store_errors import Fenced
 from corral.store.writer import Writer, WriterTiming
 from corral.system.aio.tasks import Tasks
 

@@ -19,7 +19,8 @@ from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
-from corral.store.port import Fenced, Store, StoreUnavailable
+from corral.store.port import Store
+from corral.store.store_errors import Fenced, StoreUnavailable
 from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.clock import Clock
 from corral.system.controller_config import LeaseSection

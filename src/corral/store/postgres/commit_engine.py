@@ -18,10 +18,11 @@ import msgspec
 import structlog
 
 from corral.domain.ids import Epoch
-from corral.store.port import BatchOutcome, Fenced, Put, StoreUnavailable, Transaction
+from corral.store.port import BatchOutcome, Put, Transaction
 from corral.store.postgres.connections import PostgresServer, close_connection
 from corral.store.postgres.faults import FAILURES, describe, ended_connection, fence_error, translated
 from corral.store.rows import decode_outcome
+from corral.store.store_errors import Fenced, StoreUnavailable
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 

@@ -15,8 +15,8 @@ import asyncpg
 import msgspec
 
 from corral.domain.ids import Epoch
-from corral.store.port import StoreUnavailable
 from corral.store.postgres.faults import FAILURES
+from corral.store.store_errors import StoreUnavailable
 from corral.system.entropy import Entropy, new_id
 
 _NAME_BYTES: Final = 63

@@ -10,7 +10,7 @@ import asyncpg
 
 from corral.domain.ids import Epoch
 from corral.errors import Code, Rejected
-from corral.store.port import Fenced, StoreUnavailable
+from corral.store.store_errors import Fenced, StoreUnavailable
 
 FENCED: Final = "CRF01"
 """Raised by `corral_check_fence`; the detail is the epoch of the fence."""

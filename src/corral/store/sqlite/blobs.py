@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 from corral.store.digests import check_digest, check_digests, mismatch, no_such_blob
-from corral.store.port import BlobInfo, BlobStamp, StoreUnavailable
+from corral.store.port import BlobInfo, BlobStamp
 from corral.store.sqlite.blob_files import BlobFiles, BlobUpload, OpenBlob, Reading
+from corral.store.store_errors import StoreUnavailable
 from corral.system.clock import Clock, SystemClock
 
 T = TypeVar("T")

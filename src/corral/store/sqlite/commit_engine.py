@@ -22,21 +22,13 @@ from typing import Any, Final
 import msgspec
 
 from corral.domain.ids import Epoch
-from corral.store.port import (
-    BatchOutcome,
-    Fenced,
-    Head,
-    Put,
-    Refusal,
-    StorageFailed,
-    StoreUnavailable,
-    Transaction,
-)
+from corral.store.port import BatchOutcome, Head, Put, Refusal, Transaction
 from corral.store.rows import decode_outcome, encode_outcome, outcome_of
 from corral.store.sqlite.faults import translate, translated
 from corral.store.sqlite.read_engine import read_head
 from corral.store.sqlite.stamps import to_microseconds
 from corral.store.sqlite.threads import DatabaseThread
+from corral.store.store_errors import Fenced, StorageFailed, StoreUnavailable
 
 _LARGEST: Final = 64
 """64 rows of up to 15 values stay below 999, the fewest parameters any SQLite allows."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from corral.errors import Code, Rejected
-from corral.store.port import StorageFailed, StoreUnavailable
+from corral.store.store_errors import StorageFailed, StoreUnavailable
 
 _NOT_OURS: Final = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 DAMAGED: Final = (

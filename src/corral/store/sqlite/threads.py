@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from corral.store.port import StoreUnavailable
+from corral.store.store_errors import StoreUnavailable
 
 T = TypeVar("T")
 

@@ -24,7 +24,8 @@ from corral.domain.templates import (
     TemplateVersion,
     group_of,
 )
-from corral.store.port import Conflict, Refusal
+from corral.store.port import Refusal
+from corral.store.store_errors import Conflict
 
 ONE: Final = "/api/v1/templates/{name}"
 TWO: Final = "/api/v1/templates/{group}/{name}"

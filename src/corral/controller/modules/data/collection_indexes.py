@@ -26,7 +26,8 @@ from corral.controller.state.ledger import Ledger
 from corral.domain.document_values import invalid, parse_path
 from corral.errors import Rejected
 from corral.sdk.protocol.storage_messages import IndexBody
-from corral.store.port import Conflict, Document, Put, ReadEngine
+from corral.store.port import Document, Put, ReadEngine
+from corral.store.store_errors import Conflict
 from corral.system.aio.keyed_locks import KeyedLocks
 
 MAX_INDEXES: Final = 8

@@ -26,7 +26,8 @@ from corral.controller.modules.data.transaction_steps import DocumentName, Edit,
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.document_values import invalid
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
+from corral.store.port import ABSENT, Delete, Document, Put, ReadEngine
+from corral.store.store_errors import Conflict
 
 MAX_COLLECTIONS: Final = 64
 _ATTEMPTS: Final = 10

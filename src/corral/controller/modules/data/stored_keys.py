@@ -10,7 +10,8 @@ from corral.controller.modules.data.document_writer import busy, quota_reached, 
 from corral.controller.modules.data.key_values import KeyEntry, KeyUsage, Write, entry_cost
 from corral.controller.modules.data.spaces import Space, copy, erase
 from corral.controller.state.ledger import Ledger, Step
-from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
+from corral.store.port import ABSENT, Delete, Document, Put, ReadEngine
+from corral.store.store_errors import Conflict
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 

@@ -18,7 +18,7 @@ from corral.controller.modules.data.document_writer import quota_reached
 from corral.controller.modules.data.key_values import KeyEntry, KeyUsage, Write
 from corral.controller.modules.data.spaces import Space
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import Fenced
+from corral.store.store_errors import Fenced
 from corral.system.clock import Clock
 
 PREFIX: Final = "corral:v1:kv"
