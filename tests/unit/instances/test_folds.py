@@ -471,7 +471,7 @@ def test_the_end_of_an_earlier_run_does_not_stand_for_the_one_that_should_be_the
     first = world.record("lobby-1").incarnation
     world.do(lambda ws: fold_crash(ws, N1, crash(world, restarted_as=first + 1)))
     assert world.record("lobby-1").incarnation == first + 1
-    world.judge(N1, listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
+    world.reconcile_listed(N1, listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
     assert world.record("lobby-1").state is InstanceState.STOPPED
     assert world.record("lobby-1").exit.outcome == "never_started"
 
@@ -557,7 +557,7 @@ def test_an_adopted_start_that_its_node_lost_is_over_for_nobody_can_send_it_agai
     run = listed("lobby-5", 900 * 1024, S.INSTANCE_STATE_SCHEDULED)
     world.open(N1, ticketed(TICKETS, run, node=N1, serial=50))
     assert world.record("lobby-5").adopted
-    world.judge(N1)
+    world.reconcile_listed(N1)
     assert world.record("lobby-5").state is InstanceState.STOPPED
     assert world.record("lobby-1").state is InstanceState.SCHEDULED, "ours is sent again"
 

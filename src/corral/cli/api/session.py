@@ -31,7 +31,7 @@ class ApiSession:
 
 
 def api_command(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `-o`, `--url`, `--token-file`, `--context`, and a `ApiSession` as first argument."""
+    """Give a command `-o`, `--url`, `--token-file`, `--context`, and an `ApiSession` as first argument."""
 
     @functools.wraps(command)
     def call(
