@@ -29,7 +29,7 @@ def audit() -> None:
 @limit_option(100)
 @api_command
 def list_entries(session: ApiSession, since: str | None, until: str | None, limit: int) -> None:
-    """List audit entries, the newest first; -o json also shows what was before and after."""
+    """List audit entries, the newest first. -o json also shows what was before and after."""
     check_times(since, until)
     found = session.client.pages("/api/v1/audit", {"since": since, "until": until}, limit=limit)
     show_list(session.output, found, columns=COLUMNS, name="number")

@@ -41,7 +41,7 @@ def capability() -> None:
 @click.option("--unresolved", is_flag=True, help="What modules need and do not have, and why.")
 @api_command
 def list_capabilities(session: ApiSession, unresolved: bool) -> None:
-    """List the capabilities that are provided now, or those that are missing."""
+    """List the capabilities that are provided, or missing."""
     found = session.client.get(CAPABILITIES)
     if unresolved:
         show_list(session.output, found.get("unresolved") or [], columns=UNRESOLVED_COLUMNS)

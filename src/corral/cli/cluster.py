@@ -50,7 +50,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @yes_option
 @api_command
 def raise_epoch(session: ApiSession, yes: bool) -> None:
-    """Lift the epoch by 2³², so that nodes obey a controller that was restored from a backup."""
+    """Raise the epoch after a restore from a backup. It is raised by 2³², so that nodes obey the restored controller."""
     confirm("raise the epoch of the whole cluster", yes=yes)
     found = session.client.post(f"{CLUSTER}/raise-epoch")
     show_done(
@@ -62,7 +62,7 @@ def raise_epoch(session: ApiSession, yes: bool) -> None:
 @yes_option
 @api_command
 def repair_sequence(session: ApiSession, yes: bool) -> None:
-    """Set the counter of starts just above the highest number in use, when it says that it is exhausted."""
+    """Repair an exhausted counter of starts. It is set just above the highest number in use."""
     confirm("set the counter of starts by what the records use", yes=yes)
     found = session.client.post(f"{CLUSTER}/repair-sequence") or {}
     next_start = int(found.get("highest_used", 0)) + 1
@@ -76,7 +76,7 @@ def repair_sequence(session: ApiSession, yes: bool) -> None:
 )
 @api_command
 def admin_certificate(session: ApiSession, name: str, directory: str) -> None:
-    """Make a key here, have it certified for the gRPC AdminService, and write key, certificate and CA."""
+    """Make a client certificate for the gRPC API. The key is made here and certified for the AdminService; key, certificate and CA are written."""
     paths = {part: os.path.join(directory, f"{name}.{part}") for part in ("key", "crt")}  # noqa: PTH118
     paths["ca"] = os.path.join(directory, "ca.crt")  # noqa: PTH118
     if os.path.basename(name) != name or name in ("", ".", ".."):  # noqa: PTH119

@@ -54,7 +54,7 @@ def list_events(
     until: str | None,
     limit: int,
 ) -> None:
-    """List the newest events, or those after one that is named; the oldest first in both."""
+    """List the newest events, or those after a named one. The oldest come first in both."""
     check_times(since, until)
     params: dict[str, Any] = {"types": _types(types), "since": since, "until": until}
     if after is None and limit <= MOST:
@@ -72,7 +72,7 @@ def list_events(
 @click.option("--after", metavar="ID", help="Begin after this event rather than now.")
 @api_command
 def follow_events(session: ApiSession, types: str | None, after: str | None) -> None:
-    """Print events as they happen; a broken connection is taken up where it broke."""
+    """Print events as they happen. A broken connection is resumed where it broke."""
     from corral.cli.api.event_stream import follow
 
     for message in follow(session.client, f"{EVENTS}/stream", {"types": _types(types), "after": after}):

@@ -170,7 +170,7 @@ def create(session: ApiSession, path: str, wait: bool, timeout: int) -> None:
 @yes_option
 @api_command
 def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
-    """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
+    """Change the fields that a file names. Others stay; null goes back to the default (RFC 7396)."""
     from corral.cli.document_files import read_documents
 
     documents = read_documents(path)
@@ -257,7 +257,7 @@ def restart(session: ApiSession, name: str, yes: bool) -> None:
 @wait_options()
 @api_command
 def delete(session: ApiSession, name: str, cascade: bool, yes: bool, wait: bool, timeout: int) -> None:
-    """Delete a group; with --cascade it goes when its last instance has ended."""
+    """Delete a group. With --cascade it goes when its last instance has ended."""
     more = {"cascade": "true"} if cascade else {}
     act_confirmed(
         f"delete group '{name}'" + (" and stop its instances" if cascade else ""),

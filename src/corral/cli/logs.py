@@ -56,7 +56,7 @@ def controller(session: ApiSession, **asked: Any) -> None:
 @level_option
 @api_command
 def daemon(session: ApiSession, node: str, **asked: Any) -> None:
-    """The log of a node's daemon, as far as it has reached the controller."""
+    """Print the log of a node's daemon. As far as it has reached the controller."""
     _show(session, f"node:{node}", **asked)
 
 
@@ -65,7 +65,7 @@ def daemon(session: ApiSession, node: str, **asked: Any) -> None:
 @click.argument("level", type=click.Choice((*LEVELS, "default"), case_sensitive=False))
 @api_command
 def set_level(session: ApiSession, source: str, level: str) -> None:
-    """Switch the level of SOURCE, 'controller' or a node's id, at once; 'default': as configured."""
+    """Switch the log level of SOURCE at once. SOURCE is 'controller' or a node's id; 'default': as configured."""
     wanted = "" if level == "default" else level
     where = source if source == "controller" else f"node:{source.removeprefix('node:')}"
     changed = session.client.put(f"{LOGS}/level", {"source": where, "level": wanted})

@@ -121,7 +121,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Enrolled", full_time(node.get("enrolled_at"))),
         ("Address", plain(node.get("address"))),
         ("Version", plain(node.get("version"))),
-        ("ApiSession", plain(node.get("session"))),
+        ("Session", plain(node.get("session"))),
         ("Machine", plain(node.get("machine_id"))),
         ("Host", plain(node.get("host"))),
         ("Labels", plain(node.get("labels"))),
@@ -196,7 +196,7 @@ def uncordon(session: ApiSession, id: str) -> None:
 @click.option("--as-claimed", metavar="KEY", multiple=True, help="Leave this label to the node again.")
 @api_command
 def set_labels(session: ApiSession, id: str, changes: tuple[str, ...], as_claimed: tuple[str, ...]) -> None:
-    """Set labels of a node, or take them off (KEY-); they count before what the node says of itself."""
+    """Set labels of a node, or remove them (KEY-). They override what the node reports itself."""
     if not changes and not as_claimed:
         raise click.UsageError("name at least one KEY=VALUE, KEY- or --as-claimed KEY")
     values = dict((change[:-1], None) if change.endswith("-") else label(change) for change in changes)
@@ -211,7 +211,7 @@ def set_labels(session: ApiSession, id: str, changes: tuple[str, ...], as_claime
 @click.option("--runtimes", metavar="A,B", help="Only these count; empty: all that the node has.")
 @api_command
 def cap(session: ApiSession, id: str, memory_mb: int | None, cpus: int | None, runtimes: str | None) -> None:
-    """Limit what counts of a node's memory, CPUs and runtimes, whatever it says of itself."""
+    """Limit a node's memory, CPUs and runtimes. The limits hold whatever it reports itself."""
     body: dict[str, Any] = {}
     if memory_mb is not None:
         body["memory_mb"] = memory_mb or None
@@ -234,7 +234,7 @@ def _configure(session: ApiSession, id: str, body: dict[str, Any]) -> Any:
 @click.argument("id")
 @api_command
 def modules(session: ApiSession, id: str) -> None:
-    """List the modules that a node has or shall have, and how they stand there."""
+    """List the modules of a node. Those that it has or shall have, with their state there."""
     from corral.cli.module.nodes import MODULE_COLUMNS
 
     found = session.client.pages(f"{NODES}/{segment(id)}/modules", {})
@@ -247,7 +247,7 @@ def modules(session: ApiSession, id: str) -> None:
 @yes_option
 @api_command
 def revoke(session: ApiSession, id: str, reason: str | None, yes: bool) -> None:
-    """Refuse a node's certificates from now on; it has to enrol again."""
+    """Refuse a node's certificates from now on. It has to enrol again."""
     body = {"reason": reason} if reason else {}
     changed = act_confirmed(
         f"revoke node '{id}'",
@@ -290,7 +290,7 @@ def label(text: str) -> tuple[str, str]:
 def join_token(
     session: ApiSession, node_id: str | None, ttl: int, replace: bool, labels: tuple[str, ...]
 ) -> None:
-    """Make a join token and print the one command to run on the new host."""
+    """Make a join token. Prints the one command to run on the new host."""
     body: dict[str, object] = {"ttl_seconds": ttl, "replace": replace}
     if labels:
         body["labels"] = dict(map(label, labels))
@@ -308,7 +308,7 @@ def join_token(
 @click.command("join-tokens")
 @api_command
 def join_tokens(session: ApiSession) -> None:
-    """List the join tokens that were made, without their secrets."""
+    """List the join tokens, without their secrets."""
     show_list(session.output, session.client.pages(JOIN_TOKENS), columns=JOIN_TOKEN_COLUMNS)
 
 

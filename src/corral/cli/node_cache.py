@@ -91,7 +91,7 @@ def _items(found: Any) -> list[dict[str, Any]]:
 @click.option("--group", metavar="NAME", help="Only what this group needs; else what all groups need.")
 @api_command
 def prewarm(session: ApiSession, id: str | None, everywhere: bool, group: str | None) -> int:
-    """Bring what groups need into a node's cache ahead of their starts."""
+    """Fill a node's cache with what groups need to start."""
     if (id is None) != everywhere:
         raise WrongUsage("name one node, or say --all")
     place = f"{NODES}/cache/prewarm" if everywhere else f"{NODES}/{segment(str(id))}/cache/prewarm"

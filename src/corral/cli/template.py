@@ -118,7 +118,7 @@ def list_versions(session: ApiSession, name: str) -> None:
 @click.argument("new", type=click.IntRange(1), required=False)
 @api_command
 def diff(session: ApiSession, name: str, old: int | None, new: int | None) -> None:
-    """What changed from version OLD to NEW; without them, from the one before to the current one."""
+    """Show what changed from version OLD to NEW. Without them, from the one before to the current one."""
     found = session.client.get(template_path(name, "diff"), {"from": old, "to": new})
     rows = list(_differences(found))
     if session.output == "table" and not rows:
@@ -180,7 +180,7 @@ def set_settings(
     substitute: tuple[str, ...],
     description: str | None,
 ) -> None:
-    """Change a template's settings; makes a new version with the same files."""
+    """Change a template's settings. Makes a new version with the same files."""
     patch: dict[str, Any] = {}
     if path is not None:
         from corral.cli.document_files import read_documents
@@ -208,7 +208,7 @@ def set_settings(
 @click.option("--node", "nodes", multiple=True, metavar="ID", help="Only to this node; may be repeated.")
 @api_command
 def sync(session: ApiSession, pattern: str, nodes: tuple[str, ...]) -> int:
-    """Bring the current versions of matching templates (games/*) into the caches of nodes."""
+    """Bring matching templates (games/*) into the caches of nodes. Their current versions are taken."""
     import fnmatch
 
     names = [found["name"] for found in session.client.pages(TEMPLATES)]
@@ -229,7 +229,7 @@ def sync(session: ApiSession, pattern: str, nodes: tuple[str, ...]) -> int:
 @yes_option
 @api_command
 def delete(session: ApiSession, name: str, yes: bool) -> None:
-    """Delete a template with all its versions; refused while something is made of it."""
+    """Delete a template with all its versions. Refused while something is made of it."""
     confirm(f"delete template '{name}' with all its versions", yes=yes)
     session.client.delete(template_path(name))
     show_done(session.output, {"name": name}, f"template '{name}' is deleted", name="name")

@@ -56,7 +56,7 @@ def file_path(name: str, path: str) -> str:
 @note_option
 @api_command
 def upload(session: ApiSession, name: str, source: str, note: str | None) -> None:
-    """Make a directory, a .tar.gz or a .zip the new version of a template."""
+    """Upload a directory or an archive as a new version. The archive is a .tar.gz or a .zip."""
     from corral.cli.api.transfers import archive_of, blocks
     from corral.cli.terminal.progress_line import Bar
 
@@ -164,7 +164,7 @@ def remove_file(session: ApiSession, name: str, path: str) -> None:
 @note_option
 @api_command
 def edit_file(session: ApiSession, name: str, path: str, note: str | None) -> None:
-    """Open one file in your editor (VISUAL, EDITOR); what you save becomes a new version.
+    """Open one file in your editor (VISUAL, EDITOR). What you save becomes a new version.
 
     Refused when the template was changed meanwhile; what you wrote is then kept in a file.
     """

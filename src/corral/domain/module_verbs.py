@@ -51,7 +51,7 @@ VERBS: Final[Mapping[Verb, VerbRule]] = {
     ),
     Verb.DEACTIVATE: VerbRule(
         summary="Stop a module until somebody activates it",
-        help="Stop a module and end its process; it stays off, also after a restart.",
+        help="Stop a module and end its process. It stays off, also after a restart.",
         intent=ModuleIntent.INACTIVE,
         runs=False,
         failed=False,
@@ -68,17 +68,17 @@ VERBS: Final[Mapping[Verb, VerbRule]] = {
     ),
     Verb.RECOVER: VerbRule(
         summary="Try a failed module again, here and on every node where it failed",
-        help="Give a FAILED module another try, on the controller and on the nodes where it failed; nodes that are"
+        help="Give a FAILED module another try. On the controller and on the nodes where it failed; nodes that are"
         " away try when they are back.",
         failed=True,
     ),
     Verb.RELOAD: VerbRule(
         summary="Let a module take its settings in again, without a restart",
-        help="Hand a running module its settings again, also on nodes that are away, once they are back.",
+        help="Hand a running module its settings again. Also on nodes that are away, once they are back.",
     ),
     Verb.CONFIGURE: VerbRule(
         summary="Set all settings of a module; what is left out goes back to the default",
-        help="Show a module's settings and which ones it takes, or change them while it runs.",
+        help="Show or change a module's settings. They can change while it runs; shown are also those that it takes.",
     ),
     Verb.UNINSTALL: VerbRule(
         summary="Uninstall a module; its data stays until it is dropped",

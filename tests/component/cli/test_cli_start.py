@@ -97,3 +97,25 @@ def test_completion_knows_the_nouns_and_verbs(pointed: dict[str, str]) -> None:
         [sys.executable, "-m", "corral.cli"], env=env, capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "plain,cordon\n"
+
+
+def test_no_line_of_help_is_cut_at_eighty_columns() -> None:
+    import click
+
+    from corral.cli.main import cli
+
+    def groups(command: click.Command, path: str) -> list[tuple[str, click.Group]]:
+        if not isinstance(command, click.Group):
+            return []
+        context = click.Context(command, info_name=path)
+        inner = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+        below = [found for name, each in inner if each for found in groups(each, f"{path} {name}")]
+        return [(path, command), *below]
+
+    cut = [
+        f"{path}: {line.strip()}"
+        for path, group in groups(cli, "corral")
+        for line in group.get_help(click.Context(group, info_name=path, terminal_width=80)).splitlines()
+        if line.endswith("...") and not line.startswith("Usage:")
+    ]
+    assert cut == []

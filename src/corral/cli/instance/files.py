@@ -113,7 +113,7 @@ def save(
     note: str | None,
     secret_names: bool,
 ) -> None:
-    """Make chosen files of an instance's directory a new version of TEMPLATE."""
+    """Save files of an instance as a new version of TEMPLATE."""
     body = {"template": template, "paths": list(paths), "merge": merge, "note": note or ""}
     if secret_names:
         body["secret_names"] = True

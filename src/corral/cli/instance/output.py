@@ -249,7 +249,7 @@ class Lines:
 @click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")
 @api_command
 def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
-    """Attach to an instance: its newest lines, what it writes, and a line to write to it.
+    """Attach to an instance. Shows its newest lines, what it writes, and a line to write to it.
 
     Ctrl-C, Ctrl-] or Ctrl-D detaches; the instance goes on.
     """
@@ -280,7 +280,7 @@ def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
 def search(
     session: ApiSession, id: str, pattern: str, after: int, limit: int, incarnation: int | None
 ) -> int:
-    """Lines of a console that match PATTERN (RE2); exit code 1 when none does."""
+    """Print lines of a console that match PATTERN (RE2). Exit code 1 when none does."""
     show = Printer(session.output, raw=False)
     left = limit
     while left > 0:

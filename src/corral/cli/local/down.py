@@ -87,7 +87,7 @@ def _ended(pidfd: int, deadline: float) -> bool:
 
 
 def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) -> list[str]:
-    """Stop what runs in the node's directory, whether or not a daemon minds it; ids of what did."""
+    """Stop what runs in the node's directory, whether or not a daemon supervises it; returns the ids of what ran."""
     from corral.cli.local.cluster_processes import NODE
     from corral.cli.local.up_state import keeper_lives, live_instances, unfinished_runs
 

@@ -90,7 +90,7 @@ def command(data: pathlib.Path, id: str, line: str, output: str) -> None:
 @output_option
 @click.pass_obj
 def stop_all(data: pathlib.Path, force: bool, config: str | None, output: str) -> None:
-    """Stop every instance and wait until nothing is left; works without a daemon, too."""
+    """Stop every instance and wait until nothing is left. Works without a daemon, too."""
     served = is_served(data)
     items = ask(data, "stop-all", force=force)["items"] if served else _offline(data, force, config)
     ended = sum(item["state"] in ("STOPPED", "CRASHED") for item in items)

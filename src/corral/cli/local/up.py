@@ -141,7 +141,7 @@ def _say_what_stays(directory: pathlib.Path) -> None:
     shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
     place = shlex.quote(str(directory))
     note(f"detached: {len(names)} instance{'s keep' if len(names) > 1 else ' keeps'} running ({shown})")
-    note(f"'corral up --data {place}' minds them again, 'corral down --data {place}' stops them")
+    note(f"'corral up --data {place}' supervises them again, 'corral down --data {place}' stops them")
 
 
 def _echo(name: str, line: str) -> None:

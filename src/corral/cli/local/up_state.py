@@ -90,7 +90,7 @@ def unfinished_runs(data: pathlib.Path) -> bool:
 
 
 def keeper_lives(data: pathlib.Path) -> bool:
-    """Whether a keeper holds its lock, though it may mind nothing."""
+    """Whether a keeper holds its lock, though it may supervise nothing."""
     for path in data.glob("keeper/*.lock"):
         with contextlib.suppress(OSError), path.open() as lock:
             try:

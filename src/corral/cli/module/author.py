@@ -46,7 +46,7 @@ Seen = dict[str, tuple[int, int]]
 @click.option("--into", metavar="DIR", help="Where to put it; else a directory named like the module.")
 @output_option
 def new(id: str, host: str, into: str | None, output: str) -> None:
-    """Make the source of a new module: a manifest, a class, a test that passes."""
+    """Make the source of a new module. It has a manifest, a class, and a test that passes."""
     from corral.cli.module.scaffold import write_scaffold
 
     target = pathlib.Path(into).expanduser() if into else pathlib.Path(id)
@@ -61,7 +61,7 @@ def new(id: str, host: str, into: str | None, output: str) -> None:
 @click.option("--out", metavar="FILE", help="Else SOURCE/dist/ID-VERSION.cmod.")
 @output_option
 def build(source: str, out: str | None, output: str) -> None:
-    """Build a module's archive; the same source gives the same bytes."""
+    """Build a module's archive. The same source gives the same bytes."""
     built = build_source(pathlib.Path(source).expanduser(), pathlib.Path(out).expanduser() if out else None)
     shown = {
         "id": built.manifest.id,
@@ -76,7 +76,7 @@ def build(source: str, out: str | None, output: str) -> None:
 @click.argument("source", default=".")
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
 def test(source: str, pytest_args: tuple[str, ...]) -> None:
-    """Run a module's tests with pytest, with a real controller and daemon at hand (fixture 'house')."""
+    """Run a module's tests with pytest. A real controller and daemon are at hand (fixture 'house')."""
     directory = pathlib.Path(source).expanduser()
     if not (directory / "tests").is_dir():
         raise WrongUsage(f"{directory} has no directory 'tests'", hint="'corral module new' makes one")
@@ -105,7 +105,7 @@ def test(source: str, pytest_args: tuple[str, ...]) -> None:
 @click.argument("archive")
 @output_option
 def doctor(archive: str, output: str) -> None:
-    """Look at an archive as a host would, without running any of it."""
+    """Check an archive as a host would, without running it."""
     path = pathlib.Path(archive).expanduser()
     facts = inspect(path)
     check_sources_of(path, facts)
@@ -193,7 +193,7 @@ def sign(archive: str | None, key: str | None, new_key: str | None, output: str)
 @click.option("--once", is_flag=True, help="Build and install once, and return.")
 @api_command
 def dev(session: ApiSession, source: str, once: bool) -> None:
-    """Watch a source directory; build and reload the module whenever it changes, until Ctrl-C."""
+    """Watch a source directory and reload the module. It is built at every change, until Ctrl-C."""
     DevLoop(session, pathlib.Path(source).expanduser()).run(once=once)
 
 

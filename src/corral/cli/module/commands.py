@@ -66,7 +66,7 @@ def list_modules(session: ApiSession, phase: str | None) -> None:
 @click.argument("id")
 @api_command
 def info(session: ApiSession, id: str) -> None:
-    """Show one module: phase and reason, what it offers and needs, its story, and each node."""
+    """Show one module. Phase and reason, what it offers and needs, its history, and each node."""
     found = session.client.get(module_path(id))
     schema = _schema(session, found) if session.output == "table" else None
     show_one(session.output, found, rows=info_rows(found, schema))

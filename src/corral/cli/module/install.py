@@ -44,7 +44,7 @@ def _options(command: F) -> F:
 @_options
 @api_command
 def install(session: ApiSession, file: str, **options: Any) -> None:
-    """Install a module from its archive; a higher version than the installed one is an upgrade."""
+    """Install a module from its archive. A higher version than the installed one is an upgrade."""
     _send(session, pathlib.Path(file).expanduser(), **options)
 
 
@@ -52,7 +52,7 @@ def install(session: ApiSession, file: str, **options: Any) -> None:
 @_options
 @api_command
 def upgrade(session: ApiSession, file: str, **options: Any) -> None:
-    """Like 'install', for a module that is there already; rolls back if the new version does not start."""
+    """Upgrade an installed module. Rolls back if the new version does not start."""
     path = pathlib.Path(file).expanduser()
     id = _id_of(path)
     try:
