@@ -3,8 +3,6 @@
 Every failure that a person or a peer may see is a `CorralError`: a wire-stable code, a
 message that says what and why, and a hint that says what to do next. The class says who
 has to act: the caller (`Rejected`), time (`Retryable`), or we (`Bug`).
-
-Lists within sentences: the first few, and how many there are beside them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Programs and extensions: where they may come from, and which file they become.
-
-The catalog: the programs that groups name by platform and version.
+"""Artifacts, the programs and extensions of groups: where they may come from, which file they become, and the catalog's
+record of a program by platform and version.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""JSON values of module documents: what may be stored, where a path leads, and the one order of all values.
+"""JSON values of module documents: which may be stored, where a path leads, their one order, and the keys of indexes.
 
 The order is total: missing, null, false, true, numbers, texts, arrays, objects. Numbers compare by what
 they are worth, whether written as 1 or 1.0; texts by code points; arrays element by element; objects as
 the sorted list of their keys and values.
 
-Texts that sort as the values do from which they were made: the keys of a module's indexes.
-
-A store compares ids by code points. The key of a value is built so that this order is the order of values
-(`corral.domain.document_values`), that equal values have equal keys, and that no key begins another one.
+Keys of indexes are texts that sort as the values do from which they were made. A store compares ids by code points.
+The key of a value is built so that this order is the order of values, that equal values have equal keys, and that no key begins another one.
 So keys of several fields can simply be written one after the other.
 
 A key of many characters is cut, and a digest of the whole is added: entries with a cut key are found where

@@ -1,4 +1,5 @@
-"""Which files of installed modules go into the instances of a group.
+"""Extensions: which files of installed modules go into the instances of a group, in which place, and which of them
+conflict.
 
 An extension has variants, each for some platforms and their versions; one without platforms is for any group,
 also for one whose program is not of the catalog. Of those that fit, a variant that names the group's platform
@@ -6,8 +7,6 @@ goes before one for any. Two that are equal in this are a tie, and a tie is refu
 
 Modules and their extensions are looked at in the order of their ids, so it makes no difference in which order
 they were installed.
-
-Where extensions go, and which of them cannot be together.
 """
 
 from __future__ import annotations

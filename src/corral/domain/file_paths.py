@@ -4,7 +4,7 @@ A path is relative and written with `/`. A glob is anchored at the root of the t
 within a part, `**` as a part stands for any number of parts. What matches a directory matches everything
 beneath it; with a `/` at its end only that.
 
-How much of an instance's files is told at a time. Both sides of the link keep to it.
+The limits of one answer about an instance's files stand here, too: both sides of the link keep to them.
 """
 
 from __future__ import annotations

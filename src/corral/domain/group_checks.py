@@ -1,7 +1,4 @@
-"""What the types cannot say about a group: what could never work is refused before anything is stored.
-
-What the types cannot say about the files of a group's instances.
-"""
+"""Checks of a group that its types cannot express: what could never work is refused before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What an operator says about a group: the document of the API, of files and of the store.
+"""The document of a group, as the API, files and the store have it: commands, ports, restarts, and the files of its
+instances (templates, merges, patches, artifacts, extensions).
 
-Parsed strictly, an unknown key is an error. What the types cannot say is checked by `group_checks`.
-
-What a group says about the files of its instances: templates, merges, patches, artifacts, extensions.
+Parsed strictly, an unknown key is an error. What the types cannot express is checked by `group_checks`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The states of one run of an instance, shared by controller and daemon.
+"""The states of one run of an instance, shared by controller and daemon; the history of a run; the pause after a clean
+exit.
 
-`OFFLINE` means that nobody watches the run: its node is out of reach of the controller, or there was no daemon on
+`OFFLINE` means that the run is not watched: its node is out of reach of the controller, or there was no daemon on
 the node. Nothing is assumed dead, so every live state can fall into it and come back to whatever is then found.
 
-A run's state with the last steps to it: a step that the table refuses tells them. Pure.
-
-A run that ended by itself, as its group says that it may: what that is called, and how soon its place is taken again.
+The history has the last steps of a run, which the error of a refused step lists. A clean exit is one that the run's
+group allows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Who provides what to whom: conflicts and cycles before anything is stored, and what is still missing.
+"""The graph of modules by capabilities: conflicts and cycles, found before anything is stored; requirements that are
+still unmet; and the order of stopping, in which no module loses what it depends on before it is stopped itself.
 
 A module is looked at once for each host it runs on, for the registries of hosts are separate: the node's part
 of a paired module may need what its controller's part provides.
-
-In which order modules are taken down: nobody loses what he depends on while he is being stopped.
 """
 
 from __future__ import annotations

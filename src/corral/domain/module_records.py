@@ -1,10 +1,5 @@
-"""What is stored about a module: one record a package, the same on both hosts.
-
-How far a module's durable subscription has come.
-
-Which event tells which step of a module's life.
-
-How modules stand on nodes, and what they made of the starts of instances there.
+"""Records of modules: the installed package (the same on both hosts), its state on each node, its cursor in the event
+log, the changes it made to a start; and the events that follow from the steps of a package.
 """
 
 from __future__ import annotations

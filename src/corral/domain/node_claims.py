@@ -1,11 +1,10 @@
-"""What a node says of itself, and what operators decide about it: where both speak, the operator's word counts.
+"""Claims of a node about itself, and the settings of operators that override them.
 
-Labels, memory, CPUs and runtimes in a handshake are claims. Whoever holds a node's certificate may claim anything, so
+Labels, memory, CPUs and runtimes in a handshake are claims. The holder of a node's certificate may claim anything, so
 what must not be claimed has label keys that begin with `trusted.`: only operators set those.
 
-Labels of nodes: one rule, for the configuration that sets them and the controller that takes them.
-
-Times that nodes tell, held against the clock of the controller: theirs may say anything.
+Labels have one rule, for the configuration that sets them and the controller that accepts them. Times that nodes
+report are bounded by the clock of the controller, for a node's clock may be anywhere.
 """
 
 from __future__ import annotations

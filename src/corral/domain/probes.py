@@ -1,6 +1,5 @@
-"""How a node finds out that an instance is ready, and how many players it has.
-
-Can a probe ever succeed? What the types cannot say about probes.
+"""Probes: how a node finds out that an instance is ready and how many players it has, and which probes could never
+succeed.
 """
 
 from __future__ import annotations

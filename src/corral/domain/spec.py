@@ -1,7 +1,4 @@
-"""What all parts of an operator's documents share: strict parsing, and the numbers they are made of.
-
-What a variable may hold, and how a document says so.
-"""
+"""The base of the parts of operators' documents: strict parsing, bounded numbers and texts, and declared variables."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""The difference of two versions of a template, for people.
+"""Differences of two versions of a template: for people, and as a delta of manifests for nodes.
 
-What changed from one manifest to another, shorter than the other whole.
-
-A node that has a version of a template is sent the way to the next one. What comes out is trusted only
-when it has the digest that was announced; see `templates.manifest_digest`.
+A node that has a version of a template is sent the delta to the next one. The result is trusted only when it has the digest that was announced; see `templates.manifest_digest`.
 """
 
 from __future__ import annotations

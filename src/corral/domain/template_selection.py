@@ -1,9 +1,7 @@
-"""Which templates a start is made of, in the order in which they are laid.
+"""The templates of a start, in the order in which they are laid, and the checks of a template's parents and settings.
 
 First the chain, in its order; then the picks, sorted by priority and name. Each brings its parents before
 itself; a template is laid once, at its first place.
-
-What the types cannot say about a template's settings.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""`%NAME%` in a command, an argument, a variable of the environment, an address or a file.
+"""Variables of a run: their layers, and the substitution of `%NAME%` in a command, an argument, a variable of the
+environment, an address or a file.
 
-A name that nobody defines stays as it is and is reported: the text may simply hold percent signs.
+A name that no layer defines stays as it is and is reported: the text may simply hold percent signs.
 Values are not looked at again, so one that holds `%X%` itself cannot bring in another.
 
-The layers of a run's variables, in the one order in which they win over each other.
-
-Lowest first: templates in the order they are laid, the group's properties, the group's variables, the
+A higher layer wins over a lower one. Lowest first: templates in the order they are laid, the group's properties, the group's variables, the
 node's labels, the instance's own, and what is built in.
 """
 

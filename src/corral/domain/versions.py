@@ -1,4 +1,5 @@
-"""Ranges of versions as authors write them, and whether a version lies in one.
+"""Versions by Semantic Versioning 2.0 (parsed strictly, ordered by precedence), and ranges of them as authors write
+them.
 
 A range is one or several alternatives between `||`. An alternative is a list of conditions, all of which
 hold: `>=1.0 <2`, `^1.2` (nothing that breaks: below 2), `~1.2` (below 1.3), `1.x` and `1.2` (any below),
@@ -6,8 +7,6 @@ hold: `>=1.0 <2`, `^1.2` (nothing that breaks: below 2), `~1.2` (below 1.3), `1.
 
 A pre-release lies in a range only if a condition names a pre-release of the same release: `<2` does not
 let `2.0.0-rc.1` in, and `>=1.0` no `1.5.0-beta`. `*` alone takes pre-releases, too.
-
-Versions by Semantic Versioning 2.0: parsed strictly, ordered by precedence.
 """
 
 from __future__ import annotations

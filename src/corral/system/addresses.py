@@ -1,6 +1,5 @@
-"""Addresses as people write them: HOST:PORT, with IPv6 in brackets.
-
-How many connections an address may have, whichever listener it calls: what counts as one address, and its share.
+"""Network addresses as people write them (HOST:PORT, IPv6 in brackets), and the share of connections that one address may
+have, whichever listener it connects to.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Our own files: written whole or not at all, marked with a format and version, locked by one owner.
-
-Digests of files of any size: memory does not grow with them, and whoever gives up is not kept waiting.
+"""Files of the service itself: written whole or not at all, marked with a format and version, locked by one owner; and
+digests of files of any size.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The slow end of logging: threads that write to a file or a terminal, behind bounded queues.
+"""Log output: the format of a record (one JSON object a line for machines, one aligned line for people), and the
+threads that write to a file or a terminal, behind bounded queues.
 
-Whoever logs never waits: a full queue drops the record and counts it, and the next one that
+A caller that logs never waits: a full queue drops the record and counts it, and the next one that
 gets through says how many are missing before it.
-
-How a log record looks: one JSON object a line for machines, one aligned line for people.
 """
 
 from __future__ import annotations

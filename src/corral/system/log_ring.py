@@ -1,6 +1,5 @@
-"""The newest log records in memory, numbered, for readers on an event loop and writers anywhere.
-
-What a service needs of the process's log.
+"""The newest log records in memory, numbered, for readers on an event loop and writers anywhere; and the port to the
+process's log that a service needs.
 """
 
 from __future__ import annotations

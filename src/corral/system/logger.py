@@ -1,6 +1,5 @@
-"""The five levels and the logger our own code speaks to.
-
-How often the same thing is said: what repeats itself must not push everything else out of the log.
+"""The five log levels, the logger of our own code, and the quota of a repeated record, which must not push everything
+else out of the log.
 """
 
 from __future__ import annotations

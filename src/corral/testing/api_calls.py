@@ -1,7 +1,4 @@
-"""Groups and instances through the API, as tests need them: make one, wait for it, read its console.
-
-Calling the API from a test's loop.
-"""
+"""Calls of the API for tests: make a group, wait for instances, read a console."""
 
 from __future__ import annotations
 

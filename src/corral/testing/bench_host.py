@@ -1,9 +1,5 @@
-"""A host in memory: it answers what a module asks, and keeps what it was told.
-
-The manifest of a module on the bench.
-
-How a module on the bench is asked and told: which route is meant, whom an event concerns, what it answered
-and what it shows.
+"""The host of a module on the bench, in memory: it answers the module's calls and records its messages; with the
+module's manifest, the route of a request and the subscribers of an event.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """A node for a daemon module on the bench: instances that start and stop when the test says so.
 
 Their directories are real and empty, beneath a temporary one; `ctx.files` works there as on a node. What
-`ctx.processes` spawns is not executed.
-
-Processes beside the instances of a bench: nothing is executed, and they end when the test says so.
+`ctx.processes` spawns is not executed, and ends when the test says so.
 """
 
 from __future__ import annotations

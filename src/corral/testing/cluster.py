@@ -3,8 +3,6 @@
 Faster than processes and easier to look into; what needs a kill or a second interpreter uses
 `corral.testing.processes`. Daemons run workloads as the user of the tests and without control groups
 unless a test says otherwise; when the cluster ends, so does every instance it left running.
-
-A log for services that share a test's process: nothing global, records given by hand.
 """
 
 from __future__ import annotations

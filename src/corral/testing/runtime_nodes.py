@@ -1,8 +1,5 @@
-"""A node with the process runtime on it, for tests; everything of it is gone afterwards.
-
-A node with a runtime of windows on it, for tests; everything of it is gone afterwards.
-
-A run that nobody minds: started as a daemon starts it, and left as a daemon leaves it that ends.
+"""Nodes for tests, with the process runtime or one of windows; everything of them is gone afterwards. Also a detached
+run: started as a daemon starts it, and left as a daemon that ends leaves it.
 """
 
 from __future__ import annotations

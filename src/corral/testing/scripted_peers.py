@@ -1,6 +1,5 @@
-"""Peers that speak the real protocol over real TLS, but only what a test tells them to say.
-
-Runs as a node lists them, with the ticket of a start that the store does not know: as after a restore.
+"""Peers with the real protocol over real TLS that send only what a test writes; and runs as a node lists them, with the
+ticket of a start that the store does not know, as after a restore.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""An authority, its logs, and signers of our own: bundles as cosign makes them, right or wrong at will.
+"""A signing authority for tests, with its logs and signers: bundles in both formats as cosign makes them, right or wrong
+at will.
 
 Everything is real cryptography; nothing goes over the network. `Wrong` names one thing that does not
 hold in a bundle while all the rest does, so that a test sees that very check refuse.
-
-The two formats of a bundle, and what may be wrong with one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A zoo of workloads: small programs that behave, misbehave and die as real ones do.
+"""Workloads for tests: small programs that behave, misbehave and die as real ones do; and the check of numbered output,
+that nothing is lost, doubled, reordered or damaged.
 
 Each function gives the argument list of a program. Most are `/bin/sh`, which starts in a millisecond
 and takes less than a megabyte, so that a test may run a hundred; the rest are `python -I -S`. They
 need no files, so that they run as any user from any directory. A program that says something says it
 in one known line first (`up …`), so that a test can wait for it.
-
-Checks the output of numbered workloads: nothing lost, doubled, reordered or damaged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Optional parts of the protocol. Each side names what it knows; what both know is used.
+"""Features: optional parts of the protocol. Each side names those it knows in the handshake; what both know is used.
 
-What the peer of a control stream can do beyond the published protocol, asked by name.
-
-Handshakes name features. What a pair of features means together is settled here, once for a stream, and nowhere
-else: what the edge of a stream can translate or answer it does, and the rest asks for what it is about to use.
+`PeerSupport` is what a pair of features means together, settled here once for a stream and nowhere else: what the
+edge of a stream can translate or answer it does, and other code checks the one property it is about to use.
 """
 
 from __future__ import annotations

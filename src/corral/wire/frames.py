@@ -1,7 +1,7 @@
-"""Reading the frames of a stream, on either side: bytes that are no message, or one of far too many parts, are an
-error of the peer's, with a code, and never a traceback of ours.
+"""Frames of a stream, read on either side: bytes that are no message, or one of far too many parts, are an error of the
+peer's, with a code, and never a traceback of ours.
 
-How many parts the bytes of a message have, counted without building it: an empty part takes two bytes of a frame
+The parts of a message are counted in its bytes, without building it: an empty part takes two bytes of a frame
 and a hundred times that in memory.
 """
 

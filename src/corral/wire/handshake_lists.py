@@ -1,8 +1,7 @@
-"""The modules of a node as the handshake lists them: what it shall have, and what it has.
+"""Lists of the handshake: the modules that a node is to have and those it has, and running instances in portions, where
+there are more than one frame may hold.
 
 What a peer lists is read within bounds: a digest is one or empty, and a list has an end.
-
-A handshake that lists more running instances than one frame may hold, cut into portions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our errors as gRPC statuses and back: the code travels beside the text, so nobody parses prose."""
+"""Our errors as gRPC statuses and back: the code travels beside the text, so no text is parsed."""
 
 from __future__ import annotations
 

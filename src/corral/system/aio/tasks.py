@@ -1,10 +1,9 @@
-"""Tasks with an owner, a name and an end, and the first of several things to happen.
+"""Tasks with an owner, a name and an end, the first of several things to happen, and a wait with a time
+limit.
 
 A task belongs to a `Tasks`, which ends it at the latest when its owner closes. Its name is `room/verb/id`: that is what
 a log record and a dump of all tasks say about it. A wait in here that is cancelled first waits for the end of the tasks
 that it had begun: nothing of it goes on.
-
-Waiting for an event with a time limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Programs that are run beside a workload.
-
-Programs that stay beside a workload.
-"""
+"""The contract of programs beside a workload: those that are executed once, and those that stay."""
 
 from __future__ import annotations
 

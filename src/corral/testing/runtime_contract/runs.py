@@ -1,7 +1,4 @@
-"""How a run begins.
-
-How a run ends.
-"""
+"""The contract of runs: how they start, and how they end."""
 
 from __future__ import annotations
 
