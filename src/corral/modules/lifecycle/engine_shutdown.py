@@ -43,7 +43,7 @@ async def _close(life: ModuleLifecycle, *, within: float) -> bool:
             await run.unload()
     except TimeoutError:
         ended = False
-        _log.error("module.straggler", module=life.id, seconds=round(within, 1))
+        _log.error("module.stop_failed", module=life.id, reason="stop_timeout", seconds=round(within, 1))
     finally:
         await run.discard()
     return ended

@@ -177,10 +177,10 @@ class ModuleLoader:
         except OverLimit:
             raise
         except Exception as error:
-            if (unsaid := scope.quota.admit("module.bad_notice")) is not None:
+            if (unsaid := scope.quota.admit("module.notice_refused")) is not None:
                 why = repr(error)[:_ERROR_LENGTH]
                 _log.warning(
-                    "module.bad_notice",
+                    "module.notice_refused",
                     module=scope.module_id,
                     method=shown(method),
                     error=why,
@@ -225,4 +225,4 @@ async def unload(scope: Scope, *, grace: float) -> None:
     await scope.close()
     ending = await scope.process.finish(grace=grace)
     if ending.killed:
-        _log.warning("module.had_to_be_killed", module=scope.module_id, pid=scope.process.pid)
+        _log.warning("module.finish_failed", module=scope.module_id, pid=scope.process.pid)

@@ -100,7 +100,9 @@ class HostCalls:
         self._forget(number, task)
         self._given_up.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("module.call.unanswered", module=self._module_id, exc_info=error)
+            _log.error(
+                "module.call_failed", module=self._module_id, reason="no answer could be sent", exc_info=error
+            )
         self._pause()
 
     def _pause(self) -> None:
@@ -121,7 +123,7 @@ class HostCalls:
             reply = _failure(call.id, Code.TIMEOUT, f"'{method}' took longer than the module waits")
         except Exception as error:
             method = shown(call.method)
-            _log.error("module.call.failed", module=self._module_id, method=method, exc_info=error)
+            _log.error("module.call_failed", module=self._module_id, method=method, exc_info=error)
             reply = _failure(call.id, Code.INTERNAL, f"'{method}' failed in the host")
         else:
             reply = self._reply(call, answer)
@@ -135,7 +137,13 @@ class HostCalls:
             return Answer(call.id, encode_body(answer))
         except Exception as error:  # a file's name that is no text, a number that is too large, …
             method = shown(call.method)
-            _log.error("module.call.bad_answer", module=self._module_id, method=method, exc_info=error)
+            _log.error(
+                "module.call_failed",
+                module=self._module_id,
+                method=method,
+                reason="the answer cannot be encoded",
+                exc_info=error,
+            )
             return _failure(call.id, Code.INTERNAL, f"the host's answer to '{method}' cannot be sent")
 
     def _send(self, call: Call, reply: Answer | Failure) -> None:

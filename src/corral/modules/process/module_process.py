@@ -152,7 +152,7 @@ class ModuleProcess:
         try:
             self._channel.send(NoticeFrame(method, encode_body(body)))
         except FrameTooLarge as error:
-            _log.warning("module.notice.dropped", module=self.module_id, method=method, why=str(error))
+            _log.warning("module.notice_skipped", module=self.module_id, method=method, why=str(error))
 
     async def finish(self, *, grace: float) -> FinishResult:
         """Let it end by itself; after `grace` seconds its whole tree is killed. Whoever calls again waits
@@ -317,7 +317,7 @@ class ModuleProcess:
         if self.death.done() or self._told:
             return
         self._told, self._why = reason, why
-        _log.warning("module.process.cut_off", module=self.module_id, pid=self.pid, reason=reason, why=why)
+        _log.warning("module.process_refused", module=self.module_id, pid=self.pid, reason=reason, why=why)
         self._channel.close()
         self._serving.end()
         self.end()

@@ -225,14 +225,14 @@ class ProcessPool:
                     on_used=self._heard_use,
                     on_gone=self._lost_zygote,
                 )
-                _log.info("module.zygote.started", pid=self._zygote.pid)
+                _log.info("zygote.started", pid=self._zygote.pid)
             return self._zygote
 
     def _prepare(self) -> pathlib.Path:
         """Blocking. What an earlier host of this directory left, killed with its zygote, ends here."""
         view = make_view(self._directory / "view")
         if ended := end_leftovers(pool_mark(self._directory), frozenset()):
-            _log.warning("module.leftovers.ended", processes=ended)
+            _log.warning("module.leftovers_removed", processes=ended)
         return view
 
     async def _settle_in(self, process: ModuleProcess, zygote: ZygoteLink) -> None:
@@ -267,7 +267,7 @@ class ProcessPool:
         zygote, self._zygote = self._zygote, None
         if zygote is None:
             return  # it did not even come up
-        _log.error("module.zygote.lost", pid=zygote.pid, modules=len(self._by_number))
+        _log.error("zygote.lost", pid=zygote.pid, modules=len(self._by_number))
         orphans = list(self._by_number.values())
         for process in orphans:
             process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
@@ -307,7 +307,7 @@ class ProcessPool:
         try:
             await self._confinement.kill(_name(process))
         except OSError as error:
-            _log.warning("module.confinement.kill_failed", module=process.module_id, exc_info=error)
+            _log.warning("module.confinement_kill_failed", module=process.module_id, exc_info=error)
 
 
 def _order(

@@ -39,7 +39,7 @@ class _Voice:
             self._dropped += 1
             return
         if self._dropped:
-            self._log.warning("module.log_dropped", lines=self._dropped)
+            self._log.warning("module.log_skipped", lines=self._dropped)
             self._dropped = 0
         fields: dict[str, str] = {"version": version}
         for name, value in list(line.fields.items())[:_FIELDS_MAX]:
