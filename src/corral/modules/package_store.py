@@ -9,10 +9,10 @@ from corral.domain.events import Draft
 from corral.domain.module_records import PackageRecord
 
 Told = Draft
-"""Something that is told in the same commit as the step it belongs to."""
+"""Event that is published in the same commit as the step it belongs to."""
 
 Change = Callable[[PackageRecord], PackageRecord]
-"""Pure: it may be asked again, with a newer record, when somebody else was faster."""
+"""Pure function: it is called again with a newer record when another writer committed first."""
 
 
 class PackageStore(Protocol):
@@ -29,10 +29,10 @@ class PackageStore(Protocol):
     async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
         """Replace the record by what `change` makes of it, under compare-and-set. A change that gives
         the record back as it is commits nothing. Rejected NOT_FOUND when there is none; Retryable when
-        the store does not answer: then it may or may not have happened, and `find` will tell."""
+        the store does not answer: then it may or may not have happened, and `find` shows which."""
 
     async def add(self, record: PackageRecord) -> PackageRecord:
-        """Store a new record and tell its first step. Rejected ALREADY_EXISTS when there is one."""
+        """Store a new record and publish its first step. Rejected ALREADY_EXISTS when there is one."""
 
     async def remove(self, id: str, *, reason: str) -> None:
-        """Take the record away and tell `MODULE_UNINSTALLED`. Gone already: nothing happens."""
+        """Remove the record and publish `MODULE_UNINSTALLED`. No effect when there is none."""

@@ -14,16 +14,16 @@ class HostLink(Protocol):
     """One per module process. Module authors do not need it: the context's parts are made of it."""
 
     async def call(self, method: str, body: object, answer: type[T], *, deadline: float = 30.0) -> T:
-        """Ask, and wait for at most `deadline` seconds. Raises a `HostError`; after `HostTimeout` the
+        """Call the host, and wait for at most `deadline` seconds. Raises a `HostError`; after `HostTimeout` the
         host may still have done it. To be awaited on the module's event loop."""
         ...
 
     def notify(self, method: str, body: object) -> None:
-        """Say without an answer, from any thread. May be dropped when the host does not keep up."""
+        """Send a notice, which has no answer, from any thread. Dropped when the host does not keep up."""
         ...
 
 
 class Invoke(Protocol):
     async def __call__(self, label: str, function: Any, *arguments: object) -> Any:
-        """`label` says what the thread is at, should it still be at it when the module has to end."""
+        """`label` names the work of the thread, should it still be running when the module has to end."""
         ...

@@ -46,7 +46,7 @@ class LoadedModule:
         self._registered = Registrations()
         self.scope: Scope | None = None
         self.sha256 = ""
-        """The archive that runs."""
+        """Digest of the archive that runs."""
         self.state = Runs.NOTHING
 
     async def construct(self, record: PackageRecord) -> None:
@@ -121,7 +121,7 @@ class LoadedModule:
         deps.on_serving(scope)
 
     def rest(self) -> None:
-        """No event and no task reaches it from now on."""
+        """Stop the flow of events and tasks to it."""
         if self.scope is not None:
             self.scope.rest()
 
@@ -141,11 +141,11 @@ class LoadedModule:
 
     @property
     def dead(self) -> bool:
-        """Its process has ended by itself, and nobody has minded that yet."""
+        """Whether its process has ended by itself and that was not handled yet."""
         return self.scope is not None and self.scope.process.death.done()
 
     async def clear_start(self) -> None:
-        """Take away what the start brought; the process is loaded still."""
+        """Remove what the start registered; the process stays loaded."""
         if self.scope is None or self.state is Runs.NOTHING:
             return
         self.state = Runs.LOADED
@@ -153,7 +153,7 @@ class LoadedModule:
         await self.scope.end_start()
 
     async def discard(self) -> None:
-        """Kill it and undo everything, without asking."""
+        """Kill the process and undo its registrations, without calling a hook."""
         scope, self.scope, self.state = self.scope, None, Runs.NOTHING
         if scope is not None:
             await end_process(scope)
@@ -169,7 +169,7 @@ class LoadedModule:
             await self.discard()
 
     def tell_states(self, manifest: Manifest) -> None:
-        """How what it requires stands, for its handles."""
+        """Send the states of the capabilities that it requires, for its handles."""
         if self.scope is not None and manifest.capabilities.requires:
             states = CapabilityStates(states=self._deps.capabilities.states(manifest))
             self.scope.process.notify(CAPABILITY_STATES, states)
@@ -193,7 +193,7 @@ async def prepare_generation(deps: EngineDeps, scope: Scope, record: PackageReco
 
 
 def drop_generation(deps: EngineDeps, module_id: str, generation: int) -> None:
-    """In the background; what is left over when that fails is swept at the next boot."""
+    """Drop a generation in the background; what is left when that fails is removed at the next boot."""
     data = deps.data
     if data is not None:
         deps.later(data.drop(module_id, generation), f"modules/drop/{module_id}/{generation}")

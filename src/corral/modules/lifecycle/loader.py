@@ -42,7 +42,7 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 
 
 class ArchiveSupply(Protocol):
-    """Where the code of modules comes from."""
+    """Source of the code of modules."""
 
     async def unpacked(self, sha256: str) -> Path:
         """The archive's content in a read-only directory; digest and, where configured, signature are
@@ -50,7 +50,7 @@ class ArchiveSupply(Protocol):
 
 
 class ModuleLoader:
-    """Makes processes. What fails on the way leaves nothing behind."""
+    """Starts module processes. A failed start leaves no process and no registration behind."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ModuleLoader:
         self, record: PackageRecord, *, counts: CallCounts, breaker_opened: Callable[[Scope, str], None]
     ) -> Scope:
         """A process with the module's object in it, no hook called yet; raises `ModuleFailure`. A record that is
-        `upgraded_from` another version is told so. Retryable when the archive cannot be had now."""
+        `upgraded_from` another version passes that on to the module. Retryable when the archive cannot be had now."""
         try:
             root = await self._supply.unpacked(record.sha256)
             scope, process = await self._begin(record, root, counts, breaker_opened)
@@ -207,7 +207,7 @@ async def run_hook(scope: Scope, hook: str, **values: object) -> None:
 
 
 async def end_process(scope: Scope) -> None:
-    """Kill what runs and undo what was registered, come what may."""
+    """Kill the process and undo its registrations, even when the kill fails."""
     try:
         await scope.process.kill()
     finally:

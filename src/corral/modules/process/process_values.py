@@ -33,7 +33,7 @@ def nice_of(weight: int) -> int:
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
 """Answers a module's call: the body of the answer, or a `CorralError` that the module gets as a failure."""
 Notice = Callable[[str, msgspec.Raw], None]
-"""Takes what a module says without an answer. Short: it runs on the host's loop. `OverLimit` for one that
+"""Handles a module's notice, which has no answer. Short: it runs on the host's loop. `OverLimit` for one that
 holds more than it may."""
 
 
@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     """Processes and threads."""
     nice: int = DEFAULT_NICE
-    """How far behind the host it stands for the CPU."""
+    """Its `nice` value on top of the host's."""
     run_as: str = ""
     """A user; empty: the host's own."""
 
@@ -64,7 +64,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended. Nothing of it is left when this is told."""
+    """How a process ended. None of its descendants is left when this is reported."""
 
     reason: str
     """Wire-stable: `process_died:SIGSEGV`, `process_exited:3`, `memory_limit`, `cut_off:flood`, …"""
@@ -75,28 +75,28 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     strays: int = 0
     """Descendants that it left and that were killed."""
     why: str = ""
-    """What it did to be cut off, where there is more to say than the reason."""
+    """Detail of why it was cut off, where there is more than the reason."""
     last_words: str = ""
-    """Where its threads were when it crashed."""
+    """Stack traces of its threads when it crashed."""
     blamed: bool = False
-    """It died with the zygote, and that was its own doing."""
+    """It died with the zygote, which it had killed itself."""
     held_seconds: float = 0.0
-    """It died with the zygote, and is to be started so much later than others: whose doing it was is being found
-    out."""
+    """It died with the zygote, and is started so many seconds later than others, to find the module that killed
+    it."""
 
 
 class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process that was told to finish ended."""
+    """How a process ended that had been sent `finish`."""
 
     lingering: Lingering | None
-    """What it said would keep it alive; None when it did not answer."""
+    """What it reported as still running; None when it did not answer."""
     killed: bool
-    """It, or something that it had started, did not end by itself."""
+    """It, or a process that it had started, did not end by itself."""
     death: Death
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that had to be killed after it was told to finish (`killed`), or is not gone yet."""
+    """A process that had to be killed after it was sent `finish` (`killed`), or is still running."""
 
     module_id: str
     pid: int

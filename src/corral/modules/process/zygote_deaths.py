@@ -15,24 +15,24 @@ from typing import Final
 import msgspec
 
 HOLD_SECONDS: Final = 15.0
-"""So long are the starts of some held back at least."""
+"""Shortest time for which starts are held back."""
 LONGEST_HOLD_SECONDS: Final = 120.0
-"""They are innocent, most of them."""
+"""Longest time for which starts are held back: most held modules are not the cause."""
 WINDOW_SECONDS: Final = 600.0
-"""Losses further apart have nothing to do with one another."""
+"""Deaths further apart count as unrelated."""
 MENDED: Final = 3
-"""So many losses are held against nobody."""
+"""Number of deaths in a row for which no module is blamed."""
 
 
 class DeathVerdict(msgspec.Struct, frozen=True):
-    """What a loss says about the modules."""
+    """Conclusion from one death about the modules."""
 
     blamed: str = ""
-    """The module whose doing it is."""
+    """The module that killed the zygote."""
     held: Mapping[str, float] = {}
-    """Modules whose next start has to wait, and for how many seconds more than that of the others."""
+    """Modules whose next start is delayed, with the extra seconds."""
     suspects: frozenset[str] = frozenset()
-    """Of losses that repeat: who was there each time."""
+    """Modules that were running at each of the repeated deaths."""
 
 
 NOBODY: Final = DeathVerdict()
@@ -44,11 +44,11 @@ class ZygoteDeaths:
         self._suspects: frozenset[str] = frozenset()
         self._count = 0
         self._tried = False
-        """Whether the only suspect was held back, so that a loss could have come without it."""
+        """Whether the only suspect was held back, so that a death could have happened without it."""
         self._last = float("-inf")
 
     def lost(self, started: Mapping[str, float], *, now: float) -> DeathVerdict:
-        """The zygote is lost; `started` says when each module that lived was started, on the same clock as `now`."""
+        """Record a death of the zygote; `started` has the start time of each running module, on the clock of `now`."""
         alive = frozenset(started)
         common = self._suspects & alive if now - self._last <= WINDOW_SECONDS else frozenset()
         self._count = self._count + 1 if common else 1

@@ -37,7 +37,7 @@ from corral.system.threads import to_end
 START_SECONDS: Final = 30.0
 _FORK_SECONDS: Final = 20.0
 _END_SECONDS: Final = 25.0
-"""Longer than the zygote itself takes for what does not want to end."""
+"""Longer than the zygote itself waits for processes that do not end."""
 _REPORTS_AT_ONCE: Final = 64
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from corral.sdk.runner.zygote import main; main()"
@@ -84,7 +84,7 @@ class ZygoteLink:
 
     async def spawn(self, order: Spawn, descriptors: Sequence[int]) -> tuple[int, int]:
         """The pid of a new module process and a pidfd, which is the caller's to close. SPAWN_FAILED when
-        it could not be forked. Whoever is cancelled here leaves nothing behind."""
+        it could not be forked. A cancelled caller leaves no process behind."""
         birth: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         self._births[order.number] = birth
         try:
@@ -93,7 +93,7 @@ class ZygoteLink:
                 return await birth
         except TimeoutError:
             self._give_up(order.number, birth)
-            self._process.kill()  # a zygote that does not fork is of no use to anybody
+            self._process.kill()  # a zygote that does not fork is useless
             raise ZygoteGone(f"no answer for {_FORK_SECONDS:g} s") from None
         except asyncio.CancelledError:
             self._give_up(order.number, birth)
@@ -102,21 +102,21 @@ class ZygoteLink:
             del self._births[order.number]
 
     def _give_up(self, number: int, birth: asyncio.Future[tuple[int, int]]) -> None:
-        """Perhaps it was born in this very moment; one that is born later ends when it is told of."""
+        """End a process that was forked in this very moment; one forked later is ended when it is reported."""
         if birth.done() and not birth.cancelled() and birth.exception() is None:
             os.close(birth.result()[1])
             self.end(number)
 
     def end(self, number: int) -> None:
-        """Have it killed with all its descendants. Says nothing when it is over already."""
+        """Kill a process with all its descendants. No effect when it has ended already."""
         self._send(_encode(End(number)))
 
     def kill(self) -> None:
-        """For one that does not do its work any more; `on_gone` follows."""
+        """Kill a zygote that does not respond; `on_gone` follows."""
         self._process.kill()
 
     async def close(self) -> None:
-        """Let it end everything and then itself; nothing of it is left afterwards."""
+        """Let the zygote end its processes and then itself; none is left afterwards."""
         self._shut()
         await to_end(self._reap)
 
@@ -141,7 +141,7 @@ class ZygoteLink:
             if not birth.done():
                 birth.set_exception(failure)
         if self._ready.done() and not self._ready.cancelled():
-            self._ready.exception()  # perhaps nobody asks any more
+            self._ready.exception()  # retrieved, in case no caller awaits it any more
 
     def _send_with(self, order: Order, descriptors: Sequence[int]) -> None:
         """Descriptors cannot wait in a queue: their owner closes them."""
@@ -169,7 +169,7 @@ class ZygoteLink:
             self._loop.add_writer(self._control, self._flush)
             return
         except OSError:
-            self._unsent.clear()  # it is gone; the reader hears of it
+            self._unsent.clear()  # it is gone; the reader notices
         self._loop.remove_writer(self._control)
 
     def _readable(self) -> None:
@@ -184,7 +184,7 @@ class ZygoteLink:
                 packet, descriptors = b"", []
             report = _understood(packet, descriptors)
             if report is None:
-                self._process.kill()  # one that says what nobody understands is of no use; or it has ended
+                self._process.kill()  # an unreadable report makes it useless; or it has ended
                 self._shut()
                 self._on_gone()
                 return
@@ -210,7 +210,7 @@ class ZygoteLink:
             return
         for descriptor in descriptors:
             os.close(descriptor)
-        self.end(report.number)  # nobody wants it any more, or its descriptor found no room here
+        self.end(report.number)  # no caller waits for it any more, or its descriptor found no room here
         self._refuse(NotBorn(report.number, "this host has as many open files as it may have"))
 
     def _refuse(self, report: NotBorn) -> None:
@@ -220,7 +220,7 @@ class ZygoteLink:
 
 
 def _understood(packet: bytes, descriptors: list[int]) -> Report | None:
-    """A packet as a report; None for none, for one that is larger than may be, and for what is no report."""
+    """A packet as a report; None for an empty or oversized packet, and for one that is no report."""
     try:
         return _decode(packet) if len(packet) < MAX_PACKET else None
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -269,9 +269,9 @@ async def open_zygote(
 def _start(
     view: pathlib.Path, control: int, mark: str, log: pathlib.Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
-    """Put into `started`, so that whoever is cancelled meanwhile knows what to end."""
+    """Append the process to `started`, so that a cancelled caller knows what to end."""
     with log.open("wb") as told:
-        os.fchmod(told.fileno(), 0o600)  # modules may run as somebody who passes here
+        os.fchmod(told.fileno(), 0o600)  # modules may run as a user who can reach this directory
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, str(view), str(control)],
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Bodies that travel in chunks under a call's number, no faster than the receiver takes them."""
+"""Chunk streams: bodies sent in chunks under a call's number, no faster than the receiver takes them."""
 
 from __future__ import annotations
 

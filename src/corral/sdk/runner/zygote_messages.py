@@ -11,7 +11,7 @@ import msgspec
 MAX_PACKET: Final = 128 * 1024
 _MAX_DESCRIPTORS: Final = 2
 EXIT_HOST_GONE: Final = 70
-"""One that saw the end of its input; unless the host is gone, it closed the line itself."""
+"""Exit code of a module process that saw the end of its input; unless the host is gone, it closed the socket itself."""
 EXIT_MEMORY: Final = 72
 """A module process that ran out of memory outside of any call ends with this code."""
 EXIT_BROKEN: Final = 71
@@ -75,7 +75,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
 
 
 class Used(msgspec.Struct, frozen=True, array_like=True, tag="used"):
-    """What it uses now, with all that descends from it; told when that has changed."""
+    """Its memory use, with all descendants; sent when it has changed."""
 
     number: int
     memory_bytes: int
