@@ -135,7 +135,7 @@ async def test_twenty_instances_start_through_a_zoo_of_modules(cluster, scratch)
         assert any(why in dropped for dropped in told[id]), (id, told[id])
     ended = {(entry["module"], entry["reason"]) for entry in said if entry["event"] == "module.process.ended"}
     assert ("forks", "process_limit") in ended, ended
-    asked = [entry["took_ms"] for entry in said if entry["event"] == "hooks.asked"]
+    asked = [entry["took_ms"] for entry in said if entry["event"] == "start_hooks.ended"]
     assert len(asked) >= INSTANCES
     assert max(asked) < (BUDGET + PATIENCE) * 1000
 

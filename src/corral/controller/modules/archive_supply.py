@@ -136,7 +136,7 @@ class StoredArchives:
             except CorralError as error:
                 if error.code not in _DAMAGED:
                     raise
-                _log.warning("module.archive_fetched_again", sha256=sha256, reason=str(error))
+                _log.warning("archive.retried", sha256=sha256, reason=str(error))
             await self._shelf.forget(sha256)
             return await self._checked(sha256)
 

@@ -54,7 +54,7 @@ class _Live(NamedTuple):
     """A run that has its process."""
 
     present: Callable[[], InstanceHandle]
-    hearers: set[str]
+    modules: set[str]
     """Modules that were ACTIVE in its life."""
 
 
@@ -67,13 +67,13 @@ class InstanceHooks:
         """What all modules together may take of one start, or of one stop."""
         self._modules = modules
         self._clock = clock
-        self._lanes: dict[Scope, NotificationQueue] = {}
+        self._queues: dict[Scope, NotificationQueue] = {}
         self._live: dict[str, _Live] = {}
-        self._ends: dict[str, StopNotification] = {}
+        self._exits: dict[str, StopNotification] = {}
         """Exits whose notifications are under way; modules that become ACTIVE meanwhile get them, too."""
-        self._hears_ends: dict[str, bool] = {}
+        self._has_stopped_hook: dict[str, bool] = {}
         """Of the modules that were ACTIVE under this daemon, whether they have the hook."""
-        self._owed = PendingStopNotifications(self._spawn)
+        self._pending = PendingStopNotifications(self._spawn)
         self._tasks = Tasks()
         self._closed = False
         self._ended_modules = False
@@ -95,7 +95,9 @@ class InstanceHooks:
             seconds = min(self.budget_seconds, max(0.0, until - began) / 2)
             tuning = await call_start_hooks(scopes, proposal, HookBudget(seconds, budget=self.budget_seconds))
             took = round((self._clock.monotonic() - began) * 1000, 2)
-            _log.info("hooks.asked", instance=proposal.spec.instance_id, modules=len(scopes), took_ms=took)
+            _log.info(
+                "start_hooks.ended", instance=proposal.spec.instance_id, modules=len(scopes), took_ms=took
+            )
         if self._ended_modules:
             # Without them it would not be what it should: the next daemon begins it, with its modules.
             await asyncio.sleep(max(0.0, until - self._clock.monotonic()) / 2)
@@ -115,14 +117,14 @@ class InstanceHooks:
         handle = msgspec.structs.replace(present(), adopted=adopted)
         before = self._modules.served_since(handle.started_at) if adopted else ()
         live = self._live[run] = _Live(present, set(before))
-        for lane in self._serving_lanes():
-            live.hearers.add(lane.scope.module_id)
-            lane.tell_started(run, handle)
+        for queue in self._live_queues():
+            live.modules.add(queue.scope.module_id)
+            queue.notify_started(run, handle)
 
     def stopping(self, handle: InstanceHandle) -> asyncio.Future[Any] | None:
         """The run is about to be stopped. Done when every module was notified; None: no module has the hook."""
-        telling = [lane.tell(STOPPING, handle) for lane in self._serving_lanes()]
-        return _all(heard for heard in telling if heard is not None)
+        futures = [queue.notify(STOPPING, handle) for queue in self._live_queues()]
+        return _all(future for future in futures if future is not None)
 
     def stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo, file: StoppedRunFile) -> None:
         """The run has ended. For a module that should be notified and is not running the notification stays pending,
@@ -130,79 +132,79 @@ class InstanceHooks:
         live = self._live.pop(run, None)
         if self._closed:
             return
-        hearers = live.hearers if live is not None else set(self._modules.served_since(handle.started_at))
-        end = self._ends[run] = StopNotification(run, handle, exit, file=file, hearers=hearers)
-        for lane in self._serving_lanes():
-            end.tell(lane)
-        self._spawn(self._see_told(end), f"hooks/stopped/{run}")
+        modules = live.modules if live is not None else set(self._modules.served_since(handle.started_at))
+        end = self._exits[run] = StopNotification(run, handle, exit, file=file, modules=modules)
+        for queue in self._live_queues():
+            end.notify(queue)
+        self._spawn(self._notify_all(end), f"hooks/stopped/{run}")
 
-    async def _see_told(self, end: StopNotification) -> None:
+    async def _notify_all(self, end: StopNotification) -> None:
         """Modules that start with the daemon are notified of runs that ended before, too."""
         try:
             await self._modules.settled()
-            for lane in self._serving_lanes():
-                end.tell(lane)
-            await end.heard()
+            for queue in self._live_queues():
+                end.notify(queue)
+            await end.settled()
         finally:
-            del self._ends[end.run]
+            del self._exits[end.run]
         wanted = self._modules.wanted()
-        owed = {id for id in end.untold() if id in wanted and self._hears_ends.get(id, True)}
-        self._owed.add(end.run, end.file, owed)
+        pending = {id for id in end.not_notified() if id in wanted and self._has_stopped_hook.get(id, True)}
+        self._pending.add(end.run, end.file, pending)
 
-    def still_owed(self, run: str, file: StoppedRunFile, modules: Iterable[str]) -> None:
+    def restore_pending(self, run: str, file: StoppedRunFile, modules: Iterable[str]) -> None:
         """An earlier daemon left this: an exit whose notifications to these modules are pending. Comes before new ones."""
-        owed, wanted = set(modules), self._modules.wanted()
-        still = {id for id in owed if id in wanted}
-        self._owed.add(run, file, still, kept=still == owed)
-        for lane in self._serving_lanes():  # they may be ACTIVE before the pending notifications were read
-            self._owed.tell_one(lane, run)
+        pending, wanted = set(modules), self._modules.wanted()
+        still = {id for id in pending if id in wanted}
+        self._pending.add(run, file, still, kept=still == pending)
+        for queue in self._live_queues():  # they may be ACTIVE before the pending notifications were read
+            self._pending.notify_one(queue, run)
 
     def module_serves(self, scope: Scope) -> None:
         """The module has become ACTIVE, for the first time or again: it gets its pending stop notifications, then one
         for every live run."""
-        former = self._lanes.pop(scope, None)
+        former = self._queues.pop(scope, None)
         if former is not None:
             former.retired = True
-        lane = self._lane(scope)
-        if not self._hears_ends.get(scope.module_id, True):
-            self._owed.dismiss(scope.module_id)
-        if lane is None:
+        queue = self._queue_of(scope)
+        if not self._has_stopped_hook.get(scope.module_id, True):
+            self._pending.dismiss(scope.module_id)
+        if queue is None:
             return
-        self._owed.tell(lane)
-        for end in self._ends.values():
-            end.tell(lane)
+        self._pending.notify(queue)
+        for end in self._exits.values():
+            end.notify(queue)
         for run, live in list(self._live.items()):
-            live.hearers.add(scope.module_id)
-            lane.tell_started(run, msgspec.structs.replace(live.present(), adopted=True))
+            live.modules.add(scope.module_id)
+            queue.notify_started(run, msgspec.structs.replace(live.present(), adopted=True))
 
     def module_unwanted(self, module_id: str) -> None:
         """An operator paused, deactivated or removed the module: drop every pending stop notification for it."""
         for live in self._live.values():
-            live.hearers.discard(module_id)
-        for end in self._ends.values():
-            end.hearers.discard(module_id)
-        self._hears_ends.pop(module_id, None)
-        self._owed.dismiss(module_id)
+            live.modules.discard(module_id)
+        for end in self._exits.values():
+            end.modules.discard(module_id)
+        self._has_stopped_hook.pop(module_id, None)
+        self._pending.dismiss(module_id)
 
-    def _serving_lanes(self) -> list[NotificationQueue]:
+    def _live_queues(self) -> list[NotificationQueue]:
         """Of the modules that are ACTIVE now; those of others are forgotten."""
         serving = [scope for scope in self._modules.serving() if not scope.process.death.done()]
-        for scope, lane in list(self._lanes.items()):
-            if not lane.live:
-                lane.retired = True
-                del self._lanes[scope]
-        found = [self._lane(scope) for scope in serving]
-        return [lane for lane in found if lane is not None]
+        for scope, queue in list(self._queues.items()):
+            if not queue.live:
+                queue.retired = True
+                del self._queues[scope]
+        found = [self._queue_of(scope) for scope in serving]
+        return [queue for queue in found if queue is not None]
 
-    def _lane(self, scope: Scope) -> NotificationQueue | None:
+    def _queue_of(self, scope: Scope) -> NotificationQueue | None:
         """None for a module that has none of these hooks."""
-        self._hears_ends[scope.module_id] = STOPPED in scope.hooks
+        self._has_stopped_hook[scope.module_id] = STOPPED in scope.hooks
         if self._closed or not NOTIFICATION_HOOKS & scope.hooks:
             return None
-        lane = self._lanes.get(scope)
-        if lane is None:
-            lane = self._lanes[scope] = NotificationQueue(scope, self._spawn)
-        return lane
+        queue = self._queues.get(scope)
+        if queue is None:
+            queue = self._queues[scope] = NotificationQueue(scope, self._spawn)
+        return queue
 
     # --- the end --------------------------------------------------------------------------------
     async def close(self) -> None:
@@ -210,7 +212,7 @@ class InstanceHooks:
         self._ended_modules = self._ended_modules or bool(self._modules.serving())
         self._closed = True
         await self._tasks.close()
-        self._lanes.clear()
+        self._queues.clear()
         self._live.clear()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -220,6 +222,6 @@ class InstanceHooks:
         self._tasks.spawn(work, name=name)
 
 
-def _all(telling: Iterable[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
-    found = list(telling)
+def _all(futures: Iterable[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
+    found = list(futures)
     return asyncio.gather(*found, return_exceptions=True) if found else None

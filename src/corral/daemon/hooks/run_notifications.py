@@ -50,74 +50,74 @@ class NotificationQueue:
         self._spawn = spawn
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._waiting: dict[str, deque[_Notification]] = {}
-        self._words = 0
+        self._waiting_count = 0
         self._begun: set[str] = set()
 
     @property
     def live(self) -> bool:
         return not self.retired and self.scope.serving and not self.scope.process.death.done()
 
-    def tell_started(self, run: str, handle: InstanceHandle) -> None:
+    def notify_started(self, run: str, handle: InstanceHandle) -> None:
         """Once for each run."""
-        if run not in self._begun and self.tell(STARTED, handle) is not None:
+        if run not in self._begun and self.notify(STARTED, handle) is not None:
             self._begun.add(run)
 
-    def tell_stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo) -> asyncio.Future[bool] | None:
+    def notify_stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo) -> asyncio.Future[bool] | None:
         self._begun.discard(run)
-        return self.tell(STOPPED, handle, exit=exit)
+        return self.notify(STOPPED, handle, exit=exit)
 
-    def tell_owed(self, id: str, fetch: Fetch) -> asyncio.Future[bool] | None:
+    def notify_pending(self, id: str, fetch: Fetch) -> asyncio.Future[bool] | None:
         """Queue a pending stop notification of an earlier run. Its exit is fetched when its turn has come: many of
         them cost no more than their places in the queue."""
         return self._add(STOPPED, id, fetch)
 
-    def tell(self, hook: str, handle: InstanceHandle, **more: object) -> asyncio.Future[bool] | None:
+    def notify(self, hook: str, handle: InstanceHandle, **more: object) -> asyncio.Future[bool] | None:
         """Queue a notification behind the others of this instance; None: the module lacks the hook, or is not live."""
         return self._add(hook, handle.instance_id, {"handle": handle, **more})
 
     def _add(self, hook: str, id: str, values: dict[str, Any] | Fetch) -> asyncio.Future[bool] | None:
         if hook not in self.scope.hooks or not self.live:
             return None
-        if self._words >= _MOST_WAITING:  # runs come and go faster than the module handles them
-            _log.error("hooks.too_many_waiting", module=self.scope.module_id, instance=id, hook=hook)
+        if self._waiting_count >= _MOST_WAITING:  # runs come and go faster than the module handles them
+            _log.error("hook_notification.refused", module=self.scope.module_id, instance=id, hook=hook)
             return None
-        word = _Notification(hook, values, asyncio.get_running_loop().create_future())
-        self._words += 1
-        words = self._waiting.get(id)
-        if words is None:
-            words = self._waiting[id] = deque((word,))
-            self._spawn(self._say(id, words), f"hooks/tell/{id}/{self.scope.module_id}")
+        notification = _Notification(hook, values, asyncio.get_running_loop().create_future())
+        self._waiting_count += 1
+        notifications = self._waiting.get(id)
+        if notifications is None:
+            notifications = self._waiting[id] = deque((notification,))
+            self._spawn(self._deliver(id, notifications), f"hooks/notify/{id}/{self.scope.module_id}")
         else:
-            words.append(word)
-        return word.done
+            notifications.append(notification)
+        return notification.done
 
-    async def _say(self, id: str, words: deque[_Notification]) -> None:
+    async def _deliver(self, id: str, notifications: deque[_Notification]) -> None:
         try:
-            while words:
+            while notifications:
                 async with self._places:
-                    called = await self._call(id, words[0])
-                self._words -= 1
-                done = words.popleft().done
+                    called = await self._call(id, notifications[0])
+                self._waiting_count -= 1
+                done = notifications.popleft().done
                 if not done.done():
                     done.set_result(called)
         finally:
             del self._waiting[id]
-            self._words -= len(words)
-            for word in words:
-                word.done.cancel()
+            self._waiting_count -= len(notifications)
+            for notification in notifications:
+                notification.done.cancel()
 
-    async def _call(self, id: str, word: _Notification) -> bool:
+    async def _call(self, id: str, notification: _Notification) -> bool:
         """Call the hook with the module's own deadline; lateness counts against the module. False: it was gone."""
         if not self.live:
             return False
-        values = word.values if isinstance(word.values, dict) else await word.values()
+        values = notification.values if isinstance(notification.values, dict) else await notification.values()
         if values is None:
             return True
         while self.live:
             try:
                 await self.scope.call(
-                    word.hook,
-                    HOOK_PREFIX + word.hook,
+                    notification.hook,
+                    HOOK_PREFIX + notification.hook,
                     HookArguments(values=values),
                     answer=HookAnswer,
                     deadline=self.scope.hook_deadline,
@@ -129,10 +129,10 @@ class NotificationQueue:
                 pass  # logged already, with its traceback
             except CorralError as error:
                 _log.warning(
-                    "hooks.not_heard",
+                    "hook_notification.failed",
                     module=self.scope.module_id,
                     instance=id,
-                    hook=word.hook,
+                    hook=notification.hook,
                     reason=str(error),
                 )
             return True

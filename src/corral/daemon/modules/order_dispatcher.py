@@ -192,7 +192,7 @@ class OrderDispatcher:
             self._told.pop(id, None)
         elif self._told.get(id) != problem.code.name:
             self._told[id] = problem.code.name
-            _log.error("module.not_as_wanted", module=id, code=problem.code.name, reason=str(problem))
+            _log.error("module_order.failed", module=id, code=problem.code.name, reason=str(problem))
             self._send(error_report(problem, f"module:{id}"))
 
     def doing(self, id: str) -> str:
@@ -225,7 +225,7 @@ class OrderDispatcher:
                 if not self._sweep_again:
                     return
         except Exception as error:
-            _log.warning("module.sweep_postponed", reason=repr(error))
+            _log.warning("archive_sweep.failed", reason=repr(error))
 
     def _named(self) -> set[str]:
         """By a record, by what was refused and may be asked for again, by what is on its way, or by the set of

@@ -93,7 +93,7 @@ class PackageWorker:
         except CorralError as error:
             problem = error
         except Exception as error:
-            _log.exception("module.converging_failed", module=self.id, exc_info=error)
+            _log.exception("convergence.failed", module=self.id, exc_info=error)
             problem = Bug(f"module '{self.id}' cannot be brought to what is wanted of it: {error!r}")
         finally:
             self._current = None
@@ -110,7 +110,7 @@ class PackageWorker:
     async def _pause(self, problem: Retryable) -> None:
         """Waits until the next attempt is due, or another order has come."""
         delay = self._backoff.delay()
-        _log.warning("module.delayed", module=self.id, seconds=round(delay, 1), reason=str(problem))
+        _log.warning("convergence.retried", module=self.id, seconds=round(delay, 1), reason=str(problem))
         await set_within(self._news, delay)
 
     async def _patiently(self, waiting: Coroutine[Any, Any, Any], sha256: str) -> Any:

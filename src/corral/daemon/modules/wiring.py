@@ -82,7 +82,7 @@ class NodeModuleServices:
                 self._tidy_again = False
                 await self._processes.keep_only(self.modules.installed())
         except Exception as error:
-            _log.warning("module.orphans_left", reason=repr(error))
+            _log.warning("orphan_stop.failed", reason=repr(error))
 
     async def close(self, *, budget: float) -> None:
         """Hooks first: what they did not deliver is told by the next daemon. Then the modules, and what they

@@ -65,7 +65,7 @@ class RunEnd:
             return None
         return ended_handle(intent, outcome, self._directories), exit_info(outcome)
 
-    def keep_owed(self, modules: Collection[str]) -> None:
+    def write_pending(self, modules: Collection[str]) -> None:
         self._files.mark_told(modules)
 
 

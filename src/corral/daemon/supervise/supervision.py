@@ -148,7 +148,7 @@ class Supervision:
         runs = await asyncio.to_thread(self.services.runs.all)
         for owed in await asyncio.to_thread(find_pending, runs):
             file = RunEnd(owed.run.instance_id, RunFiles(owed.run.path), self.directories)
-            hooks.still_owed(owed.name, file, owed.modules)
+            hooks.restore_pending(owed.name, file, owed.modules)
         for end in await asyncio.to_thread(find_unsent, runs):
             handle = ended_handle(end.intent, end.outcome, self.directories)
             file = RunEnd(end.intent.order.instance_id, end.files, self.directories)

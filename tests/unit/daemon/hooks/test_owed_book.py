@@ -36,7 +36,7 @@ class EndInMemory:
     def read(self) -> tuple[InstanceHandle, ExitInfo] | None:
         return None
 
-    def keep_owed(self, modules: Collection[str]) -> None:
+    def write_pending(self, modules: Collection[str]) -> None:
         self.owed = tuple(modules)
 
 
@@ -77,14 +77,14 @@ class SlowEnd(EndInMemory):
     writing = 0
     most = 0
 
-    def keep_owed(self, modules: Collection[str]) -> None:
+    def write_pending(self, modules: Collection[str]) -> None:
         with _COUNTING:
             SlowEnd.writing += 1
             SlowEnd.most = max(SlowEnd.most, SlowEnd.writing)
         time.sleep(0.002)  # what a disk takes
         with _COUNTING:
             SlowEnd.writing -= 1
-        super().keep_owed(modules)
+        super().write_pending(modules)
 
 
 async def test_however_many_are_written_down_threads_are_left_for_others():
