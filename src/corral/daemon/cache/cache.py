@@ -1,7 +1,4 @@
-"""The node's cache, as the rest of the daemon sees it.
-
-The cache as the controller and its people see it.
-"""
+"""The node's cache as the rest of the daemon uses it, and its status as reported to the controller."""
 
 from __future__ import annotations
 

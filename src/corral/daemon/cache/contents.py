@@ -1,6 +1,5 @@
-"""All that lies in the cache's directory, and how much it is.
-
-What goes when the cache is full: what was used longest ago, and nothing that is needed now.
+"""Contents of the cache's directory with their sizes, and eviction: what was used longest ago goes first, and nothing
+that is needed now.
 """
 
 from __future__ import annotations

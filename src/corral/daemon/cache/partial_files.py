@@ -1,8 +1,6 @@
-"""Bytes on their way into the cache: parts that grow, can be continued, and count only when whole.
+"""Partial files of the cache: transfers and downloads that grow, can be continued, and count only when whole.
 
-All of this blocks and belongs into worker threads; one arrival is used by one thread at a time.
-
-A download on its way: what is there of it, and its digest so far. Blocks; for worker threads.
+All of this blocks and belongs into worker threads; one partial file is used by one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CacheQuota for what comes: the quota, what is held by whom, and what goes instead."""
+"""Quota of the cache: reservations for what is fetched, what is in use, and what is evicted instead."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Files by digest, each checked once when it comes in and recognised afterwards by its seal.
 
-The seal is the modification time: a fixed moment that is set, after the content was verified and
-written to the disk, right before the file gets its name. Whoever writes to the file breaks it, for a
-write sets the time to the present. So nothing needs to be remembered beside the file itself, and a
-look at a thousand sealed files costs a thousand `lstat`s and no reading.
+The seal is the modification time: a fixed moment that is set, after the content was verified and written to the disk,
+right before the file gets its name. A write to the file breaks it, because it sets the time to the present. So
+nothing needs to be stored beside the file itself, and a look at a thousand sealed files costs a thousand `lstat`s and
+no reading.
 
 The change time would catch a little more but is of no use: every hard link to a file changes it.
 
-A disk that refuses, in our words.
+`disk_work` turns errors of the disk into errors of ours.
 """
 
 from __future__ import annotations

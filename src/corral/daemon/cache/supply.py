@@ -1,8 +1,5 @@
-"""What is in the cache, and if it is not, how it comes there.
-
-The same work asked for several times at once is done once.
-
-What a preparation takes from the cache.
+"""Supply of templates and artifacts: from the cache, else fetched; the same work requested several times at once is
+done once. `CacheUse` is what a preparation takes from the cache.
 """
 
 from __future__ import annotations

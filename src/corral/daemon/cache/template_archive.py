@@ -1,9 +1,8 @@
-"""A whole version in one tar.gz: taken apart into contents, with nothing believed that it says.
+"""A whole template version in one tar.gz: unpacked into contents, without trusting anything in it.
 
-Nothing is ever unpacked to the place an archive names. Each file goes into a part of ours and gets its
-name by its digest; the names in the archive end up in a manifest, after they were checked.
-
-A manifest from outside: believed only when its digest is right and everything in it makes sense.
+Nothing is ever unpacked to the place an archive names. Each file goes into a part of ours and gets its name by its
+digest; the names in the archive end up in a manifest, after they were checked. A manifest from outside is accepted
+only when its digest is right and everything in it is valid.
 """
 
 from __future__ import annotations

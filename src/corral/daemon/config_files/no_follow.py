@@ -1,4 +1,4 @@
-"""Files beneath a directory whose content belongs to somebody else: no symbolic link is ever followed."""
+"""Files under a directory whose content belongs to a workload: no symbolic link is ever followed."""
 
 from __future__ import annotations
 

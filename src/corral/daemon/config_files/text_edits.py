@@ -1,8 +1,5 @@
-"""What may be wrong with a file or with a wish, said without its name: who knows the name adds it.
-
-The steps of a path: into lists, and through maps that are not there yet.
-
-Edits of one text, collected while its old positions hold and made all at once.
+"""Shared parts of text editors: errors without a file name (the caller adds it), steps of a path into lists and
+through missing maps, and edits collected by old positions and applied at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """YAML: patches and merges that keep comments, order and layout of everything they do not name.
 
-An edit is made in the text, the text is read again, and the outcome compared with what it shall say. Only a
-file that is laid out in a way we do not edit in place is written anew, without its comments.
-
-Edits of YAML in place. A value's stretch of text is replaced, an entry's text is added, nothing else moves.
+An edit is made in the text, by replacing the text of a value or adding that of an entry; the text is read again, and
+the result compared with the intended content. Only a file with a layout that we do not edit in place is written anew,
+without its comments.
 """
 
 from __future__ import annotations

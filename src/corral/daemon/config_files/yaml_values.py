@@ -1,6 +1,5 @@
-"""Values as YAML text: so that they are read back as what they are, by YAML 1.1 and 1.2 alike.
-
-What a YAML document says, apart from how it is laid out: to check an edit, and to write a file anew.
+"""Values as YAML text, read back alike by YAML 1.1 and 1.2; and the content of a YAML document apart from its layout,
+to check an edit and to write a file anew.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""One console on its way to the controller: what was sent, what has arrived, what comes next.
-
-How much console may be under way to the controller: a floor, and more by bandwidth × delay.
+"""One console on its way to the controller: what was sent, what was acknowledged, what comes next; and the credit of
+bytes under way: a floor, and more by bandwidth × delay.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Sends consoles over one connection: in order, each byte once, fair among them, under the credit.
+"""Senders of consoles over one connection: in order, each byte once, fair among them, under the credit.
 
-A console that grew is looked at at once if it was quiet, and then by the clock until nothing was found for
-a while: every few milliseconds while somebody watches it, less often otherwise. What was not acknowledged
-when the connection ends is sent again by the next one.
+A console that grew is read at once if it was quiet, and then by the clock until nothing was found for a while: every
+few milliseconds while it is watched, less often otherwise. What was not acknowledged when the connection ends is sent
+again by the next one.
 
-Consoles for a controller that knows single lines only: nothing is acknowledged, so the connection's own
-queue is the measure, and what was handed to a connection that ends is not sent again.
+`LineSender` is for a controller that knows single lines only: nothing is acknowledged, so the connection's own queue
+is the measure, and what was handed to a connection that ends is not sent again.
 """
 
 from __future__ import annotations

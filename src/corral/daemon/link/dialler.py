@@ -1,4 +1,4 @@
-"""Finding the controller that leads: every known one is dialled, and redirects are followed."""
+"""Dialler: finds the leading controller by dialling every known one and following redirects."""
 
 from __future__ import annotations
 

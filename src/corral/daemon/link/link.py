@@ -1,8 +1,8 @@
-"""The link: whatever happens, be connected to the controller that leads, and to no other.
+"""The link of a daemon: it stays connected to the leading controller, and to no other.
 
-Each round dials every known controller once, in random order, following a redirect to the leader;
-between rounds it waits longer and longer. At most one connection serves at a time; only while a
-certificate is exchanged is the next one opened before the old one is closed.
+Each round dials every known controller once, in random order, following a redirect to the leader; between rounds it
+waits longer and longer. At most one connection serves at a time; only while a certificate is exchanged is the next
+one opened before the old one is closed.
 """
 
 from __future__ import annotations

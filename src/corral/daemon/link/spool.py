@@ -1,15 +1,13 @@
-"""What the controller has not confirmed yet, kept on this node's disk.
+"""Spool of reports that the controller has not confirmed yet, on this node's disk.
 
-Records are numbered once and for ever, sent in order, and dropped when confirmed. Two bounds hold
-it in: log records make room for newer ones (each survivor knows how many were given up before it);
-everything else is refused when full, which its caller must handle. What may wait (events of modules) lies in
-the background, without numbers, and becomes records a little at a time: so reports never wait behind much of it.
+Records are numbered once and for ever, sent in order, and dropped when confirmed. It has two bounds: log records make
+room for newer ones (each survivor knows how many were given up before it); everything else is refused when full,
+which its caller must handle. What may wait (events of modules) lies in the background, without numbers, and becomes
+records a little at a time: so reports never wait behind much of it.
 
-The spool is a small SQLite database (`spool_file`, `spool_table`) behind one thread that commits in
-groups (`spool_worker`). Only what must not be lost makes it commit at once: log records, and the
-dropping of what was confirmed, wait a moment to ride along.
-
-The daemon's log on its way to the controller: every record goes into the spool first.
+The spool is a small SQLite database (`spool_file`, `spool_table`) behind one thread that commits in groups
+(`spool_worker`). Only what must not be lost makes it commit at once: log records, and the dropping of what was
+confirmed, wait a moment to ride along. `LogForwarding` puts every record of the daemon's log into the spool.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The data directory of a daemon: one that is somebody else's is not taken.
+"""The data directory of a daemon: a directory in other use is refused.
 
 A daemon that is root closes everything in its data directory to other users. In a directory that was meant for
-something else (`--data /srv`) that would take away what others live on.
+something else (`--data /srv`) that would lock out its users.
 """
 
 from __future__ import annotations

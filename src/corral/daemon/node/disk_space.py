@@ -1,4 +1,4 @@
-"""The disk guard: nothing is prepared that would leave the node without room."""
+"""Disk space guard: nothing is prepared that would use up the node's reserve."""
 
 from __future__ import annotations
 

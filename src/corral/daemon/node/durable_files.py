@@ -1,4 +1,4 @@
-"""Small files that a daemon must not lose: written whole, and a disk that refuses is our own error."""
+"""Durable small files of the daemon: written whole; a disk that refuses is an error of ours."""
 
 from __future__ import annotations
 

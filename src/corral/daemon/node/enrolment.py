@@ -1,9 +1,7 @@
-"""Joining a cluster with a join token.
+"""Enrolment: joining a cluster with a join token, and the identity that results or was stored before.
 
-The key is made and stored before the token is sent: if the answer is lost, the next attempt
-shows the same token with the same key and is answered again.
-
-Which node this is: known from its data directory, or learned with a join token.
+The key is made and stored before the token is sent: if the answer is lost, the next attempt shows the same token with
+the same key and is answered again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts and figures of this host, from the kernel."""
+"""Facts and usage of this host, from the kernel."""
 
 from __future__ import annotations
 

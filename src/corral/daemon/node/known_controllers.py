@@ -1,8 +1,8 @@
-"""What a daemon remembers of its controllers across restarts: where they are, and whom it obeyed.
+"""Controllers that a daemon knows across restarts: their addresses, and the highest epoch it obeyed.
 
-The epoch is on disk before a frame that carries it is obeyed, so a deposed controller finds no
-ear here, not even after a restart of the daemon. There is room for it on the disk beforehand: a full one
-shall not keep a node from the next leader.
+The epoch is on disk before a frame that carries it is obeyed, so a deposed controller is not obeyed, not even after a
+restart of the daemon. Its space on the disk is allocated beforehand: a full one must not keep a node from the next
+leader.
 """
 
 from __future__ import annotations

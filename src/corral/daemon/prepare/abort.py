@@ -1,7 +1,7 @@
-"""Work in threads that ends when nobody wants it any more.
+"""Abortable work in threads.
 
-A thread cannot be cancelled: it looks at its `Abort` between two files and between two blocks of a large
-one. Whoever cancels the waiting waits until the thread has seen it: what it was writing to is then still.
+A thread cannot be cancelled: it looks at its `Abort` between two files and between two blocks of a large one. A
+cancelled wait still waits until the thread has seen it: after that nothing writes any more.
 """
 
 from __future__ import annotations

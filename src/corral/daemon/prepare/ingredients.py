@@ -1,9 +1,7 @@
-"""Everything that a working directory is made of, brought to the node.
+"""Ingredients of a working directory, fetched to the node through the port of its cache.
 
-Templates, the artifact and the extensions are fetched side by side; the first that fails ends the
-others. An artifact is laid like one more layer, above all templates.
-
-What a preparation needs of the node's cache.
+Templates, the artifact and the extensions are fetched side by side; the first that fails ends the others. An artifact
+is laid like one more layer, above all templates.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""From an order to something that can be spawned, stage by stage.
+"""Start pipeline: from an order to a `PreparedStart`, stage by stage, with everything on the node that it needs.
 
-Validation, then the files (`tree_making`), then command and environment: a `PreparedStart`, about which the node's
-modules are asked before it is finished. A stage that fails names itself in the answer to the start. Whatever is
-done here can be done again: a start that was interrupted begins anew, and leaves nothing but what lies in `.staging`.
-
-All that prepares instances on a node, put together: users, directories, trees, ports and secrets.
+Validation, then the files (`tree_builder`), then command and environment: a `PreparedStart`, which the node's modules
+may change before it is finished. A stage that fails names itself in the answer to the start. Whatever is done here
+can be done again: a start that was interrupted begins anew, and leaves nothing but what lies in `.staging`.
 """
 
 from __future__ import annotations

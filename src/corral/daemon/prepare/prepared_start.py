@@ -1,11 +1,7 @@
-"""A start of which everything is made but its process.
+"""A prepared start: everything is made but its process.
 
-Between its preparation and its end the node's modules are asked: `proposal` is what they get to see, and
-`finish` takes what came of it.
-
-What modules are asked about a start, and what they may change of it.
-
-What is executed, in the parts that modules may change.
+Between its preparation and its spawn the node's modules are called: `proposal` is what they receive, with the parts
+of the command line that they may change, and `finish` takes the result.
 """
 
 from __future__ import annotations

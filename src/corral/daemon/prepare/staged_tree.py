@@ -1,11 +1,8 @@
-"""TreeFill a staged directory: layers, first-run results, variables, patches. Blocking, for one thread.
+"""Staged tree of a working directory: layers laid out, first-run results, variables, patches. Blocking, for one
+thread.
 
-All of it is one piece of work in one thread: on a busy node each way to a thread and back costs more than
-what a small template has to do there.
-
-Laying one tree of files beneath another: what is there already stays.
-
-A layout becomes a directory tree. Blocking: it belongs into a thread.
+All of it is one piece of work in one thread: on a busy node each way to a thread and back costs more than what a
+small template has to do there.
 """
 
 from __future__ import annotations

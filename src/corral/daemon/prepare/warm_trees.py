@@ -1,7 +1,7 @@
-"""Directories that are made before anybody asks: the next start of the same tree takes one by a rename.
+"""Warm trees: directories made ahead, so that the next start of the same tree takes one by a rename.
 
-Only what is alike for every run lies in them: layers, artifacts and first-run results, before variables
-and patches. They are made one at a time, and only while nothing else is prepared.
+They hold only what is alike for every run: layers, artifacts and first-run results, before variables and patches.
+They are made one at a time, and only while nothing else is prepared.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The directories workloads run in: `DATA/running/<id>`, and `DATA/static/<id>` for those that keep theirs.
+"""Working directories: `DATA/running/<id>`, and `DATA/static/<id>` for instances that keep theirs.
 
-A directory is made aside, in `.staging` beside its place, and gets its name in one rename; it goes by
-being renamed first and deleted afterwards. So it is either wholly there or wholly gone for whoever comes
-next under the same id. A static directory is never removed by us.
-
-Whether the instance of a run was static before: earlier versions kept such directories elsewhere.
+A directory is made aside, in `.staging` beside its place, and gets its name in one rename; it goes by being renamed
+first and deleted afterwards. So for the next start under the same id it is either wholly there or wholly gone. A
+static directory is never removed by us; `was_static` finds those that earlier versions kept elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Awaits a line in a console, from the run's first byte on. Woken by the console's growth, never by a clock
-alone; the lines are matched in a worker thread with RE2, whose time no pattern can blow up.
+"""Log probe: awaits a line in a console, from the run's first byte on.
 
-One inotify descriptor for all the consoles in which something is awaited.
+Woken by the console's growth, never by a clock alone, over one inotify descriptor for all awaited consoles. Lines are
+matched in a worker thread with RE2, whose time no pattern can blow up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The Minecraft server list ping, as a client: the status of 1.7 and later, and what came before it.
+"""The Minecraft server list ping, as a client: the status of 1.7 and later, and what came before it; and the player
+count in it.
 
-Everything that is read has a bound; the time has the caller's.
-
-How many players there are.
+Everything that is read has a bound; the caller bounds the time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What all probes share: an attempt either succeeds or says what it saw instead.
-
-Probes of ports: that somebody accepts a connection, and that HTTP is answered there.
+"""Probes of ports: a connection is accepted, or HTTP is answered. Also what all probes share: an attempt either
+succeeds or reports what it found instead.
 """
 
 from __future__ import annotations

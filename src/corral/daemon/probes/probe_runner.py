@@ -1,4 +1,6 @@
-"""The probes of one run, from its start until each has succeeded; then the players, as long as it lives."""
+"""Runner of the probes of one run, from its start until each has succeeded; then of the player count, as long as it
+lives.
+"""
 
 from __future__ import annotations
 

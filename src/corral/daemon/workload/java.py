@@ -1,6 +1,5 @@
-"""Java for workloads that are jars: which one, and how it is called.
-
-Arguments of the `java` launcher: which of them name what is run, and which belong together. Pure.
+"""Java for workloads that are jars: which executable, its command, and the arguments of the `java` launcher: which of
+them name what is run, and which belong together.
 """
 
 from __future__ import annotations

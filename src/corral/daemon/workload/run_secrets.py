@@ -1,10 +1,8 @@
-"""What is written down about the secrets of a run: the files they were filled into, and a salted digest of each
-value, by which a later daemon sees whether it still knows them all.
+"""Secrets of a run: the files they were filled into, a salted digest of each value, by which a later daemon sees
+whether it still knows them all, and the mask that keeps the values out of messages and saves.
 
-The files are kept out of what is saved of a working directory. Beside them every file is searched for the values
-that the node knows: a workload may have copied them.
-
-The values of one run's secrets, kept out of what is said and saved about it.
+The files are kept out of what is saved of a working directory. Beside them every file is searched for the values that
+the node knows: a workload may have copied them.
 """
 
 from __future__ import annotations

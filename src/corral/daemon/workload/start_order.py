@@ -1,9 +1,9 @@
-"""A start as the node keeps it: what the controller said, in a form that outlives the link.
+"""A start order as the node stores it: what the controller sent, in a form that outlives the link.
 
-The wire's message is not stored: a daemon of another version must read what this one wrote. Where the
-controller sent a plan, everything that the plan says is taken from there, after its hash was checked;
-what belongs to this one run (id, ports, token, values of variables) comes beside it. A published
-controller sends no plan in our form: then one is made of the published fields.
+The wire's message is not stored: a daemon of another version must read what this one wrote. Where the controller sent
+a plan, everything in the plan is taken from there, after its hash was checked; what belongs to this one run (id,
+ports, token, values of variables) comes beside it. A published controller sends no plan in our form: then one is made
+of the published fields.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _ladder(message: StartInstance) -> tuple[Rung, ...]:
 
 
 def default_stop_ladder() -> tuple[Rung, ...]:
-    """Where nobody says otherwise."""
+    """The ladder where the group configures none."""
     return tuple(map(_rung, DEFAULT_LADDER))
 
 

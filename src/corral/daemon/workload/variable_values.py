@@ -1,9 +1,7 @@
-"""The values of a run's variables, secrets included: made for one start and kept nowhere.
+"""Values of a run's variables, secrets included: made for one start and stored nowhere.
 
-Secrets of workloads, looked up on the node at the last moment and kept nowhere.
-
-A reference names a file beneath `DATA/secrets/`, or a variable of the daemon's environment whose name
-begins with CORRAL_SECRET_. No error ever shows a value.
+Secrets are looked up on the node at the last moment. A reference names a file in `DATA/secrets/`, or a variable of
+the daemon's environment whose name begins with CORRAL_SECRET_. No error ever shows a value.
 """
 
 from __future__ import annotations
