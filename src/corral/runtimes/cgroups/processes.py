@@ -1,6 +1,7 @@
-"""What /proc says about processes. Every answer is a moment old: who acts on one checks it again.
+"""Processes of runs: what /proc says of them, and signals to a changing set of them.
 
-Signals to a changing set of processes, never to a stranger who inherited a pid.
+Every answer of /proc is a moment old: code that acts on one checks it again. A signal never reaches a stranger that
+inherited a pid.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The writer's side of the segments and their index: the newest one is written, the oldest go first.
+"""The writer's side of the console's files: segments with their index, and the ring of gaps.
 
-The writer's side of the `gaps` file. Nothing here needs space on the disk once the page is written,
-and nothing here fails: a gap that cannot be noted is still visible as a hole between two segments.
+The newest segment is written, the oldest go first. Nothing about gaps needs space on the disk once their page is
+written, and nothing there fails: a gap that cannot be noted is still visible as a hole between two segments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What shim and rescue have in common: how they begin, and how they wait.
-
-What keeper, shims and rescues have to say: a line each, into the keeper's log.
-"""
+"""What the keeper and each of its forks share: signals, name, open descriptors, and lines in the keeper's log."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the keeper holds of a run, in case its shim is killed: the read end of its console FIFO, the master of
-its terminal, and of a run that another keeper started a pidfd of its main process."""
+"""What the keeper holds of a run in case its shim is killed: the read end of the console FIFO, the master of the
+terminal, and a pidfd of the main process of a run that another keeper started.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The runs of a keeper: who minds each of them, and another minder for each whose own was killed.
+"""The runs of a keeper: which process supervises each of them, and a rescue for each whose shim was killed.
 
-A shim or rescue that we forked is our child: we hear of its end, and inherit what it leaves behind. One of a
-run that was handed to us is watched by a pidfd. We are no ancestor of such a run: how its main process ended
-tells another pidfd, where the kernel does.
+A shim or rescue that this keeper forked is its child: the kernel reports its end, and the keeper inherits what it
+leaves behind. The shim of a run that was handed over is watched by a pidfd. The keeper is no ancestor of such a run:
+how its main process ended another pidfd tells, where the kernel supports it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How daemon, keeper and shim talk: frames of a 4-byte length and a JSON object over a unix socket.
+"""The protocol between daemon, keeper and shim: frames of a 4-byte length and a JSON object over a unix socket.
 
-The first bytes of a request may carry descriptors, of which the first is the run's lock unless the request
-names them otherwise: while it is under way, in a socket buffer even, the lock is held. Standard library only.
-
-One connection to the keeper: its request, and the descriptors that come with it.
+The first bytes of a request may carry descriptors, of which the first is the run's lock unless the request names them
+otherwise: while the request is under way, in a socket buffer even, the lock is held. `RequestConnection` is the keeper's
+end of one request. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""One program that is run for somebody: a child of a fork of the keeper, and the last part of what it writes.
+"""A program that runs beside a workload: a child of a fork of the keeper, the last part of what it writes, and the
+end of everything that descends from it.
 
-Forks of the keeper share this; it imports nothing by itself.
-
-Ending everything that descends from this process, which is a subreaper: so that nothing escapes.
-
-Standard library only: forks of the keeper share it.
+The fork is a subreaper, so that no descendant escapes. Standard library only: forks of the keeper share this, and
+import nothing by themselves.
 """
 
 from __future__ import annotations

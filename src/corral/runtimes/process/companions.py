@@ -1,7 +1,6 @@
-"""Programs that stay beside a workload: the daemon's side of their minders. All there is to know of them is
-in the run's directory, so that the next daemon knows no less.
+"""Companions, the programs that stay beside a workload: the daemon's side.
 
-What is known of the companions of runs: by their files and the kernel, for any daemon alike.
+All that is known of a companion is in the run's directory and in the kernel, so that the next daemon knows no less.
 """
 
 from __future__ import annotations
@@ -255,7 +254,7 @@ def look_at(run_directory: str, name: str) -> SideRun | None:
     ending = exit_at(place)
     running = ending is None and _lives(record)
     if not running and ending is None:
-        ending = exit_at(place) or RunExit(known=False, reason="whoever minded it was killed")
+        ending = exit_at(place) or RunExit(known=False, reason="its minder was killed")
     return SideRun(
         name=name,
         command=record.command,
@@ -284,9 +283,7 @@ def exit_at(place: str) -> RunExit | None:
     if ending is None:
         return None
     if ending.status is None:
-        return RunExit(
-            known=False, ended_at_ms=ending.at_ns // 1_000_000, reason="whoever minded it was killed"
-        )
+        return RunExit(known=False, ended_at_ms=ending.at_ns // 1_000_000, reason="its minder was killed")
     return exit_of(ending)
 
 

@@ -1,4 +1,4 @@
-"""Programs beside a workload, and programs for the node: the daemon's side of the keeper's aides."""
+"""Executions of programs beside a workload or for the node: the daemon's side of the keeper's aides."""
 
 from __future__ import annotations
 

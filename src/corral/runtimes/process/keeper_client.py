@@ -1,7 +1,7 @@
-"""The daemon's side of the keeper: find it or start it, and talk to it.
+"""The daemon's client of the keeper: finds it or starts it, and sends it requests.
 
-One connection is one request. A keeper is started by a short-lived child that is left at once, so it is
-neither our child nor ends with us.
+One connection is one request. A keeper is started by a short-lived child that is left at once, so it is neither the
+daemon's child nor ends with the daemon.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""One run as the daemon watches it: the end of its main process, and of whoever minds it.
+"""One run as the daemon watches it: the end of its main process, and of the shim or rescue that supervises it.
 
-Both are noticed by pidfds. A minder (shim or rescue) that ended without having said `empty` was killed,
-and is replaced at once. The read end of the console FIFO is held, too, and a copy of its terminal: whatever is
-killed, the bytes in it stay, and no terminal hangs up.
+Both are noticed by pidfds. A shim or rescue that ended without having written `empty` was killed, and is replaced at
+once. The read end of the console FIFO is held, too, and a copy of the run's terminal: whatever is killed, the bytes in
+it stay, and no terminal hangs up.
 
-A copy of the terminal that a living shim or rescue holds.
-
-Who has the master of a terminal cannot open it again by its name: the descriptor itself is copied out of the
-other process. The kernel allows that to whoever may trace it: root always may, others where the system does not
-restrict tracing to descendants.
+The master of a terminal cannot be opened again by its name: the descriptor itself is copied out of the other process.
+The kernel allows that to a process that may trace the other: root always may, others where the system does not restrict
+tracing to descendants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `process` runtime: native processes, minded by shims that outlive the daemon."""
+"""The `process` runtime: native processes, supervised by shims that outlive the daemon."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""What became of a run, from its lock and its files.
+"""Lookup of a run: what became of it, from its lock, its files and its processes.
 
-The lock is asked first: held, something of the run exists or is coming; free, what the files say is
-final, but for a workload that lost its shim.
-
-Runs whose record somebody removed or damaged, and its copy, too: what can be known and done without it.
-
-Their processes are found by control group or mark, whether a shim lives by the lock.
-
-From what the run's files say to what the interface says.
+The lock is asked first: held, something of the run exists or is coming; free, what the files say is final, but for a
+workload that lost its shim. Of a run whose record and its copy were removed or damaged the processes are found by
+control group or mark, and whether a shim lives by the lock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The dialogue of a start: with the keeper's answer in hand, the shim is housed and let go.
+"""The start of a run: the request to the keeper, checked and with its user looked up, and the dialogue that follows.
 
-What the keeper is told to start: the specification, checked and with its user looked up.
+With the keeper's answer the shim is moved into the run's control group and allowed to execute the workload.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The runs that a provider watches now, and what it remembers of those that it started itself."""
+"""The runs that a provider watches now, and the context of those that it started itself."""
 
 from __future__ import annotations
 

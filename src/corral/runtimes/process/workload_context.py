@@ -1,12 +1,8 @@
-"""What a program needs to know to run as the workload does: user, directory, environment.
+"""The context in which a workload runs: runtime, user, directory and environment.
 
-A provider remembers them of what it started itself. Of a run that it adopted, the mark tells user and
-directory, and the kernel the environment with which the main process was executed: written down it
-could give away secrets.
-
-`runtime`: which runtime a run belongs to, and in what surroundings its workload was started.
-
-Written by the daemon before it orders the spawn. It holds no environment: there may be secrets in it.
+The file `runtime` of a run says which runtime started it, with its user and directory. The daemon writes it before it
+orders the spawn. It holds no environment: there may be secrets in it. A provider remembers the environment of what it
+started itself; of a run that it adopted the kernel knows with which one the main process was executed.
 """
 
 from __future__ import annotations
