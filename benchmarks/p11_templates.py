@@ -63,7 +63,7 @@ async def publish(controller: LocalController, files: dict[str, bytes]) -> PlanT
         while block := held.read(1 << 20):
             yield block
 
-    term = controller.app.place.term
+    term = controller.app.role.term
     assert term is not None, "it leads"
     intake = await term.templates.intake_archive(blocks())
     change = new_version(term.state, "big", intake, now=dt.datetime.now(dt.UTC), keep=20)

@@ -232,7 +232,7 @@ async def serve_ours(directory: str) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
     async with LocalCluster(pathlib.Path(directory)) as cluster:
         controller = await cluster.controller()
-        term = controller.app.place.term
+        term = controller.app.role.term
         assert term is not None
         ledger = term.ledger
 

@@ -72,7 +72,7 @@ async def test_a_new_cluster_is_founded_on_purpose_and_overwrites_nothing_of_the
     assert (again.data / "corral.db-wal.former-1").read_bytes() == b"frames"
     assert (await again.call("GET", "/api/v1/cluster"))["id"]
     await again.call("POST", "/api/v1/cluster/raise-epoch")
-    await eventually(lambda: again.app.place.term is not None)
+    await eventually(lambda: again.app.role.term is not None)
     await again.app.stop()
     with pytest.raises(Rejected, match="already"):
         await cluster.controller(found_cluster=True)
@@ -192,7 +192,7 @@ async def test_no_token_is_made_where_another_controller_leads(cluster, postgres
         with pytest.raises(Rejected, match="leads"):
             await asyncio.to_thread(make_admin_token, config)
         assert not (scratch / "elsewhere" / "admin.token").exists()
-        assert leader.app.place.term is not None
+        assert leader.app.role.term is not None
         await leader.app.stop()
 
 

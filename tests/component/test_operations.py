@@ -13,13 +13,13 @@ from corral.testing.waiting import eventually
 
 
 async def housekeeping(controller) -> Housekeeping:
-    term = controller.app.place.term
+    term = controller.app.role.term
     return Housekeeping(
-        config=controller.app._config,
-        store=controller.app._store,
+        config=controller.app.config,
+        store=controller.app.store,
         ledger=term.ledger,
         epoch=term.epoch,
-        clock=controller.app._clock,
+        clock=controller.app.clock,
     )
 
 
@@ -54,11 +54,11 @@ async def test_a_removed_nodes_log_goes_with_it(cluster):
     await eventually(lambda: logged("n1"))
     await eventually(lambda: logged("n2"))
     await controller.call("POST", "/api/v1/nodes/n1/revoke", {})
-    await eventually(lambda: controller.app.place.term.sessions.find("n1") is None)
+    await eventually(lambda: controller.app.role.term.sessions.find("n1") is None)
     await controller.call("DELETE", "/api/v1/nodes/n1")
     keeper = await housekeeping(controller)
     await keeper.forget_journals()
-    journals = await controller.app._store.reads.journals("log:node:")
+    journals = await controller.app.store.reads.journals("log:node:")
     assert list(journals) == ["log:node:n2"]
 
 
@@ -80,7 +80,7 @@ async def test_the_command_of_a_join_token_is_all_that_a_host_needs(cluster, scr
 
 async def test_a_wildcard_address_is_advertised_by_the_hosts_name(cluster):
     controller = await cluster.controller(grpc__listen="0.0.0.0:0", http__listen="0.0.0.0:0")
-    for address in (controller.grpc_address, controller.bootstrap_address, controller.app.place.own.http):
+    for address in (controller.grpc_address, controller.bootstrap_address, controller.app.own.http):
         assert not address.startswith("0.0.0.0")
 
 
@@ -99,8 +99,8 @@ async def test_many_nodes_and_calls_at_once_leave_memory_equal_to_the_store(clus
             await controller.call("POST", f"/api/v1/nodes/n{number}/{verb}", {})
 
     await asyncio.gather(*(fiddle(number) for number in range(8)))
-    state = controller.app.place.term.state
-    snapshot = await controller.app._store.reads.snapshot(state.collections)
+    state = controller.app.role.term.state
+    snapshot = await controller.app.store.reads.snapshot(state.collections)
     held = {
         (mirror.collection.name, id): stored.revision
         for mirror in state._mirrors.values()

@@ -1,14 +1,15 @@
-"""The controller, put together: a store, an HTTP side, a gRPC side, and the loop that leads."""
+"""Composition of the controller: `open_controller` opens everything in order and closes it in the stages of the shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import os
 import sys
-from collections.abc import Sequence
-from typing import Final, Self
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
 
 import structlog
 from prometheus_client import Gauge
@@ -22,14 +23,14 @@ from corral.controller.sessions.link_server import LinkServer, ServerCertificate
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Step
 from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE, open_authority, trusted_ca_pem
-from corral.controller.term.controller_role import Cluster, ControllerInfo, ControllerRole
-from corral.controller.term.leader_term import LeaderTerm
-from corral.controller.term.leadership_loop import LeadershipLoop
+from corral.controller.term.controller_role import Cluster, ControllerInfo, ControllerRole, LinkDirectory
+from corral.controller.term.leader_term import LatestMemory, LeaderTerm, open_term
+from corral.controller.term.leadership_loop import EpochRaiser, LeadershipLoop
 from corral.controller.term.listen_addresses import choose_port, reachable, with_ports
 from corral.controller.term.lost_store import StorePosition, refuse_lost_database
 from corral.controller.term.term_services import TermDeps
 from corral.domain.ids import Epoch
-from corral.signing import Verifier, open_verifier
+from corral.signing import open_verifier
 from corral.store.engine_selection import open_store
 from corral.store.port import Store
 from corral.store.store_errors import StorageFailed
@@ -42,221 +43,276 @@ from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_ring import LogPort
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
-from corral.system.service.process import Stage, run_service, run_stages
+from corral.system.service.process import Shutdown, run_service
 from corral.system.threads import to_end
 
 _ROLE: Final = "controller"
 _STORAGE_FAILED: Final = 70
+_STAGE_SHARES: Final = {"lead": 0.7, "link": 0.5, "lease": 0.5, "rest": 1.0}
+"""The stages of the shutdown in their order, each with its share of what is left of the budget."""
 _log = structlog.get_logger("corral.controller")
 
 
 class ControllerApp:
-    """One controller on one data directory. `start`, wait for `ready`, then `stop`."""
+    """A controller that is open: it answers on HTTP, and leads or waits for the lease. Made by `open_controller`."""
 
     def __init__(
         self,
-        config: ControllerConfig,
         *,
-        logs: LogPort,
-        clock: Clock | None = None,
-        entropy: Entropy | None = None,
-        found_cluster: bool = False,
-        accept_older_store: bool = False,
+        config: ControllerConfig,
+        store: Store,
+        role: ControllerRole,
+        own: ControllerInfo,
+        clock: Clock,
+        ready: asyncio.Event,
+        leading: asyncio.Task[None],
+        shutdown: Shutdown,
     ) -> None:
-        """`found_cluster`: make a new cluster also where there was one; `accept_older_store`: go on with a store that
-        has lost what this controller has seen. Both are meant for one start."""
+        """`config` has every port decided."""
+        self.config: Final = config
+        self.store: Final = store
+        self.role: Final = role
+        self.own: Final = own
+        self.clock: Final = clock
+        self.ready: Final = ready
+        self._leading = leading
+        self._shutdown = shutdown
+
+    @property
+    def grpc_listen(self) -> str:
+        """The address where daemons connect, with the real port."""
+        return self.config.grpc.listen
+
+    def announcement(self) -> str:
+        return f"http://{self.own.http}"
+
+    async def run(self) -> None:
+        """Return or raise only when leading fails in a way that only an operator can mend."""
+        await asyncio.shield(self._leading)
+
+    async def stop(self) -> None:
+        """Stop leading, close the link, give the lease back, close HTTP and the store. Leaving `open_controller` does
+        it, too."""
+        await self._shutdown.run()
+
+
+@contextlib.asynccontextmanager
+async def open_controller(
+    config: ControllerConfig,
+    *,
+    logs: LogPort,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    found_cluster: bool = False,
+    accept_older_store: bool = False,
+) -> AsyncIterator[ControllerApp]:
+    """A controller on its data directory, until the context is left.
+
+    `found_cluster`: create a new cluster also where there was one; `accept_older_store`: go on with a store that has
+    lost what this controller has seen. Both are meant for one start.
+    """
+    clock = clock or SystemClock()
+    shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
+    opening = _Opening(config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown)
+    try:
+        yield await opening.open(found_cluster=found_cluster, accept_older_store=accept_older_store)
+    finally:
+        await shutdown.run()
+
+
+class _Opening:
+    """The order in which a controller is opened. Each step adds its closing to the shutdown at once."""
+
+    def __init__(
+        self, config: ControllerConfig, *, logs: LogPort, clock: Clock, entropy: Entropy, shutdown: Shutdown
+    ) -> None:
         self._config = config
-        self._found_cluster = found_cluster
-        self._accept_older_store = accept_older_store
-        self._position = StorePosition(config.data)
         self._logs = logs
-        self._clock = clock or SystemClock()
-        self._entropy = entropy or SystemEntropy()
-        self._stack = contextlib.AsyncExitStack()
-        self._loop: LeadershipLoop | None = None
-        self._leading = Tasks()
-        self._leading_task: asyncio.Task[None] | None = None
-        self._state: ClusterState | None = None
-        self._ahead_of_store: set[str] = set()
-        self._link_server: LinkServer | None = None
-        self._store: Store
-        self._setting: Setting
-        self._cluster: Cluster
-        self._verifier: Verifier
-        self.place = ControllerRole(holder=new_id("controller", self._entropy))
-        self.ready = asyncio.Event()
+        self._clock = clock
+        self._entropy = entropy
+        self._shutdown = shutdown
+        self._rest = contextlib.AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Open the store, answer on HTTP, and begin to lead or to wait for it."""
+    async def open(self, *, found_cluster: bool, accept_older_store: bool) -> ControllerApp:
+        """Open the store, answer on HTTP, and begin to lead or to wait for the lease."""
         make_directory(self._config.data)
-        try:
-            self._stack.enter_context(DirectoryLock(self._config.data, _ROLE))
-            self._verifier = await to_end(open_verifier, self._config.modules.signing, clock=self._clock)
-            await self._open_store()
-            watch = await self._stack.enter_async_context(LoopWatch())
-            self._setting = self._make_setting()
-            self._show_lag(watch)
-            self._loop = self._make_loop()
-            raise_epoch = self._loop.raise_epoch
-            self._cluster = Cluster(place=self.place, store=self._store.name, raise_epoch=raise_epoch)
-            await self._start_http()
-            self._leading_task = self._leading.spawn(self._loop.run(), name="controller/lead", awaited=True)
-        except BaseException:
-            await self.stop()
-            raise
+        self._shutdown.at("rest", self._rest.aclose)
+        self._rest.enter_context(DirectoryLock(self._config.data, _ROLE))
+        verifier = await to_end(open_verifier, self._config.modules.signing, clock=self._clock)
+        refuse_lost_database(self._config, admin_token=ADMIN_TOKEN_FILE, on_purpose=found_cluster)
+        memory = LatestMemory()
+        store = await self._open_store(memory, accept_older=accept_older_store)
+        watch = await self._rest.enter_async_context(LoopWatch())
+        role = ControllerRole(holder=new_id("controller", self._entropy))
+        setting = self._make_setting(role)
+        _show_lag(setting, watch)
+        http = await self._start_http(role, setting)
+        # gRPC ports must be known before this controller leads: the lease carries them to the other controllers.
+        config = with_ports(self._config, grpc_listen=choose_port(self._config.grpc.listen))
+        own = _own_info(config, http)
+        link, raiser, ready = LinkDirectory(role, own), EpochRaiser(role), asyncio.Event()
+        deps = functools.partial(
+            TermDeps,
+            holder=role.holder,
+            config=config,
+            store=store,
+            setting=setting,
+            cluster=Cluster(role=role, own=own, link=link, store=store.name, raise_epoch=raiser.raise_epoch),
+            verifier=verifier,
+            clock=self._clock,
+            entropy=self._entropy,
+            api_url=f"http://{own.http}",
+            ahead_of_store=set(),
+        )
+        terms = _Terms(deps, memory=memory, found_cluster=found_cluster)
+        loop = LeadershipLoop(
+            store=store,
+            role=role,
+            own=own,
+            raiser=raiser,
+            lease=config.lease,
+            clock=self._clock,
+            open_term=terms.open,
+            open_link=_LinkOpening(config, link, role.holder, terms, self).open,
+            ready=ready,
+        )
+        return ControllerApp(
+            config=config,
+            store=store,
+            role=role,
+            own=own,
+            clock=self._clock,
+            ready=ready,
+            leading=self._lead(loop),
+            shutdown=self._shutdown,
+        )
 
-    async def _open_store(self) -> None:
-        refuse_lost_database(self._config, admin_token=ADMIN_TOKEN_FILE, on_purpose=self._found_cluster)
-        self._store = await open_store(self._config.store.url, data=self._config.data)
-        self._stack.push_async_callback(self._store.close)
-        await self._position.check(self._store.reads, accept=self._accept_older_store)
-        self._stack.push_async_callback(self._note_position)
-        tasks = await self._stack.enter_async_context(Tasks())
-        tasks.spawn(self._position.keep(self._commit_number), name="controller/position")
+    async def _open_store(self, memory: LatestMemory, *, accept_older: bool) -> Store:
+        position = StorePosition(self._config.data)
+        store = await open_store(self._config.store.url, data=self._config.data)
+        self._rest.push_async_callback(store.close)
+        await position.check(store.reads, accept=accept_older)
 
-    async def _note_position(self) -> None:
-        await self._position.note(self._commit_number())
+        async def note_position() -> None:
+            await position.note(memory.commit_number())
 
-    def _commit_number(self) -> int:
-        """Of the last commit that this controller has made or read as the leader; 0 before it leads."""
-        return self._state.number if self._state is not None else 0
+        self._rest.push_async_callback(note_position)
+        tasks = await self._rest.enter_async_context(Tasks())
+        tasks.spawn(position.keep(memory.commit_number), name="controller/position")
+        return store
 
-    def _make_setting(self) -> Setting:
+    def _make_setting(self, role: ControllerRole) -> Setting:
+        config = self._config
         return Setting(
             clock=self._clock,
             entropy=self._entropy,
             log_ring=self._logs.ring,
             set_log_level=self._logs.set_level,
-            scrape_networks=[ipaddress.ip_network(n) for n in self._config.metrics.scrape_networks],
-            body_limit=self._config.http.body_limit_bytes,
-            limits=self._config.http.limits,
-            templates=self._config.templates,
-            leader=self.place.leader_http,
-            instances_are_root=self._config.instances.development and os.geteuid() == 0,
+            scrape_networks=[ipaddress.ip_network(n) for n in config.metrics.scrape_networks],
+            body_limit=config.http.body_limit_bytes,
+            limits=config.http.limits,
+            templates=config.templates,
+            leader=role.leader_http,
+            instances_are_root=config.instances.development and os.geteuid() == 0,
         )
 
-    def _show_lag(self, watch: LoopWatch) -> None:
-        lag = Gauge(
-            "corral_loop_lag_seconds", "Longest delay of the loop.", registry=self._setting.metrics.registry
-        )
-        lag.set_function(watch.lag)
-
-    def _make_loop(self) -> LeadershipLoop:
-        return LeadershipLoop(
-            store=self._store,
-            place=self.place,
-            lease=self._config.lease,
-            clock=self._clock,
-            make_term=self._make_term,
-            open_link=self._start_link_server,
-            ready=self.ready,
-        )
-
-    async def _start_http(self) -> None:
-        api = Api(setting=self._setting, gate=self.place.http_gate, routes=ROUTES)
+    async def _start_http(self, role: ControllerRole, setting: Setting) -> Address:
+        """Answer on HTTP; the address, with its real port."""
+        api = Api(setting=setting, gate=role.http_gate, routes=ROUTES)
         host, port = parse_address(self._config.http.listen, any_port=True)
         origins = self._config.http.cors.origins
         app = CrossOrigin(api, origins=origins) if origins else api
         server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
-        self._setting.metrics.watch_connections(server.connections)
+        setting.metrics.watch_connections(server.connections)
         await server.start()
-        self._stack.push_async_callback(server.stop)
-        # gRPC ports must be known before we lead: the lease carries them to the other controllers.
-        grpc_listen = choose_port(self._config.grpc.listen)
-        self._config = with_ports(self._config, grpc_listen=grpc_listen)
-        self.place.own = ControllerInfo(
-            http=self._config.http.advertise or reachable(str(Address(*server.address))),
-            grpc=self._config.grpc.advertise or reachable(grpc_listen),
-            bootstrap=self._bootstrap_address(grpc_listen),
-        )
+        self._rest.push_async_callback(server.stop)
+        return server.address
 
-    def _bootstrap_address(self, grpc_listen: str) -> str:
-        if not self._config.bootstrap.enabled:
-            return ""
-        host = parse_address(self._config.grpc.advertise or reachable(grpc_listen)).host
-        return str(Address(host, self._config.bootstrap_address.port))
+    def _lead(self, loop: LeadershipLoop) -> asyncio.Task[None]:
+        tasks = Tasks()
+        self._shutdown.at("lead", tasks.close)
+        self._shutdown.at("lease", loop.release)
+        return tasks.spawn(loop.run(), name="controller/lead", awaited=True)
 
-    @property
-    def grpc_listen(self) -> str:
-        """Where daemons connect, with the real port."""
-        return self._config.grpc.listen
-
-    def announcement(self) -> str:
-        return f"http://{self.place.own.http}"
-
-    async def run(self) -> None:
-        """Until leading fails in a way that only a person can mend; normally for ever."""
-        assert self._leading_task is not None
-        await asyncio.shield(self._leading_task)
-
-    def _make_term(self, epoch: Epoch, opening: Sequence[Step]) -> LeaderTerm:
-        mandate = TermDeps(
-            epoch=epoch,
-            holder=self.place.holder,
-            config=self._config,
-            store=self._store,
-            setting=self._setting,
-            cluster=self._cluster,
-            verifier=self._verifier,
-            clock=self._clock,
-            entropy=self._entropy,
-            api_url=f"http://{self.place.own.http}",
-            found_cluster=self._found_cluster,
-            ahead_of_store=self._ahead_of_store,
-        )
-        term = LeaderTerm(mandate, on_fatal=_end_process, opening=opening)
-        self._state = term.state
-        return term
-
-    async def _start_link_server(self, state: ClusterState) -> None:
-        self._found_cluster = False  # it is there: a later term of this process founds none
-        if self._link_server is not None:
-            return
-        authority = open_authority(state, key_path=self._config.cluster_key_path, clock=self._clock)
-        certificates = ServerCertificates(
-            authority=authority,
-            holder=self.place.holder,
-            trusted_ca_pem=trusted_ca_pem(state),
-            clock=self._clock,
-        )
+    async def start_link(
+        self, config: ControllerConfig, lookup: LinkDirectory, certificates: ServerCertificates
+    ) -> None:
+        """Listen for daemons and joining hosts until the shutdown."""
         server = LinkServer(
-            config=self._config,
-            lookup=self.place,
+            config=config,
+            lookup=lookup,
             certificates=certificates,
             clock=self._clock,
             entropy=self._entropy,
         )
-        self._stack.push_async_callback(server.stop)
+        self._rest.push_async_callback(server.stop)
         await server.start()
-        self._link_server = server
+        self._shutdown.at("link", server.stop)
 
-    async def stop(self) -> None:
-        """End in order: stop leading, close the doors, give the lease back, close the store."""
-        stages = [
-            Stage(name="lead", share=0.7, action=self._stop_leading),
-            Stage(name="link", share=0.5, action=self._stop_link_server),
-            Stage(name="lease", share=0.5, action=self._release),
-            Stage(name="rest", share=1.0, action=self._stack.aclose),
-        ]
-        await run_stages(stages, budget=self._config.shutdown.budget_seconds, clock=self._clock)
+    def certificates(self, config: ControllerConfig, state: ClusterState, holder: str) -> ServerCertificates:
+        return ServerCertificates(
+            authority=open_authority(state, key_path=config.cluster_key_path, clock=self._clock),
+            holder=holder,
+            trusted_ca_pem=trusted_ca_pem(state),
+            clock=self._clock,
+        )
 
-    async def _stop_leading(self) -> None:
-        await self._leading.close()
 
-    async def _stop_link_server(self) -> None:
-        if self._link_server is not None:
-            await self._link_server.stop()
+class _Terms:
+    """Opens the terms of this process, one after the other."""
 
-    async def _release(self) -> None:
-        if self._loop is not None:
-            await self._loop.release()
+    def __init__(self, deps: Callable[..., TermDeps], *, memory: LatestMemory, found_cluster: bool) -> None:
+        self._deps = deps
+        self._memory = memory
+        self._found_cluster = found_cluster
+
+    def open(
+        self, epoch: Epoch, opening: Sequence[Step]
+    ) -> contextlib.AbstractAsyncContextManager[LeaderTerm]:
+        deps = self._deps(epoch=epoch, found_cluster=self._found_cluster)
+        return open_term(deps, state=self._memory.new(), on_fatal=_end_process, opening=opening)
+
+    def cluster_exists(self) -> None:
+        """A later term of this process creates no cluster."""
+        self._found_cluster = False
+
+
+class _LinkOpening:
+    """Opens the link server once the cluster's authority is known; it outlives terms."""
+
+    def __init__(
+        self, config: ControllerConfig, lookup: LinkDirectory, holder: str, terms: _Terms, opening: _Opening
+    ) -> None:
+        self._config = config
+        self._lookup = lookup
+        self._holder = holder
+        self._terms = terms
+        self._opening = opening
+        self._listens = False
+
+    async def open(self, state: ClusterState) -> None:
+        """Idempotent."""
+        self._terms.cluster_exists()
+        if not self._listens:
+            certificates = self._opening.certificates(self._config, state, self._holder)
+            await self._opening.start_link(self._config, self._lookup, certificates)
+            self._listens = True
+
+
+def _own_info(config: ControllerConfig, http: Address) -> ControllerInfo:
+    grpc = config.grpc.advertise or reachable(config.grpc.listen)
+    bootstrap = Address(parse_address(grpc).host, config.bootstrap_address.port)
+    return ControllerInfo(
+        http=config.http.advertise or reachable(str(http)),
+        grpc=grpc,
+        bootstrap=str(bootstrap) if config.bootstrap.enabled else "",
+    )
+
+
+def _show_lag(setting: Setting, watch: LoopWatch) -> None:
+    registry = setting.metrics.registry
+    lag = Gauge("corral_loop_lag_seconds", "Longest delay of the loop.", registry=registry)
+    lag.set_function(watch.lag)
 
 
 def _end_process(error: BaseException) -> None:
@@ -278,10 +334,10 @@ def run_controller(
     found_cluster: bool = False,
     accept_older_store: bool = False,
 ) -> int:
-    """Run a controller until it is told to stop; returns the exit code."""
+    """Run a controller until it is asked to stop; returns the exit code."""
 
-    def make() -> ControllerApp:
-        return ControllerApp(
+    def open_service() -> contextlib.AbstractAsyncContextManager[ControllerApp]:
+        return open_controller(
             config, logs=logs, found_cluster=found_cluster, accept_older_store=accept_older_store
         )
 
@@ -295,7 +351,7 @@ def run_controller(
         ring_records=config.log.ring_records,
     ) as logs:
         try:
-            return run_service(make, dumps=config.data / "logs", parent_fd=parent_fd)
+            return run_service(open_service, dumps=config.data / "logs", parent_fd=parent_fd)
         except StorageFailed as error:
             _log.critical("controller.storage_failed", reason=str(error))
             _say_fatal(error)

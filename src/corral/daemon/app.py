@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Final
 
 import structlog
@@ -38,7 +38,7 @@ from corral.system.files import DirectoryLock
 from corral.system.log_ring import LogPort
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
-from corral.system.service.process import Stage, run_service, run_stages
+from corral.system.service.process import Shutdown, run_service
 from corral.version import VERSION
 
 _log = structlog.get_logger("corral.daemon")
@@ -46,35 +46,6 @@ _MODULES_SHARE: Final = 0.25
 """Of the shutdown budget: within their stage modules end by themselves, and are killed by name after that."""
 _STAGE_SHARES: Final = {"link": 0.4, "modules": 0.5, "instances": 0.5, "spool": 0.8, "rest": 1.0}
 """The stages of the shutdown in their order, each with its share of what is left of the budget."""
-
-Closing = Callable[[], Awaitable[object]]
-
-
-class Shutdown:
-    """What each stage of the shutdown closes. It fills up while the daemon is opened, so a start that fails or is
-    cancelled midway closes exactly what was opened until then."""
-
-    def __init__(self, *, budget: float, clock: Clock) -> None:
-        self.budget: Final = budget
-        self._clock = clock
-        self._closings: dict[str, list[Closing]] = {name: [] for name in _STAGE_SHARES}
-
-    def at(self, stage: str, closing: Closing) -> None:
-        """Add to a stage; the last added of a stage is closed first."""
-        self._closings[stage].append(closing)
-
-    async def run(self) -> None:
-        """Every stage in order, within the budget. A second call finds nothing left to close."""
-        stages = [
-            Stage(name=name, share=share, action=functools.partial(self._close, name))
-            for name, share in _STAGE_SHARES.items()
-        ]
-        await run_stages(stages, budget=self.budget, clock=self._clock)
-
-    async def _close(self, stage: str) -> None:
-        closings = self._closings[stage]
-        while closings:
-            await closings.pop()()
 
 
 class DaemonApp:
@@ -138,7 +109,7 @@ async def open_daemon(
 ) -> AsyncIterator[DaemonApp]:
     """A daemon on its data directory, until the context is left: it only ever detaches from what runs."""
     clock = clock or SystemClock()
-    shutdown = Shutdown(budget=config.shutdown.budget_seconds, clock=clock)
+    shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
     opening = _Opening(config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown)
     try:
         yield await opening.daemon(join)

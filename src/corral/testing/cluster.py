@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from corral.controller.app import ControllerApp
+from corral.controller.app import ControllerApp, open_controller
 from corral.controller.distribution.node_needs import Needs
 from corral.daemon.app import DaemonApp, open_daemon
 from corral.domain.groups import ConfigFormat
@@ -111,15 +111,15 @@ class LocalController:
 
     @property
     def url(self) -> str:
-        return f"http://{self.app.place.own.http}"
+        return f"http://{self.app.own.http}"
 
     @property
     def grpc_address(self) -> str:
-        return self.app.place.own.grpc
+        return self.app.own.grpc
 
     @property
     def bootstrap_address(self) -> str:
-        return self.app.place.own.bootstrap
+        return self.app.own.bootstrap
 
     @property
     def admin_token(self) -> str:
@@ -136,7 +136,7 @@ class LocalController:
             for start in range(0, len(content), _BLOB_CHUNK):
                 yield content[start : start + _BLOB_CHUNK]
 
-        digest = (await self.app._store.blobs.put_blob(chunks())).digest
+        digest = (await self.app.store.blobs.put_blob(chunks())).digest
         artifact = PlanArtifact(file="blob", sha256=digest)
         self._grant(node, Needs(artifacts=frozenset({(artifact, ConfigFormat.NONE)})))
         return digest
@@ -146,8 +146,8 @@ class LocalController:
         self._grant(node, Needs(templates=frozenset({(name, hash)})))
 
     def _grant(self, node: str, needs: Needs) -> None:
-        assert self.app.place.term is not None
-        self._grants.enter_context(self.app.place.term.distribution.access.granted(NodeId(node), needs))
+        assert self.app.role.term is not None
+        self._grants.enter_context(self.app.role.term.distribution.access.granted(NodeId(node), needs))
 
     async def join_token(self, node_id: str | None = None, **more: Any) -> str:
         body = {**({"node_id": node_id} if node_id else {}), **more}
@@ -155,7 +155,7 @@ class LocalController:
         return str(answer["token"])
 
     def node_state(self, node_id: str) -> NodeState | None:
-        term = self.app.place.term
+        term = self.app.role.term
         stored = term.state.nodes.find(node_id) if term else None
         return stored.record.state if stored else None
 
@@ -212,11 +212,10 @@ class LocalCluster:
             flags["grpc__advertise"] = via.address
         config = controller_config(self._directory / name, **flags)
         log = RecordedLog()
-        app = ControllerApp(
+        opened = open_controller(
             config, logs=log, clock=clock, found_cluster=found_cluster, accept_older_store=accept_older_store
         )
-        self._stack.push_async_callback(app.stop)
-        await app.start()
+        app = await self._stack.enter_async_context(opened)
         if via is not None:
             via.retarget(app.grpc_listen)
         if wait:

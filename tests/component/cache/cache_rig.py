@@ -52,7 +52,7 @@ async def publish(
         for start in range(0, len(data), MEGABYTE):
             yield data[start : start + MEGABYTE]
 
-    term = controller.app.place.term
+    term = controller.app.role.term
     intake = await term.templates.intake_archive(blocks())
     change = new_version(term.state, name, intake, now=dt.datetime.now(dt.UTC), keep=20)
     if change.steps:

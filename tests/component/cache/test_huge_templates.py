@@ -49,7 +49,7 @@ async def test_a_huge_template_costs_no_memory_delays_no_ping_and_survives_a_cut
         gc.collect()
         await node.join(controller)
         before, peak, start = resident(), 0, proxy.forwarded_bytes
-        histogram = controller.app.place.term.sessions.round_trips
+        histogram = controller.app.role.term.sessions.round_trips
         proxy.throttle(10_000_000 / 8)
 
         async def fetch() -> pathlib.Path:

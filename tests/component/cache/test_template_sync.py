@@ -105,7 +105,7 @@ async def test_a_template_that_grew_out_of_the_control_stream_comes_as_what_was_
     files["jar"] = os.urandom(MEGABYTE)
     async with node.cache.use() as use:
         known = await use.template(first)
-    term = controller.app.place.term
+    term = controller.app.role.term
     assert known == await term.templates.tree_of(term.state.templates.require("lobby").record.version())
     second = await publish(controller, "lobby", files)
     assert await node.files(second) == files

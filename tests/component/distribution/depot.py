@@ -115,7 +115,7 @@ class Depot:
 
     @property
     def term(self):
-        return self.controller.app.place.term
+        return self.controller.app.role.term
 
     @property
     def state(self):

@@ -105,7 +105,7 @@ async def test_contents_that_are_lost_are_unavailable_and_not_final(depot):
     await depot.begin()
     version = await depot.upload_used("world", LARGE)
     depot.term.templates._remembered.clear()
-    await depot.controller.app._store.blobs.delete_blob(version.manifest)
+    await depot.controller.app.store.blobs.delete_blob(version.manifest)
     talker = await depot.talker()
     answer = await talker.ask("world", "template_unavailable", wanted=version.hash)
     assert answer.error_code == "TEMPLATE_UNAVAILABLE"

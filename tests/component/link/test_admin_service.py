@@ -25,7 +25,7 @@ async def controller(cluster):
 
 
 async def calling(controller, credentials, method: str, request):
-    cluster_id = controller.app.place.term.state.identity.id
+    cluster_id = controller.app.role.term.state.identity.id
     options = channel_options(controller_host(cluster_id))
     async with grpc.aio.secure_channel(controller.grpc_address, credentials, options=options) as channel:
         try:
@@ -79,11 +79,11 @@ async def test_a_nodes_certificate_does_not_administer(controller, scratch):
     ],
 )
 async def test_bad_requests_are_refused_and_store_nothing(controller, admin, request_, field):
-    before = controller.app.place.term.state.number
+    before = controller.app.role.term.state.number
     with pytest.raises(CorralError) as caught:
         await calling(controller, admin, "CreateJoinToken", request_)
     assert field in str(caught.value)
-    assert controller.app.place.term.state.number == before
+    assert controller.app.role.term.state.number == before
 
 
 async def test_a_token_that_is_not_there_cannot_be_revoked(controller, admin):

@@ -260,7 +260,7 @@ async def test_a_real_node_s_record_that_the_store_refuses_costs_it_neither_its_
         while (await daemon.read_until("spool_ack")).spool_ack.sequence < 3:
             pass
         await daemon.send(DaemonMessage(pong=Pong()))
-        assert controller.app.place.term.sessions.find(NodeId("raw")) is not None
+        assert controller.app.role.term.sessions.find(NodeId("raw")) is not None
 
 
 class BrokenListener:

@@ -46,7 +46,7 @@ async def identity(controller, scratch):
 
 
 def session_of(controller):
-    return controller.app.place.term.sessions.find(NodeId("raw"))
+    return controller.app.role.term.sessions.find(NodeId("raw"))
 
 
 async def refusal_of(coroutine) -> CorralError:
@@ -133,11 +133,11 @@ async def test_what_waits_to_be_stored_is_bounded_by_bytes(controller, identity)
     [{"spool_id": "x" * 300}, {"machine_id": "x" * 300}, {"runtimes": ["r"] * 65}, {"runtimes": ["r" * 65]}],
 )
 async def test_a_handshake_that_is_too_large_to_keep_is_refused(controller, identity, field):
-    before = controller.app.place.term.state.number
+    before = controller.app.role.term.state.number
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         error = await refusal_of(daemon.greet(**field))
     assert error.code is Code.INVALID_FIELD
-    assert controller.app.place.term.state.number == before
+    assert controller.app.role.term.state.number == before
 
 
 async def test_figures_that_cannot_be_are_not_believed(controller, identity):
@@ -176,7 +176,7 @@ async def test_pongs_that_are_late_but_come_keep_a_slow_node_online(cluster):
         controller = await cluster.controller(link__heartbeat_seconds=0.3, via=proxy)
         await cluster.daemon("n1", controller)
         proxy.delay(0.2)  # each way, so a pong is always later than the next ping
-        session = controller.app.place.term.sessions.find(NodeId("n1"))
+        session = controller.app.role.term.sessions.find(NodeId("n1"))
         await eventually(lambda: session.heartbeat.ponged >= 12)
         proxy.heal()
         lost = await controller.call("GET", "/api/v1/events?types=NODE_UNREACHABLE")
@@ -233,7 +233,7 @@ async def test_an_administrators_certificate_ends_with_the_token_that_asked_for_
     credentials = grpc.ssl_channel_credentials(
         issued["ca_pem"].encode(), key_pem(key), issued["certificate_pem"].encode()
     )
-    options = channel_options(controller_host(controller.app.place.term.state.identity.id))
+    options = channel_options(controller_host(controller.app.role.term.state.identity.id))
     async with grpc.aio.secure_channel(controller.grpc_address, credentials, options=options) as channel:
         stub = AdminServiceStub(channel)
         await stub.ListJoinTokens(ListJoinTokensRequest(), timeout=10)
@@ -257,7 +257,7 @@ async def test_raising_the_epoch_under_load_is_recorded_and_keeps_leading(contro
     for _ in range(5):
         answer = await controller.call("POST", "/api/v1/cluster/raise-epoch")
         raised = answer["epoch"]
-        await eventually(lambda e=raised: getattr(controller.app.place.term, "epoch", 0) == e)
+        await eventually(lambda e=raised: getattr(controller.app.role.term, "epoch", 0) == e)
     ending.set()
     await asyncio.gather(*writers)
     events = await controller.call("GET", "/api/v1/events?types=CLUSTER_EPOCH_RAISED&limit=500")
@@ -270,10 +270,10 @@ async def test_a_new_term_forgets_all_its_predecessors_sessions_at_once(cluster)
     controller = await cluster.controller()
     for number in range(5):
         await cluster.daemon(f"n{number}", controller, link__reconnect_max_seconds=60)
-    commits = controller.app.place.term.state.number
+    commits = controller.app.role.term.state.number
     await controller.app.stop()
     again = await cluster.controller()
-    state = again.app.place.term.state
+    state = again.app.role.term.state
     assert {stored.record.state for stored in state.nodes} == {NodeState.DISCONNECTED}
     assert state.number - commits <= 4, "the announcement, and two commits for all nodes: last seen, gone"
 
@@ -343,5 +343,5 @@ async def test_an_address_that_is_no_host_is_refused_by_name(controller, identit
 async def test_an_address_that_others_can_use_is_taken(controller, identity, address):
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         await daemon.greet(advertise_address=address)
-        node = controller.app.place.term.state.nodes.require("raw").record
+        node = controller.app.role.term.state.nodes.require("raw").record
     assert node.address == address

@@ -75,7 +75,7 @@ async def test_a_daemon_without_room_for_a_new_epoch_waits_with_it_and_goes_on_w
         assert not daemon.app.ready.is_set(), "a controller is not obeyed that cannot be remembered"
         ballast.unlink()
         await asyncio.wait_for(daemon.app.ready.wait(), 20)
-        assert KnownControllers(disk, []).epoch == controller.app.place.term.epoch > 1
+        assert KnownControllers(disk, []).epoch == controller.app.role.term.epoch > 1
         daemon.log.write("there is room again")
         await eventually(lambda: any(line["event"] == "spool.writable_again" for line in logged))
 

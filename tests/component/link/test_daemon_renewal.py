@@ -23,7 +23,7 @@ ACK = HandshakeAck(session_id="s", protocol_version=1, protocol_compatible=True,
 
 
 def record(controller):
-    return controller.app.place.term.state.nodes.require("n1").record
+    return controller.app.role.term.state.nodes.require("n1").record
 
 
 def newest_serial(controller) -> str:
@@ -31,7 +31,7 @@ def newest_serial(controller) -> str:
 
 
 def session_serial(controller) -> str:
-    session = controller.app.place.term.sessions.find(NodeId("n1"))
+    session = controller.app.role.term.sessions.find(NodeId("n1"))
     return session.facts.serial if session else ""
 
 
@@ -163,7 +163,7 @@ async def test_a_clock_far_ahead_makes_a_node_renew_once_and_not_for_ever(cluste
     clock.step(25 * DAY)
     controller = await cluster.controller(link__heartbeat_seconds=0.1)
     daemon = await cluster.daemon("n1", controller, clock=clock)
-    sessions = controller.app.place.term.sessions
+    sessions = controller.app.role.term.sessions
     await eventually(lambda: len(record(controller).serials) == 2)
     # Of the new certificate: until it lies on the disk, session and disk agree about the old one.
     await eventually(

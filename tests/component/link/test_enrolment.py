@@ -47,7 +47,7 @@ async def exchange(controller, token: str, **fields):
 
 
 def stored_numbers(controller):
-    state = controller.app.place.term.state
+    state = controller.app.role.term.state
     return len(state.nodes), state.number
 
 
@@ -110,7 +110,7 @@ async def test_when_the_answer_is_lost_the_same_token_and_key_succeed_again(clus
         proxy.heal()
         enrolled = await asyncio.wait_for(attempt, 30)
     assert enrolled is not None
-    serials = controller.app.place.term.state.nodes.require("n1").record.serials
+    serials = controller.app.role.term.state.nodes.require("n1").record.serials
     assert len(serials) == 1, "the second answer is the first certificate again"
     async with ScriptedDaemon(enrolled.identity, controller.grpc_address) as daemon:
         assert (await daemon.greet()).handshake_ack.session_id
@@ -227,7 +227,7 @@ async def test_certificates_are_renewed_and_the_new_connection_replaces_the_old(
     controller = await cluster.controller(pki__node_certificate_days=6 / 86400)
     daemon = await cluster.daemon("n1", controller)
     first = daemon.app.link.session_id
-    state = controller.app.place.term.state
+    state = controller.app.role.term.state
     await eventually(lambda: len(state.nodes.require("n1").record.serials) == 2, deadline=30)
     await eventually(lambda: daemon.app.link.session_id not in ("", first), deadline=30)
     kept = load_identity(daemon.config.data)
@@ -243,25 +243,25 @@ def identity_serial(identity) -> str:
 async def test_a_renewal_that_is_asked_for_again_is_answered_with_the_same_certificate(cluster, scratch):
     controller = await cluster.controller()
     identity = await enrolled_identity(scratch / "a", token=await controller.join_token("n1"), node_id="n1")
-    enrolment = controller.app.place.term.link.enrolment
+    enrolment = controller.app.role.term.link.enrolment
     csr = make_csr(new_key(), "n1")
     proven = identity_serial(identity)
     first = await enrolment.renew(NodeId("n1"), proven=proven, csr_pem=csr)
-    before = controller.app.place.term.state.number
+    before = controller.app.role.term.state.number
     assert await enrolment.renew(NodeId("n1"), proven=proven, csr_pem=csr) == first
-    assert controller.app.place.term.state.number == before
+    assert controller.app.role.term.state.number == before
 
 
 async def test_only_the_newest_two_certificates_are_accepted(cluster, scratch):
     controller = await cluster.controller()
     identity = await enrolled_identity(scratch / "a", token=await controller.join_token("n1"), node_id="n1")
-    enrolment = controller.app.place.term.link.enrolment
+    enrolment = controller.app.role.term.link.enrolment
     proven = identity_serial(identity)
     for _ in range(3):  # answers that never arrive
         await enrolment.renew(NodeId("n1"), proven=proven, csr_pem=make_csr(new_key(), "n1"))
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         assert (await daemon.greet()).handshake_ack.session_id, "what it proved to have stays good"
-    newest = controller.app.place.term.state.nodes.require("n1").record.serials[0]
+    newest = controller.app.role.term.state.nodes.require("n1").record.serials[0]
     await enrolment.renew(NodeId("n1"), proven=newest, csr_pem=make_csr(new_key(), "n1"))
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         error = await refusal_of(daemon.greet())
@@ -278,7 +278,7 @@ async def test_revocation_ends_the_session_at_once_and_for_good(cluster):
         error = await refusal_of(again.greet())
     assert error.code is Code.CERTIFICATE_REFUSED
     assert "stolen" in error.message
-    assert controller.app.place.term.sessions.find(NodeId("n1")) is None
+    assert controller.app.role.term.sessions.find(NodeId("n1")) is None
 
 
 async def test_a_revoked_node_may_enrol_again_in_place(cluster):

@@ -117,7 +117,7 @@ async def test_steps_of_the_wall_clock_move_neither_sessions_nor_leases_nor_paus
         # Only pongs are heard, so that a silence measured by the wall clock would show at once.
         daemon = await cluster.daemon("n1", controller, clock=clock, link__status_seconds=60)
         session = daemon.app.link.session_id
-        term = controller.app.place.term
+        term = controller.app.role.term
         live = term.sessions.find("n1")
         for step in (3600, -7200, 3600):
             await eventually(lambda: live.heartbeat.pinged == live.heartbeat.ponged)
@@ -125,7 +125,7 @@ async def test_steps_of_the_wall_clock_move_neither_sessions_nor_leases_nor_paus
             pinged = live.heartbeat.pinged
             await eventually(lambda p=pinged: live.heartbeat.pinged > p + 3)
             assert daemon.app.link.session_id == session
-            assert controller.app.place.term is term
+            assert controller.app.role.term is term
         clock.step(-3600)
         await proxy.cut(refuse=False)
         await controller.wait_for_node("n1", NodeState.ONLINE)

@@ -42,11 +42,11 @@ async def identity(controller, scratch):
 
 
 def number(controller) -> int:
-    return controller.app.place.term.state.number
+    return controller.app.role.term.state.number
 
 
 def session_of(controller, node_id="raw"):
-    return controller.app.place.term.sessions.find(NodeId(node_id))
+    return controller.app.role.term.sessions.find(NodeId(node_id))
 
 
 async def refusal_of(coroutine) -> CorralError:
@@ -244,7 +244,7 @@ async def test_the_late_end_of_an_old_stream_leaves_the_new_session_alone(contro
             session = (await new.greet()).handshake_ack.session_id
             error = await refusal_of(old.read_until("handshake_ack"))
             assert "newer session" in error.message
-        controller.app.place.term.sessions.leave(old_session, None)  # and once more, late
+        controller.app.role.term.sessions.leave(old_session, None)  # and once more, late
         await new.read_until("ping")
         assert session_of(controller).facts.id == session
         assert controller.node_state("raw") is NodeState.ONLINE
@@ -443,9 +443,7 @@ async def test_raising_the_epoch_makes_such_a_node_welcome_again(controller, ide
     answer = await controller.call("POST", "/api/v1/cluster/raise-epoch")
     assert answer["epoch"] > 2**32
     # Until the term that was raised has ended, `place.term` is still the old one.
-    await eventually(
-        lambda: (term := controller.app.place.term) is not None and term.epoch == answer["epoch"]
-    )
+    await eventually(lambda: (term := controller.app.role.term) is not None and term.epoch == answer["epoch"])
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         ack = await daemon.greet(known_epoch=2**31)
         assert ack.handshake_ack.epoch == answer["epoch"]

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from corral.cli.failure import CommandFailure
+from corral.controller.term.controller_role import LinkDirectory
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.errors import CorralError
@@ -35,8 +36,8 @@ async def pair(cluster, store, scratch, **standby):
     shared = {**store, **LEASE, "pki__cluster_key_file": str(scratch / "cluster.key")}
     leader = await cluster.controller("first", **shared)
     other = await cluster.controller("second", **shared, **standby)
-    assert leader.app.place.term is not None
-    assert other.app.place.term is None
+    assert leader.app.role.term is not None
+    assert other.app.role.term is None
     return leader, other
 
 
@@ -56,16 +57,16 @@ async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_st
         token = await leader.join_token("n1")
         daemon = await cluster.daemon("n1", None, controllers=[proxy.address], join=token)
         await leader.wait_for_node("n1", NodeState.ONLINE)
-        session = leader.app.place.term.sessions.find(NodeId("n1"))
+        session = leader.app.role.term.sessions.find(NodeId("n1"))
         assert session.facts.id == daemon.app.link.session_id
         pinged = session.heartbeat.pinged
         await eventually(lambda: session.heartbeat.pinged >= pinged + 3)
-        assert leader.app.place.term.sessions.find(NodeId("n1")) is session
+        assert leader.app.role.term.sessions.find(NodeId("n1")) is session
         assert daemon.app.link._dialler._generation <= 2, (
             "one look at the standby, one connection to the leader"
         )
         assert proxy.connections <= 1
-        assert standby.app.place.leader_address() == leader.grpc_address
+        assert LinkDirectory(standby.app.role, standby.app.own).leader_address() == leader.grpc_address
         await daemon.app.stop()
 
 
@@ -80,13 +81,13 @@ async def test_a_standby_takes_over_from_a_leader_that_stops_and_keeps_every_nod
     leader, standby = await pair(cluster, store, scratch)
     daemon = await cluster.daemon("n1", leader, controllers=[leader.grpc_address, standby.grpc_address])
     daemon.log.write("before")
-    epoch = leader.app.place.term.epoch
+    epoch = leader.app.role.term.epoch
     await leader.app.stop()
-    await eventually(lambda: standby.app.place.term is not None)
+    await eventually(lambda: standby.app.role.term is not None)
     daemon.log.write("after")
     await standby.wait_for_node("n1", NodeState.ONLINE)
-    assert standby.app.place.term.epoch > epoch
-    await eventually(lambda: daemon.app.link._memory.epoch == standby.app.place.term.epoch)
+    assert standby.app.role.term.epoch > epoch
+    await eventually(lambda: daemon.app.link._memory.epoch == standby.app.role.term.epoch)
 
     async def both():
         page = await call(standby.url, leader.admin_token, "GET", "/api/v1/logs?source=node:n1")
@@ -116,7 +117,7 @@ async def test_the_whole_way_of_a_node_works_on_postgresql_too(cluster, store):
     await controller.call("POST", "/api/v1/nodes/n1/cordon", {"reason": "maintenance"})
     await controller.call("POST", "/api/v1/nodes/n1/revoke", {"reason": "gone"})
     await controller.wait_for_node("n1", NodeState.REVOKED)
-    await eventually(lambda: controller.app.place.term.sessions.find(NodeId("n1")) is None)
+    await eventually(lambda: controller.app.role.term.sessions.find(NodeId("n1")) is None)
     await controller.call("DELETE", "/api/v1/nodes/n1")
     assert (await controller.call("GET", "/api/v1/nodes"))["items"] == []
 
@@ -150,8 +151,8 @@ async def test_a_database_that_dies_under_load_loses_nothing_that_was_acknowledg
             await eventually(lambda: len(acknowledged) > survived + 20, deadline=40)
             ending.set()
             await asyncio.gather(*writers)
-            state = controller.app.place.term.state
-            snapshot = await controller.app._store.reads.snapshot(["tokens"])
+            state = controller.app.role.term.state
+            snapshot = await controller.app.store.reads.snapshot(["tokens"])
             assert set(acknowledged) <= {document.id for document in snapshot.documents}
             assert {document.id: document.revision for document in snapshot.documents} == {
                 id: stored.revision for id, stored in state.tokens.items()

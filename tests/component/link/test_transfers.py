@@ -65,7 +65,7 @@ async def test_an_expected_upload_becomes_a_blob(cluster, scratch):
     daemon = await cluster.daemon("n1", controller)
     content = os.urandom(2 * MEGABYTE + 5)
     (scratch / "up").write_bytes(content)
-    uploads = controller.app.place.term.link.uploads
+    uploads = controller.app.role.term.link.uploads
     stored = uploads.expect("t1", node_id=NodeId("n1"), max_bytes=len(content))
     async with daemon.app.link.data_channel() as channel:
         digest = await channel.push("t1", scratch / "up")
@@ -78,7 +78,7 @@ async def test_a_cut_upload_goes_on_where_it_stopped(cluster, scratch):
         daemon = await cluster.daemon("n1", controller)
         content = os.urandom(4 * MEGABYTE)
         (scratch / "up").write_bytes(content)
-        uploads = controller.app.place.term.link.uploads
+        uploads = controller.app.role.term.link.uploads
         stored = uploads.expect("t1", node_id=NodeId("n1"), max_bytes=len(content))
         first = daemon.app.link.session_id
         incoming = controller.data / "incoming"
@@ -108,7 +108,7 @@ async def test_an_upload_that_nobody_expects_or_that_is_too_large_is_refused(clu
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
     (scratch / "up").write_bytes(b"x" * 1000)
-    transfers = controller.app.place.term.link.uploads
+    transfers = controller.app.role.term.link.uploads
     stored = [
         transfers.expect("small", node_id=NodeId("n1"), max_bytes=10),
         transfers.expect("other", node_id=NodeId("n2"), max_bytes=10_000),
@@ -128,7 +128,7 @@ async def test_a_data_channel_of_an_ended_session_is_refused(cluster, scratch):
     digest = await controller.put_blob(b"x", node="n1")
     async with daemon.app.link.data_channel() as channel:
         await daemon.app.stop()
-        await eventually(lambda: controller.app.place.term.sessions.find(NodeId("n1")) is None)
+        await eventually(lambda: controller.app.role.term.sessions.find(NodeId("n1")) is None)
         error = await refusal_of(channel.fetch(digest, scratch / "got"))
     assert error.code is Code.CONFLICT
 
@@ -144,7 +144,7 @@ async def test_pings_pass_a_bulk_transfer_on_a_slow_line(cluster, scratch):
         digest = await controller.put_blob(os.urandom(64 * MEGABYTE), node="n1")
         daemon = await cluster.daemon("n1", controller)
         proxy.throttle(10_000_000 / 8)
-        histogram = controller.app.place.term.sessions.round_trips
+        histogram = controller.app.role.term.sessions.round_trips
         async with daemon.app.link.data_channel() as channel:
             fetching = asyncio.create_task(channel.fetch(digest, scratch / "got"))
             part = scratch / f"got.{digest[:16]}.part"

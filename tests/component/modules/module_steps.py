@@ -19,7 +19,7 @@ OPERATOR = Actor(name="operator", address="127.0.0.1")
 
 
 def term_of(controller: LocalController) -> LeaderTerm:
-    term = controller.app.place.term
+    term = controller.app.role.term
     assert term is not None, "the controller does not lead"
     return term
 

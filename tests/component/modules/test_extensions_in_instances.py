@@ -315,7 +315,7 @@ async def test_the_next_leader_has_the_files_on_postgresql(
     token = (site.controller.data / "admin.token").read_text()
     await site.controller.app.stop()
     site.controller = await cluster.controller("two", store__url=store, pki__cluster_key_file=str(key))
-    await eventually(lambda: site.controller.app.place.term is not None, deadline=40)
+    await eventually(lambda: site.controller.app.role.term is not None, deadline=40)
     (site.controller.data / "admin.token").write_text(token)
     site.daemon = await cluster.daemon("n1", site.controller)
     assert site.files(await site.running("lobby", artifact=PAPER))[PLUGIN] == b"plugin"

@@ -108,7 +108,7 @@ async def traces(pen: Pen) -> dict[str, Any]:
         "shelf": pen.shelf(),
         "uploads": sorted(path.name for path in uploads.glob("*")) if uploads.exists() else [],
         "blobs": sorted(
-            str(stamp) for stamp in await term_of(controller)._store.blobs.blob_stamps(limit=1000)
+            str(stamp) for stamp in await term_of(controller).store.blobs.blob_stamps(limit=1000)
         ),
         "events": [(event.type, event.subject) for event in await events_of(controller)],
         "capabilities": (await pen.ask("GET", "/capabilities")).json()["items"],

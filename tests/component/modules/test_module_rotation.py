@@ -86,7 +86,7 @@ async def test_keys_are_replaced_as_the_guide_says(cluster: LocalCluster, scratc
     assert await audited(controller) == [("operator", "modules.install", "small"), *audits]
     beside = controller.data / "artifacts" / f"{answer.record.sha256}.zip.sig"
     assert beside.read_bytes() == second.content
-    assert await term_of(controller)._store.blobs.blob_info(signature.blob) is not None
+    assert await term_of(controller).store.blobs.blob_info(signature.blob) is not None
     assert (await install(controller, path, sidecar=second)).outcome is InstallOutcome.UNCHANGED
 
     controller = await signed.trusting(new)

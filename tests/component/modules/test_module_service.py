@@ -421,7 +421,7 @@ async def test_a_shelf_that_is_lost_or_damaged_is_made_again_from_the_store(
 async def test_an_archive_that_is_nowhere_any_more_fails_the_module_with_a_reason(
     controller: LocalController, scratch: pathlib.Path
 ) -> None:
-    modules, store = modules_of(controller), term_of(controller)._store
+    modules, store = modules_of(controller), term_of(controller).store
     path = archive(scratch)
     sha = (await install(controller, path, activate=False)).record.sha256
     await store.blobs.delete_blob(sha)
@@ -441,14 +441,14 @@ async def test_the_collector_of_contents_keeps_what_installed_modules_need(
     new = (await install(controller, path, sidecar=carried)).record
     clock = LeapingClock()
     collector = BlobCollector(
-        term._store.blobs, config=TemplatesSection(collect_after_seconds=60), clock=clock
+        term.store.blobs, config=TemplatesSection(collect_after_seconds=60), clock=clock
     )
     clock.leap(dt.timedelta(days=1))
     await collector.collect_now(term.state)
-    assert await term._store.blobs.blob_info(old.sha256) is None
-    assert await term._store.blobs.blob_info(new.sha256) is not None
+    assert await term.store.blobs.blob_info(old.sha256) is None
+    assert await term.store.blobs.blob_info(new.sha256) is not None
     assert new.signature is not None
-    assert await term._store.blobs.blob_info(new.signature.blob) is not None
+    assert await term.store.blobs.blob_info(new.signature.blob) is not None
 
 
 async def test_signed_archives_are_proven_at_install_and_at_every_load(
@@ -521,7 +521,7 @@ async def test_a_module_that_will_not_stop_does_not_hold_up_the_end(
 async def test_the_lease_is_taken_for_an_upgrade_and_given_back(
     controller: LocalController, scratch: pathlib.Path
 ) -> None:
-    store = term_of(controller)._store
+    store = term_of(controller).store
     guard = UpgradeLease(store.leases, holder="me")
     async with guard():
         row = await store.leases.read_lease(LEASE)
@@ -616,7 +616,7 @@ async def test_a_deposed_leader_s_modules_write_nothing(
     """Its store refuses every step, though its engine and its processes do not know yet."""
     modules, term = modules_of(controller), term_of(controller)
     await install(controller, archive(scratch))
-    store = term._store
+    store = term.store
     before = await store.reads.get("module_packages", "small")
     row = await store.leases.read_lease("leader")
     assert await store.leases.take_lease("leader", holder="successor", seen=row) is not None
@@ -630,6 +630,6 @@ async def test_a_deposed_leader_s_modules_write_nothing(
         with pytest.raises(CorralError) as caught:
             await call()
         assert caught.value.code in (Code.FENCED, Code.SHUTTING_DOWN, Code.MODULE_BUSY)
-    await eventually(lambda: controller.app.place.term is None)
+    await eventually(lambda: controller.app.role.term is None)
     assert await store.reads.get("module_packages", "small") == before
     assert await store.reads.get("module_packages", "other") is None

@@ -135,7 +135,7 @@ async def test_after_a_failed_upgrade_everything_is_as_before(old, scratch, part
 
 def _only_one_archive(house: ModuleHouse) -> bool:
     """The tried one may stay on the shelf until the next look; it must not be named by anything."""
-    modules = house.controller.app.place.term.state.modules
+    modules = house.controller.app.role.term.state.modules
     return [stored.record.version for _, stored in modules.items()] == ["1.0.0"]
 
 
@@ -228,5 +228,5 @@ async def test_an_install_beside_a_long_upgrade_is_refused_with_what_it_would_wa
 
 
 def _phase(house: ModuleHouse) -> str:
-    modules = house.controller.app.place.term.state.modules
+    modules = house.controller.app.role.term.state.modules
     return str(modules.find("ledger").record.phase)

@@ -130,7 +130,7 @@ async def identity(controller, scratch):
 
 async def tell(controller: LocalController, *subjects: str) -> None:
     drafts = [Draft(type=EventType.GROUP_CREATED, subject=subject) for subject in subjects]
-    await controller.app.place.term.ledger.commit(*drafts)
+    await controller.app.role.term.ledger.commit(*drafts)
 
 
 async def install_shop(controller: LocalController, scratch: Any) -> None:
@@ -261,7 +261,7 @@ async def test_a_node_subscribes_only_to_what_an_installed_module_for_nodes_decl
         line = Draft(type=EventType.INSTANCE_COMMAND, subject="lobby-1", data={"line": "login hunter2"})
         url = {"url": "https://bob:hunter2@files.example/server.jar"}
         added = Draft(type=EventType.CATALOG_UPDATED, subject="paper/1", data=url)
-        await controller.app.place.term.ledger.commit(line, added)
+        await controller.app.role.term.ledger.commit(line, added)
         await controller.join_token("other")
         await tell(controller, "a")
         await eventually(lambda: node.subjects() == ["paper/1", "a"], state=node.subjects)
@@ -276,7 +276,7 @@ async def test_what_no_module_declares_any_more_is_not_told_any_more(controller,
         await eventually(lambda: node.subjects() == ["before"], state=node.subjects)
         await controller.call("DELETE", "/api/v1/modules/guard")
         await tell(controller, "after")
-        forwarding = controller.app.place.term.node_modules._forwarding
+        forwarding = controller.app.role.term.node_modules._forwarding
         await eventually(lambda: [len(each) for each in forwarding._forwarders.values()] == [0])
         await install_guard(controller, scratch)
         await node.subscribe("GROUP_CREATED")

@@ -69,7 +69,7 @@ async def test_a_late_joiner_is_told_the_whole_set_and_gets_what_it_lacks(contro
 async def test_a_package_for_nodes_alone_is_active_by_intent_and_runs_nowhere_here(controller, scratch):
     shown = await install(controller, node_archive(scratch))
     assert (shown["phase"], shown["intent"], shown["live"]) == ("ACTIVE", "active", None)
-    engine = controller.app.place.term.modules.engine
+    engine = controller.app.role.term.modules.engine
     assert engine.scope("small") is None
     assert engine.live("small") is None
     assert (await act(controller, "deactivate"))["phase"] == "INSTALLED"
@@ -84,9 +84,9 @@ async def test_what_was_uninstalled_while_a_node_was_away_is_taken_from_it_when_
     await install(controller, archive)
     async with peer(controller, scratch, has(archive)) as node:
         await node.tell(module_id="small", state="ACTIVE", sha256=digest(archive), version="1.0.0")
-        await eventually(lambda: controller.app.place.term.state.module_node_states.find("n1/small"))
+        await eventually(lambda: controller.app.role.term.state.module_node_states.find("n1/small"))
     await controller.call("DELETE", "/api/v1/modules/small")
-    rows = controller.app.place.term.state.module_node_states
+    rows = controller.app.role.term.state.module_node_states
     assert rows.find("n1/small") is not None
     async with peer(controller, scratch, has(archive), spool_head=1) as node:
         assert list(node.ack.modules) == []
@@ -154,14 +154,14 @@ async def test_an_archive_above_the_bound_is_offered_and_its_way_is_shown(contro
         assert (offered.offer.digest, offered.offer.size_bytes) == (digest(large), size)
         assert (await shown_at(controller, "b"))["progress"] == "offered"
         way = ModuleStateUpdate(module_id="b", fetched_bytes=12_000_000, size_bytes=40_000_000)
-        before = controller.app.place.term.state.number
+        before = controller.app.role.term.state.number
         await node.send(DaemonMessage(module_state_update=way))
 
         async def fetching():
             return (await shown_at(controller, "b"))["progress"] == "fetching 12 of 40 MB"
 
         await eventually(fetching)
-        assert controller.app.place.term.state.number == before
+        assert controller.app.role.term.state.number == before
         await node.tell(module_id="b", state="ACTIVE", sha256=digest(large), version="1.0.0")
 
         async def settled():
@@ -335,7 +335,7 @@ async def test_recover_is_for_one_node_or_all_and_remembered_for_those_that_are_
             await act(controller, "recover?node=nobody")
         assert caught.value.code == "NOT_FOUND"
         await n2.hang_up()
-        await eventually(lambda: not controller.app.place.term.node_modules.connected(NodeId("n2")))
+        await eventually(lambda: not controller.app.role.term.node_modules.connected(NodeId("n2")))
         await act(controller, "recover?node=n2")
         assert (await shown_at(controller, "small", "n2"))["owed"] == ["recover"]
         assert (await shown_at(controller, "small", "n1"))["owed"] == []
@@ -363,7 +363,7 @@ async def test_every_order_carries_the_epoch_of_its_controller(controller, scrat
     async with peer(controller, scratch) as node:
         await install(controller, node_archive(scratch))
         message = await node.next_of(frozenset({"module_install"}))
-        assert message.epoch == controller.app.place.term.epoch > 0
+        assert message.epoch == controller.app.role.term.epoch > 0
 
 
 @pytest.mark.trap("T40")
@@ -372,7 +372,7 @@ async def test_the_late_end_of_an_old_session_takes_nothing_from_the_new_one(con
     await install(controller, archive)
     async with peer(controller, scratch) as old:
         await old.order()
-        term = controller.app.place.term
+        term = controller.app.role.term
         session = term.sessions.find(NodeId("n1"))
         async with peer(controller, scratch, has(archive)) as new:
             await eventually(lambda: session.over.is_set())
@@ -421,7 +421,7 @@ class Facts:
 async def test_a_change_for_two_hundred_sessions_neither_stops_the_loop_nor_waits_for_the_deaf(
     controller, scratch
 ):
-    traffic = controller.app.place.term.node_modules
+    traffic = controller.app.role.term.node_modules
     links = [DeafLink(number, deaf=number % 10 == 0) for number in range(200)]
     hearing = [link for link in links if not link.outbox.waiting_bytes]
     for link in links:
@@ -448,7 +448,7 @@ async def test_a_change_for_two_hundred_sessions_neither_stops_the_loop_nor_wait
 
 
 async def test_a_session_whose_stream_is_over_holds_up_nobody_until_it_is_seen_off(controller, scratch):
-    traffic = controller.app.place.term.node_modules
+    traffic = controller.app.role.term.node_modules
     gone, other = DeafLink(1, deaf=False, takes=False), DeafLink(2, deaf=False)
     for link in (gone, other):
         traffic.joined(link, Handshake(features=FEATURES))

@@ -11,6 +11,7 @@ from module_peer import digest, peer
 from node_archives import install, node_archive
 
 from corral.controller.sessions.daemon_service import DaemonService
+from corral.controller.term.controller_role import LinkDirectory
 from corral.daemon.node.identity import Identity, load_identity
 from corral.domain.ids import NodeId
 from corral.system.clock import SystemClock
@@ -64,9 +65,9 @@ async def test_a_session_that_was_superseded_before_it_began_takes_nothing_from_
         pass
     identity = load_identity(scratch / "n1")
     assert identity is not None
-    place = controller.app.place
+    role, lookup = controller.app.role, LinkDirectory(controller.app.role, controller.app.own)
     service = DaemonService(
-        standing=place, settings=LinkSection(), clock=SystemClock(), entropy=SystemEntropy()
+        lookup=lookup, settings=LinkSection(), clock=SystemClock(), entropy=SystemEntropy()
     )
     hello = ScriptedDaemon(identity, "unused").handshake(run_id="run-1")
     slow = SlowStream(identity, DaemonMessage(handshake=hello))
@@ -76,7 +77,7 @@ async def test_a_session_that_was_superseded_before_it_began_takes_nothing_from_
         await node.order()
         slow.may.set()
         assert isinstance((await asyncio.gather(old, return_exceptions=True))[0], grpc.aio.AbortError)
-        assert place.term.node_modules.connected(NodeId("n1"))
+        assert role.term.node_modules.connected(NodeId("n1"))
         await controller.call("POST", "/api/v1/modules/small/deactivate", None)
         assert (await node.order()).module_id == "small"
 

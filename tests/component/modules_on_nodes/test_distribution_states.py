@@ -23,7 +23,7 @@ async def controller(cluster):
 
 
 def row(controller, id="small", node="n1"):
-    stored = controller.app.place.term.state.module_node_states.find(f"{node}/{id}")
+    stored = controller.app.role.term.state.module_node_states.find(f"{node}/{id}")
     return stored.record if stored else None
 
 
@@ -37,7 +37,7 @@ def events_of(controller):
         raise AssertionError("the hub lost count")
 
     types = frozenset({"MODULE_NODE_STATE"})
-    controller.app.place.term.hub.subscribe(name="test", types=types, on_event=keep, on_resync=refuse)
+    controller.app.role.term.hub.subscribe(name="test", types=types, on_event=keep, on_resync=refuse)
     return seen
 
 
@@ -79,7 +79,7 @@ async def test_a_spool_that_is_sent_twice_is_one_story_in_order(controller, scra
         await tell_story(node, archive)
         await node.tell(sequence=4, module_id="small", state="STOPPING", from_state="ACTIVE")
         await eventually(lambda: len(seen) >= 4, state=lambda: seen)
-        await eventually(lambda: controller.app.place.term.state.spools.find("n1").record.sequence == 4)
+        await eventually(lambda: controller.app.role.term.state.spools.find("n1").record.sequence == 4)
     assert steps(seen)[:4] == [*STORY, ("ACTIVE", "STOPPING")]
     assert {event.data["node"] for event in seen} == {"n1"}
 
@@ -137,8 +137,8 @@ async def test_nonsense_from_a_node_changes_nothing_and_is_answered(controller, 
         )
         await eventually(lambda: row(controller))
         assert len(row(controller).error) == 4096
-        assert len(controller.app.place.term.state.module_node_states) == 1
-        assert controller.app.place.term.state.spools.find("n1").record.sequence == 9
+        assert len(controller.app.role.term.state.module_node_states) == 1
+        assert controller.app.role.term.state.spools.find("n1").record.sequence == 9
 
 
 async def test_what_a_node_says_of_a_module_that_was_just_uninstalled_is_no_complaint(controller, scratch):

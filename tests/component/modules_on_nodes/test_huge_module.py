@@ -67,7 +67,7 @@ async def test_a_huge_module_costs_no_memory_delays_no_ping_and_survives_a_cut(c
         start = proxy.forwarded_bytes
         await cluster.daemon("n1", controller)
         before, peak = resident(), 0
-        histogram = controller.app.place.term.sessions.round_trips
+        histogram = controller.app.role.term.sessions.round_trips
         await eventually(lambda: proxy.forwarded_bytes > start + MEGABYTE, deadline=60)
         counted = buckets(histogram)
         await eventually(lambda: sum(buckets(histogram).values()) - sum(counted.values()) >= 30, deadline=60)

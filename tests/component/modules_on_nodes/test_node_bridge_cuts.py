@@ -54,7 +54,7 @@ class CutBridge:
 
     def _at_controller(self) -> list[int]:
         """How many types each session of the node wants there."""
-        traffic = self._controller.app.place.term.node_modules
+        traffic = self._controller.app.role.term.node_modules
         return [len(forwarder) for forwarder in traffic._forwarding._forwarders.values()]
 
     async def position_known(self) -> None:
@@ -63,7 +63,7 @@ class CutBridge:
 
     async def publish(self, *subjects: str) -> None:
         drafts = [Draft(type=EventType(TYPE), subject=subject) for subject in subjects]
-        await self._controller.app.place.term.ledger.commit(*drafts)
+        await self._controller.app.role.term.ledger.commit(*drafts)
 
     def hold_answers(self) -> None:
         """What the controller says from now on never arrives."""

@@ -121,7 +121,7 @@ async def test_what_a_module_that_is_gone_left_is_counted_for_the_controller_and
     await install(controller, archive)
     await wait_at_nodes(controller, "leaky", n1=("ACTIVE", "1.0.0"))
     await controller.call("DELETE", "/api/v1/modules/leaky")
-    metrics = controller.app.place.term.http.setting.metrics
+    metrics = controller.app.role.term.http.setting.metrics
     shown: list[str] = []
 
     async def counted() -> bool:

@@ -49,10 +49,10 @@ async def test_a_node_in_sync_gets_no_frame_about_modules_when_it_is_back(cluste
         await wait_at_nodes(controller, id, n1=("INSTALLED", version))
     await node.app.modules.settled()
 
-    before = controller.app.place.term.sessions.find(NodeId("n1"))
+    before = controller.app.role.term.sessions.find(NodeId("n1"))
     with structlog.testing.capture_logs() as logged:
         before.close(Retryable(Code.TIMEOUT, "the test says so"))
-        await eventually(lambda: controller.app.place.term.sessions.find(NodeId("n1")) not in (None, before))
+        await eventually(lambda: controller.app.role.term.sessions.find(NodeId("n1")) not in (None, before))
         assert node.app.modules.awaited() == ()
         await install(controller, node_archive(scratch / "a", "zoo"))  # what was due before it has been sent
         await wait_at_nodes(controller, "zoo", n1=("ACTIVE", "1.0.0"))

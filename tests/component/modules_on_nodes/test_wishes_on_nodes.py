@@ -73,7 +73,7 @@ class Wishes:
         self._daemons[node] = await self._cluster.restart(self._daemons[node])
 
     def _session(self, node: str) -> Any:
-        return self.controller.app.place.term.sessions.find(NodeId(node))
+        return self.controller.app.role.term.sessions.find(NodeId(node))
 
     async def reconnect(self, node: str, times: int) -> None:
         for _ in range(times):

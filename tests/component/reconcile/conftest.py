@@ -36,7 +36,7 @@ class Fleet:
 
     @property
     def term(self):
-        return self.controller.app.place.term
+        return self.controller.app.role.term
 
     @property
     def state(self):

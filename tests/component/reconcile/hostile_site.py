@@ -53,7 +53,7 @@ class Site:
         await eventually(lambda: not self.rogue._spool)
 
     def refused(self, kind: str) -> float:
-        counter = self.fleet.term._fleet.refused._counter
+        counter = self.fleet.term.nodes.refused._counter
         return counter.labels(node="rogue", kind=kind)._value.get()
 
 

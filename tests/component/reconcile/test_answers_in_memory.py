@@ -19,7 +19,7 @@ async def refusal_of(awaitable) -> CorralError:
 async def test_bytes_that_were_asked_for_arrive_whole_and_only_once(cluster):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
-    uploads = controller.app.place.term.link.uploads
+    uploads = controller.app.role.term.link.uploads
     content = os.urandom(700_000)
     held = uploads.expect_bytes("q1", node_id=NodeId("n1"), max_bytes=1_000_000)
     async with daemon.app.link.data_channel() as channel:
@@ -31,7 +31,7 @@ async def test_bytes_that_were_asked_for_arrive_whole_and_only_once(cluster):
 async def test_bytes_nobody_waits_for_any_more_are_refused(cluster):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
-    uploads = controller.app.place.term.link.uploads
+    uploads = controller.app.role.term.link.uploads
     given_up = uploads.expect_bytes("q1", node_id=NodeId("n1"), max_bytes=10)
     uploads.expect_bytes("q2", node_id=NodeId("n2"), max_bytes=10)
     small = uploads.expect_bytes("q3", node_id=NodeId("n1"), max_bytes=3)

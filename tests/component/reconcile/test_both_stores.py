@@ -42,7 +42,7 @@ async def test_the_next_leader_goes_on_with_what_it_finds(fleet, store, scratch)
     fleet.controller = await fleet._cluster.controller(
         "two", store__url=store, pki__cluster_key_file=str(key)
     )
-    await eventually(lambda: fleet.controller.app.place.term is not None, deadline=40)
+    await eventually(lambda: fleet.controller.app.role.term is not None, deadline=40)
     node.address = fleet.controller.grpc_address
     await node.connect()
     assert await fleet.running(2) == names

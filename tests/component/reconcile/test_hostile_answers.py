@@ -174,7 +174,7 @@ async def test_crashes_are_small_have_the_time_of_their_receipt_and_a_share_a_no
         )
         await site.rogue.spool(DaemonMessage(crash_report=report))
         await site.taken_in()
-    now = site.fleet.controller.app._clock.now()
+    now = site.fleet.controller.app.clock.now()
     told = [s.record for s in site.fleet.state.crashes if s.record.node == "rogue"]
     assert len(told) == 12
     assert all(len(msgspec.json.encode(record)) <= CRASH_BYTES for record in told)

@@ -203,7 +203,7 @@ async def test_a_stray_that_comes_again_with_each_handshake_is_decided_once(site
         await site.rogue.connect(running_instances=[run])
         await eventually(lambda stops=stops: len(site.rogue.stops) > stops)
     journal = instance_decisions("mine-1")
-    entries = await site.fleet.controller.app._store.reads.entries(journal.name, limit=100)
+    entries = await site.fleet.controller.app.store.reads.entries(journal.name, limit=100)
     reasons = [journal.decode(entry.body).reason for entry in entries]
     assert len([reason for reason in reasons if reason.startswith("the copy")]) == 1, reasons
 

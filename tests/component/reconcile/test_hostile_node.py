@@ -191,7 +191,7 @@ async def test_nothing_that_a_node_says_of_others_moves_anything(site, spooled, 
         assert site.moments() == moments, kind
     for kind in ("instance_status", "crash_report", "start_instance_ack", "stop_instance_ack"):
         assert site.refused(kind) > 0
-    journal = await site.fleet.controller.app._store.reads.entries(instance_decisions(VICTIM).name, limit=500)
+    journal = await site.fleet.controller.app.store.reads.entries(instance_decisions(VICTIM).name, limit=500)
     assert len(journal) == 1, "the decision to start it"
     written = capsys.readouterr().out.count("reports.refused")
     assert written <= 2, "a line a minute, not one a message"

@@ -23,7 +23,7 @@ async def test_a_paused_group_that_is_deleted_does_not_keep_the_reconciler_busy(
     await node.drop()
     await fleet.reaches("lobby-2", "OFFLINE")
     await fleet.controller.call("DELETE", "/api/v1/groups/lobby?cascade=true&confirm=lobby")
-    reconciler, clock = fleet.term.reconciler, fleet.controller.app._clock
+    reconciler, clock = fleet.term.reconciler, fleet.controller.app.clock
     over = clock.monotonic() + 1.1
     await eventually(lambda: clock.monotonic() > over)
     assert fleet.group_record().deleting

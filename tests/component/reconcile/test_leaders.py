@@ -86,7 +86,7 @@ async def test_a_deposed_leader_decides_nothing_and_sends_nothing(fleet):
     await fleet.group(min=1)
     await fleet.running(1)
     term = fleet.term
-    store = fleet.controller.app._store
+    store = fleet.controller.app.store
     row = await store.leases.read_lease("leader")
     await store.leases.raise_epoch(row, by=5)  # somebody else rules now; this leader has not noticed
     ws = term.instances.workspace(cause="late")
@@ -95,7 +95,7 @@ async def test_a_deposed_leader_decides_nothing_and_sends_nothing(fleet):
         await term.ledger.commit(*ws.steps())
     assert len(node.starts) == 1
     await node.crash("lobby-1")
-    await eventually(lambda: fleet.controller.app.place.term is not term)
+    await eventually(lambda: fleet.controller.app.role.term is not term)
     assert len(node.starts) == 1
 
 
@@ -107,9 +107,9 @@ async def test_the_reconciler_of_a_deposed_leader_sends_nothing_of_what_it_canno
     await fleet.running(1)
     await node.crash("lobby-1")
     await eventually(lambda: fleet.group_record().paused)
-    term, store = fleet.term, fleet.controller.app._store
+    term, store = fleet.term, fleet.controller.app.store
     await store.leases.raise_epoch(await store.leases.read_lease("leader"), by=5)
-    await eventually(lambda: fleet.controller.app.place.term is not term)  # the end of the pause told it
+    await eventually(lambda: fleet.controller.app.role.term is not term)  # the end of the pause told it
     assert term.fenced.is_set()
     assert len(node.starts) == 1
     assert term.state.instances.find("lobby-2") is None
@@ -197,7 +197,7 @@ async def test_decisions_are_kept_with_cause_reason_and_what_was_passed_over(fle
     await fleet.group(min=1, memory_mb=100)
     await fleet.running(1)
     journal = instance_decisions("lobby-1")
-    entries = await fleet.controller.app._store.reads.entries(journal.name, limit=10)
+    entries = await fleet.controller.app.store.reads.entries(journal.name, limit=10)
     decision = journal.decode(entries[0].body)
     assert decision.id == fleet.record("lobby-1").decision
     assert decision.cause.startswith("GROUP_CREATED lobby")
@@ -215,11 +215,11 @@ async def test_the_past_is_bounded(fleet):
         await node.crash(f"lobby-{number}")
         await fleet.reaches(f"lobby-{number}", "CRASHED")
     keeper = Housekeeping(
-        config=fleet.controller.app._config,
-        store=fleet.controller.app._store,
+        config=fleet.controller.app.config,
+        store=fleet.controller.app.store,
         ledger=fleet.term.ledger,
         epoch=fleet.term.epoch,
-        clock=fleet.controller.app._clock,
+        clock=fleet.controller.app.clock,
     )
     while await keeper.sweep():
         pass
@@ -227,7 +227,7 @@ async def test_the_past_is_bounded(fleet):
     assert len(fleet.state.crashes) == 1
     assert len(fleet.state.plans) == 1
     await keeper.forget_journals()
-    journals = await fleet.controller.app._store.reads.journals("decisions:instance/")
+    journals = await fleet.controller.app.store.reads.journals("decisions:instance/")
     assert set(journals) == {"decisions:instance/lobby-3", "decisions:instance/lobby-4"}
     await fleet.controller.call("DELETE", "/api/v1/groups/lobby")
     while await keeper.sweep():

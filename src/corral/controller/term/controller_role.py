@@ -1,4 +1,8 @@
-"""The role of this controller: leading, with the services of its term, or standby, knowing who leads."""
+"""The role of this controller: leading, with the services of its term, or standby, knowing who leads.
+
+What the link and the API ask of it is answered here: who leads, which controllers there are, certificates of
+administrators.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,20 @@ from typing import Final
 import msgspec
 
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
-from corral.controller.sessions.grpc_service import LinkTerm, require_leading
+from corral.controller.sessions.grpc_service import LinkTerm
+from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Actor
 from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.ids import Epoch, node_id
-from corral.errors import Bug
 from corral.pki.keys import read_csr
 from corral.store.port import LeaseRow
 from corral.version import VERSION
 
+_ADMIN_LIFE: Final = dt.timedelta(days=30)
+
 
 class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller tells the others about itself, in the lease it holds."""
+    """The addresses and the version of a controller, as it publishes them in the lease that it holds."""
 
     http: str
     grpc: str
@@ -29,13 +35,14 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerRole:
-    """The present standing of this controller; its fields change only in the leadership loop."""
+    """Leader or standby; only the leadership loop changes it."""
 
     def __init__(self, *, holder: str) -> None:
-        self.holder = holder
-        self.own = ControllerInfo(http="", grpc="")
+        self.holder: Final = holder
         self.term: LeaderTerm | None = None
+        """The term that this controller leads; None: it is a standby."""
         self.lease: LeaseRow | None = None
+        """The lease as a standby last read it."""
 
     def http_gate(self) -> Leading | None:
         return self.term.http if self.term else None
@@ -43,83 +50,96 @@ class ControllerRole:
     def leading(self) -> LinkTerm | None:
         return self.term.link if self.term else None
 
-    def leader_info(self) -> ControllerInfo | None:
-        if self.term is not None:
-            return self.own
-        if self.lease is None or not self.lease.info:
+    def require_term(self) -> LeaderTerm:
+        """The term of this leader; NOT_LEADER when it has ended."""
+        if self.term is None:
+            raise no_longer_leading()
+        return self.term
+
+    def other_leader(self) -> ControllerInfo | None:
+        """The controller that leads while this one is a standby, as far as it is known."""
+        if self.term is not None or self.lease is None or not self.lease.info:
             return None
         return msgspec.json.decode(self.lease.info, type=ControllerInfo)
 
-    def leader_address(self) -> str:
-        info = self.leader_info()
-        return info.grpc if info else ""
-
     def leader_http(self) -> str:
-        """Of another controller that leads."""
-        info = None if self.term is not None else self.leader_info()
-        return info.http if info else ""
+        """The HTTP address of another controller that leads; empty when there is none."""
+        leader = self.other_leader()
+        return leader.http if leader else ""
+
+
+class LinkDirectory:
+    """Who leads and which controllers there are, for daemons and joining hosts: the `LeaderLookup` of the link."""
+
+    def __init__(self, role: ControllerRole, own: ControllerInfo) -> None:
+        self._role = role
+        self._own = own
+
+    def leading(self) -> LinkTerm | None:
+        return self._role.leading()
+
+    def leader_address(self) -> str:
+        leader = self._own if self._role.term is not None else self._role.other_leader()
+        return leader.grpc if leader else ""
 
     def controller_addresses(self) -> Sequence[str]:
-        leader = self.leader_address()
-        return list(dict.fromkeys(address for address in (leader, self.own.grpc) if address))
-
-    def api_port(self) -> int:
-        return int(self.own.http.rsplit(":", 1)[-1] or 0)
+        addresses = (self.leader_address(), self._own.grpc)
+        return list(dict.fromkeys(address for address in addresses if address))
 
     def bootstrap_addresses(self) -> Sequence[str]:
-        return [self.own.bootstrap] if self.own.bootstrap else []
+        return [self._own.bootstrap] if self._own.bootstrap else []
 
-    def leader_view(self) -> LeaderView:
-        assert self.term is not None, "only a leading controller answers for the cluster"
-        return LeaderView(holder=self.holder, epoch=self.term.epoch, http=self.own.http, grpc=self.own.grpc)
-
-    def members(self) -> Sequence[MemberView]:
-        return [
-            MemberView(
-                id=self.holder,
-                role="leader",
-                http=self.own.http,
-                grpc=self.own.grpc,
-                version=self.own.version,
-            )
-        ]
-
-
-_ADMIN_LIFE: Final = dt.timedelta(days=30)
+    def api_port(self) -> int:
+        return int(self._own.http.rsplit(":", 1)[-1] or 0)
 
 
 class Cluster:
-    """Answers from this controller's place; raising the epoch is the leadership loop's work."""
+    """The cluster as a whole, for the API: the `ClusterControl` of its handlers."""
 
     def __init__(
-        self, *, place: ControllerRole, store: str, raise_epoch: Callable[[Actor], Awaitable[Epoch]]
+        self,
+        *,
+        role: ControllerRole,
+        own: ControllerInfo,
+        link: LinkDirectory,
+        store: str,
+        raise_epoch: Callable[[Actor], Awaitable[Epoch]],
     ) -> None:
-        self._place = place
+        self._role = role
+        self._own = own
+        self._link = link
         self._raise_epoch = raise_epoch
         self.store = store
 
     def leader(self) -> LeaderView:
-        return self._place.leader_view()
+        epoch = self._role.require_term().epoch
+        return LeaderView(holder=self._role.holder, epoch=epoch, http=self._own.http, grpc=self._own.grpc)
 
     def members(self) -> Sequence[MemberView]:
-        return self._place.members()
+        return [
+            MemberView(
+                id=self._role.holder,
+                role="leader",
+                http=self._own.http,
+                grpc=self._own.grpc,
+                version=self._own.version,
+            )
+        ]
 
     def bootstrap_addresses(self) -> Sequence[str]:
-        return self._place.bootstrap_addresses()
+        return self._link.bootstrap_addresses()
 
     async def raise_epoch(self, *, actor: Actor) -> Epoch:
         return await self._raise_epoch(actor)
 
     async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
         """An administrator's certificate, for `AdminService`."""
-        link = require_leading(self._place)
-        if self._place.term is None:
-            raise Bug("a leading controller has a term")
+        term = self._role.require_term()
         admin = node_id(name, field="name")  # the same letters as in any other name of ours
-        issued = self._place.term.authority.issue_admin(admin, read_csr(csr_pem.encode()), life=_ADMIN_LIFE)
+        issued = term.authority.issue_admin(admin, read_csr(csr_pem.encode()), life=_ADMIN_LIFE)
         return IssuedCertificate(
             certificate_pem=issued.certificate_pem.decode(),
-            ca_pem=link.trusted_ca_pem.decode(),
+            ca_pem=term.link.trusted_ca_pem.decode(),
             serial=issued.serial,
             expires_at=issued.not_after,
         )

@@ -1,7 +1,7 @@
 """One term of leading: everything that exists only while this controller leads, under one epoch.
 
-Built from the store's truth and thrown away as a whole. Nothing of a term survives it in memory,
-so a new leader never trusts what it believed as a follower.
+Built from the store's truth and thrown away as a whole. Nothing of a term survives it in memory, so a new leader never
+trusts what it believed as a standby.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import structlog
@@ -34,202 +35,242 @@ from corral.controller.term.housekeeping import Housekeeping
 from corral.controller.term.term_services import NodeServices, TermDeps, TermServices
 from corral.controller.workload.service import Workloads
 from corral.domain.events import Draft, EventType
+from corral.domain.ids import Epoch
 from corral.pki.authority import Authority
-from corral.store.port import Commit
+from corral.store.port import Commit, Store
 from corral.store.store_errors import Fenced
 from corral.store.writer import Writer, WriterTiming
 from corral.system.aio.tasks import Tasks
 
 _RESTART_SECONDS: Final = 1.0
-_TOLD_UNREADABLE: Final = 100
+_REPORTED_UNREADABLE: Final = 100
 _log = structlog.get_logger("corral.controller.term")
 
 
-class _Publishing:
-    """The hub among the followers of commits."""
-
-    def __init__(self, hub: EventHub) -> None:
-        self.follow: Final = hub.publish
-        self.resync: Final = hub.resync
-
-
+@dataclass(frozen=True, kw_only=True)
 class LeaderTerm:
-    """Use as `async with`: on entry the term serves, on exit nothing of it runs any more."""
+    """A term that serves. Made by `open_term`."""
+
+    epoch: Epoch
+    store: Store
+    ledger: Ledger
+    writer: Writer
+    hub: EventHub
+    fenced: asyncio.Event
+    """Set when a later epoch has fenced this term's writer: another controller leads, or the epoch was raised."""
+    nodes: NodeServices
+    services: TermServices
+
+    @property
+    def state(self) -> ClusterState:
+        return self.ledger.state
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.nodes.sessions
+
+    @property
+    def templates(self) -> TemplateLibrary:
+        return self.nodes.templates
+
+    @property
+    def distribution(self) -> Distribution:
+        return self.nodes.distribution
+
+    @property
+    def workload(self) -> Workloads:
+        return self.nodes.workload
+
+    @property
+    def instances(self) -> InstanceService:
+        return self.nodes.instances
+
+    @property
+    def reconciler(self) -> Reconciler:
+        return self.nodes.reconciler
+
+    @property
+    def authority(self) -> Authority:
+        return self.services.authority
+
+    @property
+    def http(self) -> Leading:
+        return self.services.http
+
+    @property
+    def link(self) -> LinkTerm:
+        return self.services.link
+
+    @property
+    def modules(self) -> Modules:
+        return self.services.modules
+
+    @property
+    def node_modules(self) -> NodeModuleTraffic:
+        return self.services.node_modules
+
+
+@contextlib.asynccontextmanager
+async def open_term(
+    deps: TermDeps,
+    *,
+    state: ClusterState,
+    on_fatal: Callable[[BaseException], None],
+    opening: Sequence[Step] = (),
+) -> AsyncIterator[LeaderTerm]:
+    """On entry the term serves; on exit nothing of it runs any more, also when the entry failed or was cancelled.
+
+    `state` is empty and becomes the memory of this term. `opening` is committed together with the event of the new
+    leader.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        yield await _Opening(deps, state, stack, on_fatal=on_fatal).open(opening)
+
+
+class _Opening:
+    """The order in which a term is opened. What each step has to undo is on the stack when the step returns."""
 
     def __init__(
         self,
-        mandate: TermDeps,
+        deps: TermDeps,
+        state: ClusterState,
+        stack: contextlib.AsyncExitStack,
         *,
         on_fatal: Callable[[BaseException], None],
-        opening: Sequence[Step] = (),
     ) -> None:
-        """`opening`: what is committed together with the news of this leader."""
-        self._mandate = mandate
-        self._store = mandate.store
-        self._opening = tuple(opening)
-        self._stack = contextlib.AsyncExitStack()
-        self._fleet: NodeServices
-        self._doors: TermServices | None = None
-        self.epoch = mandate.epoch
-        self.state = ClusterState()
-        self.fenced = asyncio.Event()
+        self._deps = deps
+        self._state = state
+        self._stack = stack
         self._followers = Followers()
-        self.writer = Writer(
-            self._store.commits,
-            epoch=mandate.epoch,
-            clock=mandate.clock,
-            entropy=mandate.entropy,
+        self._fenced = asyncio.Event()
+        self._writer = Writer(
+            deps.store.commits,
+            epoch=deps.epoch,
+            clock=deps.clock,
+            entropy=deps.entropy,
             on_commit=self._fold,
             on_fenced=self._depose,
             on_fatal=on_fatal,
-            timing=WriterTiming(patience=mandate.config.store.commit_wait_seconds),
+            timing=WriterTiming(patience=deps.config.store.commit_wait_seconds),
         )
-        self.ledger = Ledger(self.writer, self.state)
-        self.hub: EventHub
+        self._ledger = Ledger(self._writer, state)
 
     def _fold(self, commit: Commit) -> None:
-        """Memory first: it is the store's fold or nothing, and if it fails, the process has to end. Then
-        everybody who looks at memory, none of whom can end anything."""
-        self.state.apply(commit)
+        """Memory first: it equals the store, or the process has to end. Then the followers, whose failures end
+        nothing."""
+        self._state.apply(commit)
         self._followers.follow(commit)
 
     def _depose(self, fenced: Fenced) -> None:
-        _log.error("term.fenced", epoch=self.epoch, current=fenced.current)
-        self.fenced.set()
+        _log.error("term.fenced", epoch=self._deps.epoch, current=fenced.current)
+        self._fenced.set()
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self._begin()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
-
-    async def _begin(self) -> None:
-        mandate, stack = self._mandate, self._stack
-        snapshot = await self._store.reads.snapshot(self.state.collections)
-        self.state.load(snapshot)
-        self.hub = EventHub(log=self._store.reads, clock=mandate.clock, head=snapshot.head.cursor)
-        self._fleet = NodeServices(mandate, ledger=self.ledger, stack=stack)
-        self._fleet.join(self._followers)
-        self._followers.add("events", _Publishing(self.hub))
-        self.writer.start()
-        stack.push_async_callback(self.writer.close)
+    async def open(self, opening: Sequence[Step]) -> LeaderTerm:
+        deps, stack, ledger = self._deps, self._stack, self._ledger
+        snapshot = await deps.store.reads.snapshot(self._state.collections)
+        self._state.load(snapshot)
+        hub = EventHub(log=deps.store.reads, clock=deps.clock, head=snapshot.head.cursor)
+        nodes = NodeServices(deps, ledger=ledger, stack=stack)
+        nodes.join(self._followers)
+        self._followers.add("events", _Publishing(hub))
+        self._writer.start()
+        stack.push_async_callback(self._writer.close)
         await self._found()
-        await upgrade_groups(self.ledger)
-        await self._announce()
-        await self.sessions.forget_predecessors()
-        await self.instances.numbers.refill()
-        self._doors = TermServices(
-            mandate, self._fleet, ledger=self.ledger, hub=self.hub, writer=self.writer, stack=stack
-        )
-        self._followers.add("modules on nodes", self._doors.node_modules, before="events")
+        await upgrade_groups(ledger)
+        await self._announce(opening)
+        await nodes.sessions.forget_predecessors()
+        await nodes.instances.numbers.refill()
+        services = TermServices(deps, nodes, ledger=ledger, hub=hub, writer=self._writer, stack=stack)
+        self._followers.add("modules on nodes", services.node_modules, before="events")
         await stack.enter_async_context(self._housekeeping())
         self._keep_running("followers/resync", self._followers.run)
-        self._keep_running("distribution/warm", self.distribution.run)
-        self._keep_running("dispatch/repeat", self.instances.dispatcher.run)
-        self._keep_running("reconcile/run", self.reconciler.run)
-        stack.push_async_callback(self.modules.close)
-        await self.modules.open()
+        self._keep_running("distribution/warm", nodes.distribution.run)
+        self._keep_running("dispatch/repeat", nodes.instances.dispatcher.run)
+        self._keep_running("reconcile/run", nodes.reconciler.run)
+        stack.push_async_callback(services.modules.close)
+        await services.modules.open()
+        return LeaderTerm(
+            epoch=deps.epoch,
+            store=deps.store,
+            ledger=ledger,
+            writer=self._writer,
+            hub=hub,
+            fenced=self._fenced,
+            nodes=nodes,
+            services=services,
+        )
 
     async def _found(self) -> None:
         await found_cluster(
-            ledger=self.ledger,
-            data=self._mandate.config.data,
-            key_path=self._mandate.config.cluster_key_path,
-            clock=self._mandate.clock,
-            entropy=self._mandate.entropy,
-            on_purpose=self._mandate.found_cluster,
+            ledger=self._ledger,
+            data=self._deps.config.data,
+            key_path=self._deps.config.cluster_key_path,
+            clock=self._deps.clock,
+            entropy=self._deps.entropy,
+            on_purpose=self._deps.found_cluster,
         )
 
-    async def _announce(self) -> None:
+    async def _announce(self, opening: Sequence[Step]) -> None:
         event = Draft(
             type=EventType.LEADER_CHANGED,
-            subject=self.state.identity.id,
-            data={"holder": self._mandate.holder, "epoch": self.epoch},
+            subject=self._state.identity.id,
+            data={"holder": self._deps.holder, "epoch": self._deps.epoch},
         )
-        await self.ledger.commit(event, *self._opening, *self._unreadable())
+        await self._ledger.commit(event, *opening, *self._unreadable())
 
     def _unreadable(self) -> list[Draft]:
-        """Told by each new leader anew, until it is mended; the first of many stand for all."""
+        """The events of documents that cannot be read: each new leader reports them again until they are repaired,
+        of many only the first ones."""
         return [
             Draft(type=EventType.DOCUMENT_UNREADABLE, subject=str(each), data=msgspec.to_builtins(each))
-            for each in itertools.islice(self.state.quarantine, _TOLD_UNREADABLE)
+            for each in itertools.islice(self._state.quarantine, _REPORTED_UNREADABLE)
         ]
 
     def _housekeeping(self) -> Housekeeping:
         return Housekeeping(
-            config=self._mandate.config,
-            store=self._store,
-            ledger=self.ledger,
-            epoch=self.epoch,
-            clock=self._mandate.clock,
+            config=self._deps.config,
+            store=self._deps.store,
+            ledger=self._ledger,
+            epoch=self._deps.epoch,
+            clock=self._deps.clock,
         )
 
     def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """A task of this term. A bug in it is logged, and must not leave instances without a keeper."""
-
-        async def guarded() -> None:
-            while True:
-                try:
-                    return await run()
-                except Exception:
-                    _log.exception("term.task_failed", task=name)
-                    await asyncio.sleep(_RESTART_SECONDS)
-
+        """Run a task of this term. After a bug in it, which is logged, it runs again: instances must not be left
+        without supervision."""
         tasks = Tasks()
-        tasks.spawn(guarded(), name=name)
+        tasks.spawn(_restarted(name, run), name=name)
         self._stack.push_async_callback(tasks.close)
 
-    # --- its parts, from the moment it is entered ------------------------------------------------
-    @property
-    def sessions(self) -> Sessions:
-        return self._fleet.sessions
 
-    @property
-    def templates(self) -> TemplateLibrary:
-        return self._fleet.templates
+async def _restarted(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            return await run()
+        except Exception:
+            _log.exception("term.task_failed", task=name)
+            await asyncio.sleep(_RESTART_SECONDS)
 
-    @property
-    def distribution(self) -> Distribution:
-        return self._fleet.distribution
 
-    @property
-    def workload(self) -> Workloads:
-        return self._fleet.workload
+class LatestMemory:
+    """The memory of the present term, or of the last one: how far this controller knows the store."""
 
-    @property
-    def instances(self) -> InstanceService:
-        return self._fleet.instances
+    def __init__(self) -> None:
+        self._state = ClusterState()
 
-    @property
-    def reconciler(self) -> Reconciler:
-        return self._fleet.reconciler
+    def new(self) -> ClusterState:
+        """The empty memory of a term that begins."""
+        self._state = ClusterState()
+        return self._state
 
-    @property
-    def doors(self) -> TermServices:
-        assert self._doors is not None, "the term was not entered"
-        return self._doors
+    def commit_number(self) -> int:
+        """Of the last commit that this controller has made or read as the leader; 0 before it leads."""
+        return self._state.number
 
-    @property
-    def authority(self) -> Authority:
-        return self.doors.authority
 
-    @property
-    def http(self) -> Leading:
-        return self.doors.http
+class _Publishing:
+    """The event hub as a follower of commits."""
 
-    @property
-    def link(self) -> LinkTerm:
-        return self.doors.link
-
-    @property
-    def modules(self) -> Modules:
-        return self.doors.modules
-
-    @property
-    def node_modules(self) -> NodeModuleTraffic:
-        return self.doors.node_modules
+    def __init__(self, hub: EventHub) -> None:
+        self.follow: Final = hub.publish
+        self.resync: Final = hub.resync

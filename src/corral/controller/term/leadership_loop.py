@@ -1,4 +1,4 @@
-"""The loop that leads: wait for the turn, serve one term after the other, and raise the epoch when told to."""
+"""The leadership loop: wait for the lease, serve one term after the other, and raise the epoch at a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUTHORITY, CLUSTER
 from corral.controller.state.ledger import Actor, Step, audit
-from corral.controller.term.controller_role import ControllerRole
+from corral.controller.term.controller_role import ControllerInfo, ControllerRole
 from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
@@ -29,43 +29,95 @@ _LOOK_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller")
 
 OpenLink = Callable[[ClusterState], Awaitable[None]]
-"""Let daemons in, once it is known who they are to trust. Idempotent."""
-MakeTerm = Callable[[Epoch, Sequence[Step]], LeaderTerm]
-"""The term under this epoch, with what it commits first; not yet entered."""
+"""Listen for daemons, once the authority that they trust is known. Idempotent."""
+OpenTerm = Callable[[Epoch, Sequence[Step]], contextlib.AbstractAsyncContextManager[LeaderTerm]]
+"""The term under this epoch, with the steps that it commits first."""
 
 
-class Raising(msgspec.Struct, frozen=True, kw_only=True):
-    """A raise of the epoch, from the moment it is asked for: its own term may end before it does."""
+class EpochRaise(msgspec.Struct, frozen=True, kw_only=True):
+    """A raise of the epoch from its request on; the term that it is requested in may end before it does."""
 
     actor: Actor
     lift: asyncio.Task[Epoch | None]
 
 
+class EpochRaiser:
+    """Raises the epoch of the lease at an operator's request. At most one raise is under way."""
+
+    def __init__(self, role: ControllerRole) -> None:
+        self._role = role
+        self._lease: Term | None = None
+        self._raise: EpochRaise | None = None
+        self._tasks = Tasks()
+
+    def begin(self, lease: Term) -> None:
+        """An epoch begins under this lease."""
+        self._lease = lease
+        self._raise = None
+
+    async def raise_epoch(self, actor: Actor) -> Epoch:
+        """Lift the epoch far above any that a node may have obeyed. Ends the present term at once."""
+        leader, lease = self._role.require_term(), self._lease
+        if lease is None:
+            raise no_longer_leading()
+        if self._raise is None:
+            name = "controller/raise-epoch"
+            lift = self._tasks.spawn(lease.raise_epoch(by=EPOCH_LEAP), name=name, awaited=True)
+            self._raise = EpochRaise(actor=actor, lift=lift)
+        try:
+            epoch = await asyncio.shield(self._raise.lift)
+        except StoreUnavailable:
+            self._raise = None
+            raise
+        leader.fenced.set()
+        if epoch is None:
+            raise no_longer_leading()
+        return epoch
+
+    async def finished(self) -> EpochRaise | None:
+        """The raise that ended the term, if that is what did; waits for one that is under way."""
+        current = self._raise
+        if current is None:
+            return None
+        try:
+            return current if await current.lift is not None else None
+        except StoreUnavailable:
+            return None
+
+    async def wait(self) -> None:
+        """Until no raise is under way."""
+        await self._tasks.wait()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+
 class LeadershipLoop:
-    """`run` never returns; once it is cancelled, `release` gives the lease back. Only this
-    changes whether `place` leads."""
+    """`run` never returns; once it is cancelled, `release` gives the lease back. Only this loop changes the role."""
 
     def __init__(
         self,
         *,
         store: Store,
-        place: ControllerRole,
+        role: ControllerRole,
+        own: ControllerInfo,
+        raiser: EpochRaiser,
         lease: LeaseSection,
         clock: Clock,
-        make_term: MakeTerm,
+        open_term: OpenTerm,
         open_link: OpenLink,
         ready: asyncio.Event,
     ) -> None:
-        """`ready` is set once daemons find this controller, or through it the one that leads."""
+        """`ready` is set once daemons find this controller, or through it the leader."""
         self._store = store
-        self._place = place
+        self._role = role
+        self._own = own
+        self._raiser = raiser
         self._lease = lease
         self._clock = clock
-        self._make_term = make_term
+        self._open_term = open_term
         self._open_link = open_link
         self._term: Term | None = None
-        self._raising: Raising | None = None
-        self._raises = Tasks()
         self._ready = ready
 
     async def run(self) -> None:
@@ -73,8 +125,8 @@ class LeadershipLoop:
         leadership = Leadership(
             self._store.leases,
             clock=self._clock,
-            holder=self._place.holder,
-            info=msgspec.json.encode(self._place.own).decode(),
+            holder=self._role.holder,
+            info=msgspec.json.encode(self._own).decode(),
             timing=LeaseTiming(
                 ttl=self._lease.ttl_seconds,
                 renew=self._lease.renew_seconds,
@@ -90,15 +142,15 @@ class LeadershipLoop:
     async def release(self) -> None:
         """Give the lease back, if there is one, as the last raise of the epoch left it."""
         try:
-            await self._raises.wait()
+            await self._raiser.wait()
             if self._term is not None:
                 await self._term.release()
         finally:
-            await self._raises.close()
+            await self._raiser.close()
 
-    # --- standing by ----------------------------------------------------------------------------
+    # --- standby --------------------------------------------------------------------------------
     async def _wait_for_turn(self, leadership: Leadership) -> Term:
-        """Stand by until we are elected; the standby then ends by itself, not in the middle of a step."""
+        """Stand by until elected; the standby then ends by itself, not in the middle of a step."""
         elected = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as waiting:
@@ -110,12 +162,12 @@ class LeadershipLoop:
         return term
 
     async def _stand_by(self, leadership: Leadership, elected: asyncio.Event) -> None:
-        """While another leads: know who it is, and show daemons the way."""
+        """While another controller leads: read which, and direct daemons to it."""
         while not elected.is_set():
             with contextlib.suppress(StoreUnavailable):
-                self._place.lease = await leadership.current()
+                self._role.lease = await leadership.current()
                 snapshot = await self._store.reads.snapshot([CLUSTER.name, AUTHORITY.name])
-                if self._place.lease is not None and snapshot.documents:
+                if self._role.lease is not None and snapshot.documents:
                     state = ClusterState()
                     state.load(snapshot)
                     await self._open_link(state)
@@ -129,7 +181,7 @@ class LeadershipLoop:
         async with Tasks() as tasks:
             holding = tasks.spawn(term.hold(), name="controller/hold", awaited=True)
             while term.valid():
-                self._raising = None
+                self._raiser.begin(term)
                 try:
                     await self._serve_epoch(term, holding, opening)
                 except StoreUnavailable as error:
@@ -138,53 +190,22 @@ class LeadershipLoop:
                     continue
                 except Fenced:
                     _log.warning("term.fenced_at_start", epoch=term.epoch)
-                raised = await self._raised()
+                raised = await self._raiser.finished()
                 if raised is None:
                     return
                 opening = _epoch_raised(raised.actor, term.epoch)
 
     async def _serve_epoch(self, term: Term, holding: asyncio.Task[Loss], opening: Sequence[Step]) -> None:
-        async with self._make_term(term.epoch, opening) as leader:
+        async with self._open_term(term.epoch, opening) as leader:
             await self._open_link(leader.state)
-            self._place.term = leader
+            self._role.term = leader
             self._ready.set()
-            _log.info("controller.leading", epoch=term.epoch, holder=self._place.holder)
+            _log.info("controller.leading", epoch=term.epoch, holder=self._role.holder)
             try:
                 # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
                 await first_of(holding, leader.fenced, name="controller/fenced")
             finally:
-                self._place.term = None
-
-    # --- raising the epoch ----------------------------------------------------------------------
-    async def raise_epoch(self, actor: Actor) -> Epoch:
-        """Lift the epoch far above any that a node may have obeyed. Ends this term at once."""
-        leader, term = self._place.term, self._term
-        if leader is None or term is None:
-            raise no_longer_leading()
-        if self._raising is None:
-            lift = self._raises.spawn(
-                term.raise_epoch(by=EPOCH_LEAP), name="controller/raise-epoch", awaited=True
-            )
-            self._raising = Raising(actor=actor, lift=lift)
-        try:
-            epoch = await asyncio.shield(self._raising.lift)
-        except StoreUnavailable:
-            self._raising = None
-            raise
-        leader.fenced.set()
-        if epoch is None:
-            raise no_longer_leading()
-        return epoch
-
-    async def _raised(self) -> Raising | None:
-        """Who raised the epoch, if that is what ended the term; waits for one that is under way."""
-        raising = self._raising
-        if raising is None:
-            return None
-        try:
-            return raising if await raising.lift is not None else None
-        except StoreUnavailable:
-            return None
+                self._role.term = None
 
 
 def _epoch_raised(actor: Actor, epoch: Epoch) -> list[Step]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,10 +44,16 @@ from corral.system.clock import Clock
 from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy
 
+_MODULES_SHARE: Final = 0.4
+"""Of the shutdown budget: the time that modules have to end in."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TermDeps:
-    """Only for those who put a term together; its parts get what they use, each by itself."""
+    """What a term is built from: the epoch it was elected under, and what the controller has in any role.
+
+    Only the composition of a term sees all of it; each service is given what it uses.
+    """
 
     epoch: Epoch
     holder: str
@@ -60,30 +67,30 @@ class TermDeps:
     api_url: str = ""
     """Where instances reach the API."""
     found_cluster: bool = False
-    """Make a new cluster also where there was one."""
+    """Create a new cluster also where there was one."""
     ahead_of_store: set[str] = field(default_factory=set)
-    """Nodes that know of confirmations which the store has lost; of all terms of this process."""
+    """Nodes with confirmations that the store has lost; shared by all terms of this process."""
 
 
 class NodeServices:
-    """They see every commit of their term, so they are there before the first, and are made from a state
-    that is loaded. What has to be undone is on the term's stack; nothing runs yet."""
+    """The services for nodes and instances. They follow every commit of their term, so they are built before the
+    first one, from a state that is loaded. What has to be undone is on the term's stack; nothing runs yet."""
 
-    def __init__(self, mandate: TermDeps, *, ledger: Ledger, stack: contextlib.AsyncExitStack) -> None:
-        config, clock, metrics = mandate.config, mandate.clock, mandate.setting.metrics.registry
+    def __init__(self, deps: TermDeps, *, ledger: Ledger, stack: contextlib.AsyncExitStack) -> None:
+        config, clock, metrics = deps.config, deps.clock, deps.setting.metrics.registry
         self.sessions = Sessions(
-            ledger=ledger, clock=clock, metrics=metrics, ahead_of_store=mandate.ahead_of_store
+            ledger=ledger, clock=clock, metrics=metrics, ahead_of_store=deps.ahead_of_store
         )
         stack.callback(self.sessions.forget_metrics, metrics)
         self.refused = RefusedReports(metrics=metrics, clock=clock)
         stack.callback(self.refused.forget_metrics, metrics)
-        self.uploads = stack.enter_context(Uploads(mandate.store.blobs, directory=config.data / "incoming"))
+        self.uploads = stack.enter_context(Uploads(deps.store.blobs, directory=config.data / "incoming"))
         self.templates = TemplateLibrary(
-            mandate.store.blobs, config=config.templates, directory=config.data / "uploads", clock=clock
+            deps.store.blobs, config=config.templates, directory=config.data / "uploads", clock=clock
         )
-        self.distribution = self._distribution(mandate, ledger)
-        self.workload = self._workload(mandate, ledger)
-        self.instances = self._instances(mandate, ledger)
+        self.distribution = self._distribution(deps, ledger)
+        self.workload = self._workload(deps, ledger)
+        self.instances = self._instances(deps, ledger)
         self.reconciler = Reconciler(
             ledger=ledger,
             instances=self.instances,
@@ -95,7 +102,7 @@ class NodeServices:
         self.reconciler.begin()
 
     def join(self, followers: Followers) -> None:
-        """Hear of each commit, once it is in memory."""
+        """Follow each commit, once it is in memory."""
         followers.add("sessions", self.sessions)
         followers.add("workload", self.workload)
         followers.add("distribution", self.distribution)
@@ -103,151 +110,148 @@ class NodeServices:
         followers.add("reconciler", self.reconciler)
 
     def judged(self, node_id: NodeId) -> None:
-        """A node's session has begun in earnest: it counts, and it gets what it will need."""
+        """A node's inventory is complete: it counts for the reconciler, and is sent what it will need."""
         self.reconciler.judged(node_id)
         self.distribution.joined(node_id)
 
-    def _distribution(self, mandate: TermDeps, ledger: Ledger) -> Distribution:
+    def _distribution(self, deps: TermDeps, ledger: Ledger) -> Distribution:
         return Distribution(
             state=ledger.state,
             library=self.templates,
             links=self.sessions,
             uploads=self.uploads,
-            limits=mandate.config.templates,
-            clock=mandate.clock,
-            entropy=mandate.entropy,
+            limits=deps.config.templates,
+            clock=deps.clock,
+            entropy=deps.entropy,
         )
 
-    def _workload(self, mandate: TermDeps, ledger: Ledger) -> Workloads:
+    def _workload(self, deps: TermDeps, ledger: Ledger) -> Workloads:
         return Workloads(
             state=ledger.state,
             links=self.sessions,
-            key=lambda: workload_key(ledger.state, mandate.config.cluster_key_path),
-            clock=mandate.clock,
-            life=dt.timedelta(seconds=mandate.config.workload.token_seconds),
+            key=functools.partial(workload_key, ledger.state, deps.config.cluster_key_path),
+            clock=deps.clock,
+            life=dt.timedelta(seconds=deps.config.workload.token_seconds),
         )
 
-    def _instances(self, mandate: TermDeps, ledger: Ledger) -> InstanceService:
+    def _instances(self, deps: TermDeps, ledger: Ledger) -> InstanceService:
         return InstanceService(
             ledger=ledger,
             sessions=self.sessions,
-            epoch=mandate.epoch,
-            clock=mandate.clock,
-            entropy=mandate.entropy,
+            epoch=deps.epoch,
+            clock=deps.clock,
+            entropy=deps.entropy,
             tokens=self.workload.tokens,
-            ticket_keys=lambda: ticket_keys(ledger.state, mandate.config.cluster_key_path),
-            api_url=mandate.api_url,
-            resend_seconds=mandate.config.reconcile.resend_seconds,
+            ticket_keys=functools.partial(ticket_keys, ledger.state, deps.config.cluster_key_path),
+            api_url=deps.api_url,
+            resend_seconds=deps.config.reconcile.resend_seconds,
         )
 
 
-_MODULES_SHARE: Final = 0.4
-"""Of the shutdown's budget: what modules have to end in."""
-
-
 class TermServices:
-    """Made whole or not at all. The term's stack closes them: nodes first, then people, then modules on nodes."""
+    """What a term opens to modules, the API and nodes. The term's stack closes it: nodes first, then the API, then
+    modules on nodes."""
 
     def __init__(
         self,
-        mandate: TermDeps,
-        fleet: NodeServices,
+        deps: TermDeps,
+        nodes: NodeServices,
         *,
         ledger: Ledger,
         hub: EventHub,
         writer: WriterHealth,
         stack: contextlib.AsyncExitStack,
     ) -> None:
-        self._mandate = mandate
-        self._fleet = fleet
+        self._deps = deps
+        self._nodes = nodes
         self._ledger = ledger
         self._hub = hub
-        key_path = mandate.config.cluster_key_path
-        self.authority = open_authority(ledger.state, key_path=key_path, clock=mandate.clock)
+        key_path = deps.config.cluster_key_path
+        self.authority = open_authority(ledger.state, key_path=key_path, clock=deps.clock)
         parts = self._module_parts()
         self.node_modules = self._node_module_traffic(parts)
         stack.push_async_callback(self.node_modules.close)
-        stack.callback(mandate.setting.metrics.before(parts.node_figures.look))
-        budget = mandate.config.shutdown.budget_seconds * _MODULES_SHARE
+        stack.callback(deps.setting.metrics.before(parts.node_figures.look))
+        budget = deps.config.shutdown.budget_seconds * _MODULES_SHARE
         self.modules = Modules(parts, ledger=ledger, budget=budget, nodes=self.node_modules)
         consoles = self._consoles()
         self.http = self._http(writer, consoles)
         stack.push_async_callback(self.http.close)
-        stack.push_async_callback(fleet.distribution.close)
+        stack.push_async_callback(nodes.distribution.close)
         self.link = self._link(consoles)
-        stack.push_async_callback(fleet.sessions.close, no_longer_leading())
+        stack.push_async_callback(nodes.sessions.close, no_longer_leading())
 
     def _module_parts(self) -> ModuleComponents:
-        """Not before the cluster is founded: their data lies under its id."""
-        mandate = self._mandate
+        """Not before the cluster exists: the data of modules is stored under its id."""
+        deps = self._deps
         return ModuleComponents(
-            config=mandate.config.modules,
-            data=mandate.config.data,
-            store=mandate.store,
+            config=deps.config.modules,
+            data=deps.config.data,
+            store=deps.store,
             ledger=self._ledger,
             hub=self._hub,
-            epoch=mandate.epoch,
-            holder=mandate.holder,
-            verifier=mandate.verifier,
-            files=self._fleet.distribution,
-            registry=mandate.setting.metrics.registry,
-            clock=mandate.clock,
-            entropy=mandate.entropy,
+            epoch=deps.epoch,
+            holder=deps.holder,
+            verifier=deps.verifier,
+            files=self._nodes.distribution,
+            registry=deps.setting.metrics.registry,
+            clock=deps.clock,
+            entropy=deps.entropy,
         )
 
     def _node_module_traffic(self, parts: ModuleComponents) -> NodeModuleTraffic:
         return NodeModuleTraffic(
             ledger=self._ledger,
-            blobs=self._mandate.store.blobs,
+            blobs=self._deps.store.blobs,
             hub=self._hub,
             registry=parts.engine.capabilities,
             figures=parts.node_figures,
-            clock=self._mandate.clock,
+            clock=self._deps.clock,
         )
 
     def _consoles(self) -> Consoles:
         return Consoles(
             state=self._ledger.state,
             hub=self._hub,
-            links=self._fleet.sessions,
-            uploads=self._fleet.uploads,
-            clock=self._mandate.clock,
-            entropy=self._mandate.entropy,
-            refused=self._fleet.refused,
+            links=self._nodes.sessions,
+            uploads=self._nodes.uploads,
+            clock=self._deps.clock,
+            entropy=self._deps.entropy,
+            refused=self._nodes.refused,
         )
 
     def _http(self, writer: WriterHealth, consoles: Consoles) -> Leading:
-        mandate, fleet = self._mandate, self._fleet
+        deps, nodes = self._deps, self._nodes
         return Leading(
-            setting=mandate.setting,
+            setting=deps.setting,
             state=self._ledger.state,
             ledger=self._ledger,
-            reads=mandate.store.reads,
+            reads=deps.store.reads,
             hub=self._hub,
             writer=writer,
-            nodes=fleet.sessions,
-            cluster=mandate.cluster,
-            instances=fleet.instances,
+            nodes=nodes.sessions,
+            cluster=deps.cluster,
+            instances=nodes.instances,
             consoles=consoles,
-            blobs=mandate.store.blobs,
-            templates=fleet.templates,
-            distribution=fleet.distribution,
-            workload=fleet.workload,
+            blobs=deps.store.blobs,
+            templates=nodes.templates,
+            distribution=nodes.distribution,
+            workload=nodes.workload,
             modules=self.modules,
         )
 
     def _link(self, consoles: Consoles) -> LinkTerm:
-        fleet = self._fleet
+        nodes = self._nodes
         return LinkTerm(
-            epoch=self._mandate.epoch,
+            epoch=self._deps.epoch,
             ledger=self._ledger,
-            sessions=fleet.sessions,
+            sessions=nodes.sessions,
             enrolment=self._enrolment(),
-            fetches=Fetches(self._mandate.store.blobs, access=fleet.distribution),
-            uploads=fleet.uploads,
+            fetches=Fetches(self._deps.store.blobs, access=nodes.distribution),
+            uploads=nodes.uploads,
             reports=self._reports(),
             consoles=consoles,
-            files=fleet.distribution,
+            files=nodes.distribution,
             modules=self.node_modules,
             trusted_ca_pem=trusted_ca_pem(self._ledger.state),
         )
@@ -256,12 +260,12 @@ class TermServices:
         return Enrolment(
             ledger=self._ledger,
             authority=self.authority,
-            clock=self._mandate.clock,
-            certificate_life=dt.timedelta(days=self._mandate.config.pki.node_certificate_days),
+            clock=self._deps.clock,
+            certificate_life=dt.timedelta(days=self._deps.config.pki.node_certificate_days),
         )
 
     def _reports(self) -> InstanceReports:
-        instances = self._fleet.instances
+        instances = self._nodes.instances
         return InstanceReports(
             state=self._ledger.state,
             workspace=lambda cause: instances.workspace(cause=cause),
@@ -269,8 +273,8 @@ class TermServices:
             tickets=instances.tickets,
             dispatcher=instances.dispatcher,
             commands=instances.commands,
-            vitals=self._fleet.workload.vitals,
-            refused=self._fleet.refused,
-            clock=self._mandate.clock,
-            on_judged=self._fleet.judged,
+            vitals=self._nodes.workload.vitals,
+            refused=self._nodes.refused,
+            clock=self._deps.clock,
+            on_judged=self._nodes.judged,
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import pathlib
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -132,6 +133,9 @@ def watch(fd: int, callback: Callable[[], None]) -> Callable[[], None]:
     return stop
 
 
+Closing = Callable[[], Awaitable[object]]
+
+
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """One step of an end. `share` is its part of what is left of the whole budget."""
 
@@ -156,3 +160,32 @@ async def run_stages(stages: Sequence[Stage], *, budget: float, clock: Clock) ->
             stragglers.append(stage.name)
             _log.exception("shutdown.failed", stage=stage.name)
     return stragglers
+
+
+class Shutdown:
+    """What each stage of a shutdown closes. It fills up while a service is opened, so a start that fails or is
+    cancelled midway closes exactly what was opened until then."""
+
+    def __init__(self, shares: Mapping[str, float], *, budget: float, clock: Clock) -> None:
+        """`shares`: the stages in their order, each with its share of what is left of the budget."""
+        self._shares = shares
+        self.budget: Final = budget
+        self._clock = clock
+        self._closings: dict[str, list[Closing]] = {name: [] for name in shares}
+
+    def at(self, stage: str, closing: Closing) -> None:
+        """Add to a stage; the last added of a stage is closed first."""
+        self._closings[stage].append(closing)
+
+    async def run(self) -> None:
+        """Every stage in order, within the budget. A second call finds nothing left to close."""
+        stages = [
+            Stage(name=name, share=share, action=functools.partial(self._close, name))
+            for name, share in self._shares.items()
+        ]
+        await run_stages(stages, budget=self.budget, clock=self._clock)
+
+    async def _close(self, stage: str) -> None:
+        closings = self._closings[stage]
+        while closings:
+            await closings.pop()()
