@@ -22,6 +22,7 @@ from typing import Final, Self, TextIO
 import structlog
 
 from corral.domain.records import LogRecord
+from corral.system.log_context import bound_ids
 from corral.system.log_mask import mask_fields, mask_text
 from corral.system.log_output import (
     FILE_BYTES,
@@ -233,7 +234,9 @@ class _Spreader(logging.Handler):
 
 
 def _converted(record: logging.LogRecord) -> LogRecord:
-    fields = getattr(record, FIELDS_ATTRIBUTE, None) or {}
+    fields = getattr(record, FIELDS_ATTRIBUTE, None)
+    if fields is None:  # a library's own: it knows nothing of the ids that are bound
+        fields = bound_ids()
     return LogRecord(
         at=dt.datetime.fromtimestamp(record.created, dt.UTC),
         level=level_name(record.levelno),

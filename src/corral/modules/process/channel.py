@@ -22,6 +22,7 @@ from corral.modules.process.exit_reasons import BAD_FRAME, NOT_READING, SOCKET_C
 from corral.modules.process.frame_heads import FrameHead, NoFrame, read_head
 from corral.sdk.protocol.frame_limits import HEAD_BYTES, FrameLimit
 from corral.sdk.protocol.frames import MAX_FRAME, MAX_UNREAD, Call, Message, encode_frame
+from corral.system import log_context
 from corral.system.aio.token_bucket import TokenBucket
 
 _HEAD: Final = 4
@@ -150,7 +151,8 @@ class Channel:
     def _listen(self) -> None:
         if self._open and not self._reading and not self._full:
             self._reading = True
-            self._loop.add_reader(self._socket, self._readable)
+            with log_context.apart():  # it stays, whoever made it
+                self._loop.add_reader(self._socket, self._readable)
 
     def _stop_listening(self) -> None:
         if self._reading:

@@ -32,6 +32,7 @@ from corral.sdk.runner.zygote_messages import (
     Used,
     receive,
 )
+from corral.system import log_context
 from corral.system.threads import to_end
 
 START_SECONDS: Final = 30.0
@@ -70,7 +71,8 @@ class ZygoteLink:
         self._births: dict[int, asyncio.Future[tuple[int, int]]] = {}
         self._unsent: deque[bytes] = deque()
         self._open = True
-        self._loop.add_reader(control, self._readable)
+        with log_context.apart():  # it stays, whoever made it
+            self._loop.add_reader(control, self._readable)
 
     @property
     def pid(self) -> int:

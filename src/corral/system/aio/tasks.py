@@ -16,6 +16,7 @@ from typing import Any, Self, TypeAlias, TypeVar, overload
 import structlog
 
 from corral.errors import CorralError
+from corral.system.log_context import context_apart
 
 T = TypeVar("T")
 
@@ -36,10 +37,21 @@ class Tasks:
         """How many are under way."""
         return sum(not task.done() for task in self._tasks)
 
-    def spawn(self, work: Coroutine[Any, Any, T], *, name: str, awaited: bool = False) -> asyncio.Task[T]:
+    def spawn(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        name: str,
+        awaited: bool = False,
+        keeps_ids: bool = False,
+    ) -> asyncio.Task[T]:
         """Run `work` beside its owner. A failure is logged once, at its end; not if the task is `awaited`: then its
-        outcome is the caller's to take."""
-        task = asyncio.create_task(work, name=name)
+        outcome is the caller's to take.
+
+        An awaited task is a part of the work that spawns it, and its log records carry the ids of that work. Any other
+        may outlive it, and carries none, unless it `keeps_ids`: then it ends with what was asked for."""
+        context = None if awaited or keeps_ids else context_apart()
+        task = asyncio.create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._forget_awaited if awaited else self._forget)
         return task
