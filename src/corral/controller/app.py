@@ -14,8 +14,10 @@ from typing import Final
 import structlog
 from prometheus_client import Gauge
 
+from corral.controller.http.access_log import AccessLog
 from corral.controller.http.api import Api
 from corral.controller.http.cors import CrossOrigin
+from corral.controller.http.request import AsgiApp
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
@@ -221,7 +223,9 @@ class _Opening:
         api = Api(setting=setting, gate=role.http_gate, routes=ROUTES)
         host, port = parse_address(self._config.http.listen, any_port=True)
         origins = self._config.http.cors.origins
-        app = CrossOrigin(api, origins=origins) if origins else api
+        app: AsgiApp = CrossOrigin(api, origins=origins) if origins else api
+        if self._config.http.access_log:
+            app = AccessLog(app)
         server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
         setting.metrics.watch_connections(server.connections)
         await server.start()

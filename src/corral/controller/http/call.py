@@ -64,3 +64,5 @@ class Call(Generic[B, Q]):
     query: Q
     now: dt.datetime
     last_event_id: str | None = None
+    request: str = ""
+    """The id of the request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -14,9 +15,18 @@ from corral.controller.http.route_table import Route
 from corral.controller.http.sending import send_answer
 from corral.controller.http.setting import Gate, Setting
 from corral.errors import Bug, Code, CorralError, Rejected
+from corral.system import log_context
 from corral.system.entropy import new_id
 
 log = structlog.get_logger(__name__)
+
+_NOUNS: Final = {
+    "/api/v1/instances/{id}": "instance",
+    "/api/v1/nodes/{id}": "node",
+    "/api/v1/modules/{id}": "module",
+}
+"""The id in these paths is bound to log records."""
+_LONGEST_ID: Final = 80
 
 
 class Endpoint:
@@ -24,6 +34,7 @@ class Endpoint:
 
     def __init__(self, *, path: str, routes: Sequence[Route], setting: Setting, gate: Gate) -> None:
         self._path = path
+        self._noun = next((noun for start, noun in _NOUNS.items() if path.startswith(start)), None)
         self._setting = setting
         self._methods = {route.method: server_of(route, setting=setting, gate=gate) for route in routes}
         if "GET" in self._methods:
@@ -36,6 +47,16 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request = Request(scope, receive, send, entropy=self._setting.entropy)
+        with log_context.only({"request": request.id, **self._subject(scope)}):
+            await self._serve(request, began)
+
+    def _subject(self, scope: Scope) -> dict[str, str]:
+        """What the path is about, for log records: an instance, a node or a module."""
+        if self._noun is None:
+            return {}
+        return {self._noun: scope.get("path_params", {}).get("id", "")[:_LONGEST_ID]}
+
+    async def _serve(self, request: Request, began: float) -> None:
         server = self._methods.get(request.method)
         answer: Answer | None
         if server is not None:
@@ -51,7 +72,6 @@ class Endpoint:
     def _count(self, request: Request, answer: Answer | None, seconds: float) -> None:
         log.debug(
             "http.answered",
-            request=request.id,
             method=request.method,
             route=request.label or self._path,
             status=answer.status if answer else request.status,
@@ -90,7 +110,6 @@ class Endpoint:
         log.error(
             "http.internal_error",
             error_id=error_id,
-            request_id=request.id.decode(),
             method=request.method,
             path=request.path,
             exc_info=error,

@@ -26,7 +26,7 @@ from corral.controller.http.module_answers import (
     told_failure,
 )
 from corral.controller.http.open_streams import OpenStream
-from corral.controller.http.request import ClientGone, Request
+from corral.controller.http.request import CLIENT_CLOSED, ClientGone, Request
 from corral.controller.http.setting import Leading
 from corral.controller.http.streaming import cut, until_gone
 from corral.domain.permissions import Permission
@@ -46,7 +46,6 @@ KEPT_MAX: Final = 64 * 1024
 """Largest answer that is kept under an idempotency key."""
 
 _READING: Final = frozenset({"GET", "HEAD"})
-_CLIENT_CLOSED: Final = 499
 _KEPT_BACK: Final = frozenset(
     {
         "authorization",
@@ -233,7 +232,7 @@ class _ModuleCall:
             return done.result()
         if stream is not None and stream.closing.done():
             raise self._ended(stream)
-        self.request.status = _CLIENT_CLOSED
+        self.request.status = CLIENT_CLOSED
         raise ClientGone
 
     def _ended(self, stream: OpenStream) -> CorralError:
@@ -252,7 +251,7 @@ class _ModuleCall:
             *secured(found.headers),
             (b"content-type", found.content_type),
             (b"x-accel-buffering", b"no"),
-            (b"x-request-id", self.request.id),
+            self.request.id_header,
         ]
         self._begun = True
         self.request.status = found.status

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from corral.controller.http.connection import ABORT, Abort
+from corral.domain.causes import request_id
 from corral.errors import Code, Rejected
 from corral.system.entropy import Entropy, new_id
 
@@ -18,7 +18,11 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _BODY_SECONDS: Final = 30.0
-_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
+_LONGEST_ID: Final = 200
+"""Longer than any id: what is cut here is refused."""
+REQUEST_ID: Final = "corral.request_id"
+PRINCIPAL: Final = "corral.principal"
+"""Keys of the scope: who wraps the API learns by them which request this is, and who made it."""
 JSON_TYPE: Final = "application/json"
 PATCH_TYPE: Final = "application/merge-patch+json"
 """RFC 7396, which every PATCH here is."""
@@ -42,6 +46,10 @@ class BodyPace:
         """Seconds that the next piece may take."""
         fast = self.size > self.SLOWEST * max(self.waited, 1.0)
         return self._idle if fast else min(self._pause, self._idle)
+
+
+CLIENT_CLOSED: Final = 499
+"""What a request is counted and logged as whose caller went before there was an answer."""
 
 
 class ClientGone(Exception):
@@ -80,8 +88,10 @@ class Request:
         self.query: bytes = scope["query_string"]
         client = scope.get("client")
         self.address: str = client[0] if client else ""
-        given = headers.get(b"x-request-id", b"")
-        self.id = given if _REQUEST_ID.fullmatch(given) else new_id("req", entropy).encode()
+        given = request_id(headers.get(b"x-request-id", b"")[:_LONGEST_ID].decode("latin-1"))
+        self.id: str = given or new_id("req", entropy)
+        """The caller's `X-Request-Id`, if it may be one: it names the request in log records, and proves nothing."""
+        scope[REQUEST_ID] = self.id
         self.label: str | None = None
         """What it is counted under, when not under its path in the route table."""
         self.status = 200
@@ -90,6 +100,15 @@ class Request:
     def header(self, name: bytes) -> str | None:
         value = self._headers.get(name)
         return None if value is None else value.decode("latin-1").strip()
+
+    @property
+    def id_header(self) -> tuple[bytes, bytes]:
+        """The header that every answer has."""
+        return b"x-request-id", self.id.encode()
+
+    def made_by(self, principal: str) -> None:
+        """Who makes it, for the access log."""
+        self.scope[PRINCIPAL] = principal
 
     async def receive(self) -> Message:
         return await self._receive()

@@ -14,7 +14,7 @@ async def send_answer(request: Request, answer: Answer) -> None:
     """Send a whole answer. For HEAD the server leaves the body out and the length in. To a WebSocket it says
     that it was not accepted."""
     kind = "websocket.http.response" if request.is_socket else "http.response"
-    headers = [*secured(answer.headers), (b"x-request-id", request.id)]
+    headers = [*secured(answer.headers), request.id_header]
     if answer.body:
         headers.append((b"content-type", answer.content_type))
     if answer.status not in _WITHOUT_LENGTH:

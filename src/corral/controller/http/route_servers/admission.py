@@ -99,6 +99,7 @@ class Admission:
         except Rejected:
             leading.rates.stranger(request.address)
             raise
+        request.made_by(caller.actor.name)
         leading.rates.admit(caller.token.id)
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
@@ -131,4 +132,5 @@ class Admission:
             query=self.query(request),
             now=now,
             last_event_id=request.header(b"last-event-id"),
+            request=request.id,
         )

@@ -72,6 +72,7 @@ class ReportServer:
     async def answer(self, request: Request) -> Answer:
         leading = self._admission.leading()
         run = authenticate_workload(leading, request, late=self._route.late)
+        request.made_by(f"instance:{run.instance}")
         self._admission.query(request)
         raw = await self._admission.read_body(request)
         body = await self._admission.decode_body(raw or _EMPTY_BODY)

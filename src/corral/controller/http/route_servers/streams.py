@@ -31,9 +31,7 @@ class StreamServer:
             return Answer(content_type=EVENT_STREAM)
         with _opened(self._admission, admitted, self._route.path) as stream:
             pump = await self._handler(admitted.leading, admitted.call)
-            await serve_stream(
-                request=request, stream=stream, pump=pump, headers=((b"x-request-id", request.id),)
-            )
+            await serve_stream(request=request, stream=stream, pump=pump, headers=(request.id_header,))
         return None
 
     def _ticket(self, request: Request) -> str | None:
@@ -53,7 +51,7 @@ class DownloadServer:
         with _opened(self._admission, admitted, self._path) as stream:
             content = await self._handler(admitted.leading, admitted.call)
             await serve_download(
-                request=request, stream=stream, content=content, headers=((b"x-request-id", request.id),)
+                request=request, stream=stream, content=content, headers=(request.id_header,)
             )
 
 

@@ -1,0 +1,32 @@
+"""The cause of an order or a report: the request behind it, as a text that both ends of the link carry.
+
+A cause is a kind and an id, `request:req-4f2c`. It explains log records and grants nothing: whoever sends a frame may
+write any cause into it. Kinds that are not known here belong to a newer peer, and say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_REQUEST: Final = "request:"
+_LONGEST: Final = len(_REQUEST) + 128
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}", re.ASCII)
+
+
+def request_id(text: str) -> str:
+    """The id itself; empty for what cannot be one: it is longer than 128 characters, or has others than letters,
+    digits and `._~:/+=@-`, which are harmless in a log, a terminal and a shell."""
+    return text if _REQUEST_ID.fullmatch(text) else ""
+
+
+def cause_of(request: str) -> str:
+    """How a frame names a request as its cause; empty when there is none."""
+    return f"{_REQUEST}{request}" if request else ""
+
+
+def request_of(cause: str) -> str:
+    """The id of the request that a frame names; empty when it names none, or something else."""
+    if len(cause) > _LONGEST or not cause.startswith(_REQUEST):
+        return ""
+    return request_id(cause.removeprefix(_REQUEST))
