@@ -10,10 +10,10 @@ import click
 
 from corral.cli.api.client import PAGE
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import WrongUsage, printable
+from corral.cli.failure import Refused, WrongUsage, printable
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import coloured, paint_state, wants_colour
-from corral.cli.terminal.values import check_times, time_options
+from corral.cli.terminal.values import check_times, moment_of, time_options
 
 LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
 LOGS: Final = "/api/v1/logs"
@@ -32,9 +32,23 @@ level_option = click.option(
 )
 
 
-@click.group()
+class _Logs(click.Group):
+    """`corral logs --request ID` is `corral logs request ID`, wherever the option stands."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands:
+            for place, word in enumerate(args):
+                option, given, id = word.partition("=")
+                if option == "--request":
+                    rest = args[place + 1 :]
+                    args = ["request", *args[:place], *([id] if given else []), *rest]
+                    break
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Logs)
 def logs() -> None:
-    """The log of the controller or of a node."""
+    """The log of the controller or of a node; with --request ID, what all of them logged for one request."""
 
 
 @logs.command()
@@ -58,6 +72,36 @@ def controller(session: ApiSession, **asked: Any) -> None:
 def daemon(session: ApiSession, node: str, **asked: Any) -> None:
     """Print the log of a node's daemon. As far as it has reached the controller."""
     _show(session, f"node:{node}", **asked)
+
+
+@logs.command("request")
+@click.argument("id")
+@time_options("records")
+@level_option
+@api_command
+def followed(
+    session: ApiSession, id: str, *, level: str | None, since: str | None, until: str | None
+) -> None:
+    """What the controller and the nodes logged for a request, in the order of time; ID is the X-Request-Id of its
+    answer. Also: corral logs --request ID."""
+    check_times(since, until)
+    nodes = [f"node:{node['id']}" for node in session.client.pages("/api/v1/nodes")]
+    asked: dict[str, object] = {"request": id, "level": level, "since": since, "until": until}
+    if since is None:
+        asked["after"] = "0"
+    found: list[Item] = []
+    for source in ("controller", *nodes):
+        records = session.client.pages(LOGS, {**asked, "source": source}, position="after")
+        found += [{"source": source, **record} for record in records]
+    if not found:
+        raise Refused(
+            f"no log record of request '{id}' is kept",
+            hint="older records are in DATA/logs of the controller and of each node; "
+            "what happens to a request is logged at the level that 'corral logs level' sets",
+            code="NOT_FOUND",
+        )
+    for record in sorted(found, key=lambda record: moment_of(record.get("at"))):
+        show_streamed(session.output, record, _sourced_line, name="message")
 
 
 @logs.command("level")
@@ -139,6 +183,10 @@ def _follow(session: ApiSession, source: str, newest: int, level: str | None) ->
             continue  # not one of ours; the next may be
         if record.get("level") not in LEVELS or LEVELS.index(record["level"]) >= least:
             show_streamed(session.output, record, _line, name="message")
+
+
+def _sourced_line(record: Item) -> str:
+    return f"{printable(str(record.get('source', '')))}  {_line(record)}"
 
 
 def _line(record: Item) -> str:

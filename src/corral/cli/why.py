@@ -65,6 +65,8 @@ def _explained(decision: Item) -> str:
         f"{short_time(decision.get('at'))}  {decision.get('kind')} {decision.get('subject')}: {decision.get('reason')}",
         f"  cause: {decision.get('cause')}  ({decision.get('id')})",
     ]
+    if decision.get("request"):
+        lines.append(f"  log: corral logs --request {decision['request']}")
     lines += [
         f"  not {other.get('subject')}: {other.get('reason')}" for other in decision.get("rejected", [])
     ]

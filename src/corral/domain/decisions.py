@@ -39,6 +39,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     at: dt.datetime
     inputs: dict[str, str | int | float | bool] = {}
     rejected: tuple[Alternative, ...] = ()
+    request: str = ""
+    """The id of the request behind it, as log records have it; empty: nobody asked for it."""
 
     def explain(self) -> str:
         """One paragraph for `corral why`."""

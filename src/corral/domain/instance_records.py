@@ -59,6 +59,8 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     """Why it has fewer instances than wanted; empty: it has not."""
     deleting: bool = False
     """Its instances are being stopped; it goes with the last of them."""
+    request: str = ""
+    """The id of the request that changed it last, for the log records of what follows from that."""
 
     @property
     def wanted_count(self) -> int:
@@ -180,6 +182,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """When the controller learned of its end, by its own clock; `ended_at` is by the node's."""
     earlier: tuple[EarlierStart, ...] = ()
     """The starts before this one that ran, the oldest first, `EARLIER_STARTS` at most."""
+    request: str = ""
+    """The id of the request behind `decision`, for log records here and on the node; empty: nobody asked for it."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):

@@ -91,6 +91,8 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     updated_at: dt.datetime
     story: tuple[PhaseStep, ...] = ()
     failure: FailureStory | None = None
+    request: str = ""
+    """On the controller: the id of the request that changed it last, for log records of what follows on nodes."""
 
     @property
     def version_of_data(self) -> str:

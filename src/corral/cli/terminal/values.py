@@ -235,6 +235,16 @@ def is_before(time: Any, other: str) -> bool:
         return False
 
 
+def moment_of(time: Any) -> dt.datetime:
+    """A time of the API, to sort by; what is none comes first."""
+    import datetime as dt
+
+    try:
+        return dt.datetime.fromisoformat(str(time)).astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
 def local_time(time: Any) -> str:
     """A time of the API as the clock here shows it, `2026-11-15T10:00:00.250+01:00`; a dash when there is none."""
     if not time:

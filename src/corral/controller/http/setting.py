@@ -151,7 +151,7 @@ class InstanceControl(Protocol):
     def placing(self) -> asyncio.Lock:
         """Held round a placement and its commit: placements side by side would only fight."""
 
-    def workspace(self, *, cause: str, now: dt.datetime) -> Workspace:
+    def workspace(self, *, cause: str, now: dt.datetime, request: str = "") -> Workspace:
         """A place to describe changes in; nothing happens before its steps are committed."""
 
     @property

@@ -86,7 +86,7 @@ def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
     """Try again: because time is up (the next pause will be longer), or because an operator says so."""
     changed = msgspec.structs.replace(group, paused=None, pause_ends=None)
     if by == "operator":
-        changed = msgspec.structs.replace(changed, failures=(), strikes=0)
+        changed = msgspec.structs.replace(changed, failures=(), strikes=0, request=ws.request)
     ws.decide(DecisionKind.RESTART, group=group.spec.name, reason=f"the pause was ended by {by}")
     ws.event(EventType.CRASH_LOOP_ENDED, group.spec.name, by=by)
     ws.put_group(changed)

@@ -33,6 +33,7 @@ from corral.controller.state.collections import INSTANCES
 from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
+from corral.system import log_context
 from corral.system.aio.backoff import doubled
 from corral.system.aio.tasks import set_within
 from corral.system.clock import Clock
@@ -196,6 +197,17 @@ class Dispatcher:
         self._send(stored.record, sending)
 
     def _send(self, record: InstanceRecord, sending: Sending) -> None:
+        """Send under the ids of the order, whoever made us look at it."""
+        ids = {
+            "instance": record.id,
+            "node": record.node,
+            "decision": record.decision,
+            "request": record.request,
+        }
+        with log_context.only(ids):
+            self._send_now(record, sending)
+
+    def _send_now(self, record: InstanceRecord, sending: Sending) -> None:
         """Send if somebody is there who may get it; else its session's opening brings us here again."""
         now = self._clock.monotonic()
         if sending.held_until > now:
@@ -212,9 +224,7 @@ class Dispatcher:
         self._set_timer(sending.due, record.id)
         _log.info(
             "instance.ordered",
-            instance=record.id,
             incarnation=record.incarnation,
-            node=record.node,
             order=sending.order.kind.value,
             sending=sending.sent,
         )
@@ -233,7 +243,7 @@ class Dispatcher:
             )
         plan = self._state.plans.find(record.plan_hash)
         if plan is None:
-            _log.error("instance.plan_missing", instance=record.id, plan=record.plan_hash)
+            _log.error("instance.plan_missing", plan=record.plan_hash)
             return None
         node = self._state.nodes.find(record.node)
         sending.token = sending.token or self._tokens.mint(record.id, record.incarnation)

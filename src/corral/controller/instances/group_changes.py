@@ -30,7 +30,7 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
             field="name",
         )
     ws.resolve(spec)  # refused here, with its field, rather than at every start
-    record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now)
+    record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now, request=ws.request)
     ws.put_group(record)
     ws.event(EventType.GROUP_CREATED, spec.name, min=spec.min, max=spec.max)
     return record
@@ -49,7 +49,7 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confir
     if record.spec.static and not spec.static:
         before_static_goes(ws.state, name, confirm)
     target = record.target if spec.max is None else min(record.target, spec.max)
-    changed = msgspec.structs.replace(record, spec=spec, target=target, updated_at=ws.now)
+    changed = msgspec.structs.replace(record, spec=spec, target=target, updated_at=ws.now, request=ws.request)
     ws.put_group(changed)
     ws.event(EventType.GROUP_UPDATED, name, changed=fields)
     return changed
@@ -124,7 +124,7 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
     )
     for each in surplus:
         order_stop(ws, each, reason=f"scaled down to {count} by {ws.cause}")
-    changed = msgspec.structs.replace(record, target=count, updated_at=ws.now)
+    changed = msgspec.structs.replace(record, target=count, updated_at=ws.now, request=ws.request)
     ws.put_group(changed)
     ws.event(EventType.GROUP_SCALED, name, **{"from": record.wanted_count, "to": count})
     return changed

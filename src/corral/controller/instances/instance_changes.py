@@ -235,7 +235,13 @@ def _stopping(
         inputs={"state": record.state.value, "force": force, "incarnation": record.incarnation},
     )
     changed = msgspec.structs.replace(
-        record, wanted=Wanted.STOP, after_stop=after, force_stop=force, decision=decision, reason=reason
+        record,
+        wanted=Wanted.STOP,
+        after_stop=after,
+        force_stop=force,
+        decision=decision,
+        reason=reason,
+        request=ws.request,
     )
     ws.put_instance(changed)
     return changed

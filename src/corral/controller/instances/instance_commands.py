@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 import msgspec
+import structlog
 
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_registry import Sessions
@@ -27,6 +28,8 @@ _TAKES_INPUT: Final = frozenset(
 _PASSING: Final = frozenset(
     {Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE, Code.DISK_FULL, Code.NODE_OFFLINE}
 )
+
+_log = structlog.get_logger("corral.controller.commands")
 
 
 class CommandTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +105,10 @@ class InstanceCommands:
         finally:
             del self._waiting[request_id]
         if not ack.accepted:
-            raise _refusal(ack)
+            refusal = _refusal(ack)
+            _log.info("command.refused", code=refusal.code.name, **_ids(target))
+            raise refusal
+        _log.info("command.accepted", **_ids(target))
 
     def _session(self, target: CommandTarget, *, hint: str | None) -> Session:
         session = self._sessions.find(target.node)
@@ -118,6 +124,11 @@ class InstanceCommands:
         if waiting[0] == node_id and not waiting[1].done():
             waiting[1].set_result(ack)
         return waiting[0] == node_id
+
+
+def _ids(target: CommandTarget) -> dict[str, str | int]:
+    """For a log record. The line is not in it: it may hold a password."""
+    return {"instance": target.instance, "incarnation": target.incarnation, "node": target.node}
 
 
 def sent_event(target: CommandTarget, line: str, actor: Actor) -> Draft:

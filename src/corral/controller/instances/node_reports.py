@@ -22,9 +22,11 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.frame_receivers import RefusedReports, Reported
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.vitals import Vitals
+from corral.domain.causes import request_of
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.store_errors import StoreUnavailable
+from corral.system import log_context
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.wire.frame_table import NodeFrame
@@ -148,7 +150,8 @@ class InstanceReports:
                 refused[frame.kind] += 1
                 if isinstance(about, InstanceStatusUpdate) and _is_over(about):
                     over.append(about.instance_id)
-            stray = _guarded(ws, node_id, self._fold, ws, node_id, about, refused)
+            with log_context.bound(request=request_of(frame.message.cause)):
+                stray = _guarded(ws, node_id, self._fold, ws, node_id, about, refused)
             strays += [stray] if stray else []
         reported = self._reported(ws, node_id, strays, refused)
         return msgspec.structs.replace(reported, over=tuple(over)) if over else reported

@@ -117,8 +117,14 @@ def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
 def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | Refused:
     """A new run under the id of one that ended, where it was if that node can take it. It is planned
     anew: what templates and catalog hold by now is what it gets."""
-    reason = "restarted after its stop" if ended.after_stop is AfterStop.RESTART else "started again"
-    request = StartRequest.after(ended, kind=DecisionKind.RESTART, reason=reason, prefer=ended.node)
+    stopped_for_it = ended.after_stop is AfterStop.RESTART
+    request = StartRequest.after(
+        ended,
+        kind=DecisionKind.RESTART,
+        reason="restarted after its stop" if stopped_for_it else "started again",
+        prefer=ended.node,
+        carries_on=ended.request if stopped_for_it else "",
+    )
     return start_run(ws, group, request)
 
 

@@ -140,8 +140,8 @@ class InstanceService:
         """Held from looking for a place until it is committed: else many starts at once, all of which
         would take the same place, would make each other look again and again."""
 
-    def workspace(self, *, cause: str, now: dt.datetime | None = None) -> Workspace:
-        """A new transaction on behalf of `cause`."""
+    def workspace(self, *, cause: str, now: dt.datetime | None = None, request: str = "") -> Workspace:
+        """A new transaction on behalf of `cause`, for the request with this id."""
         return Workspace(
             self._ledger.state,
             cause=cause,
@@ -151,6 +151,7 @@ class InstanceService:
             numbers=self.numbers,
             left_alone=self._sessions.left_alone,
             boot=BootMoment(boot=self._boot, seconds=self._clock.boottime()),
+            request=request,
         )
 
     def follow(self, commit: Commit) -> None:

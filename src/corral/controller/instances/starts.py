@@ -56,6 +56,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the run before; a static instance gets them again while they are free."""
     claimed_by: str = ""
     """A node that seems to run it already. It is not started as long as that node says so."""
+    carries_on: str = ""
+    """The id of an earlier request that this start is the second half of: a restart, once its stop is done."""
 
     @classmethod
     def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
@@ -175,6 +177,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         variables=dict(request.variables),
         home=home or _world_left(ws, request),
         earlier=earlier_starts(ws.instance(request.id)),
+        request=ws.request or request.carries_on,
     )
     ws.put_plan(resolved.record)
     _schedule(ws, record, cpu=group.spec.cpu)
@@ -211,6 +214,7 @@ def _decide(
             **_brought(resolved),
         },
         rejected=[*resolved.passed_over[:_EXTENSIONS], *passed_over(found)],
+        request=request.carries_on,
     )
 
 

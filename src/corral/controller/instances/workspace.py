@@ -74,9 +74,12 @@ class Workspace:
         numbers: StartNumbers,
         left_alone: Callable[[], Mapping[str, str]] = dict,
         boot: BootMoment | None = None,
+        request: str = "",
     ) -> None:
+        """`request`: the id of the request that this is done for."""
         self.state = state
         self.cause = cause
+        self.request = request
         self.now = now
         self._boot = boot
         self._epoch = epoch
@@ -299,8 +302,10 @@ class Workspace:
         reason: str,
         inputs: Mapping[str, str | int | float | bool] | None = None,
         rejected: Sequence[Alternative] = (),
+        request: str = "",
     ) -> DecisionId:
-        """Record a decision: in the journal of the instance when it is about one, else in the group's."""
+        """Record a decision: in the journal of the instance when it is about one, else in the group's. `request`: the
+        id of an earlier request that it carries on, where this transaction is for none."""
         decision = DecisionRecord(
             id=DecisionId(new_id("dec", self._entropy)),
             cause=self.cause,
@@ -311,6 +316,7 @@ class Workspace:
             at=self.now,
             inputs=dict(inputs or {}),
             rejected=_bounded(rejected),
+            request=self.request or request,
         )
         if instance is not None:
             self._entries.append(instance_decisions(instance).append(decision))

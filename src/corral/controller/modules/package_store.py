@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from corral.controller.state.cluster_state import Stored
@@ -20,6 +21,7 @@ from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 from corral.store.port import ABSENT, Append, LeaseEngine, LeaseRow
 from corral.store.store_errors import Conflict, StoreUnavailable
+from corral.system import log_context
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 
@@ -31,6 +33,7 @@ class LedgerPackageStore:
         self._ledger = ledger
         self._clock = clock
         self._signed: dict[str, Append] = {}
+        self._requests: dict[str, str] = {}
         self._turns = KeyedLocks[str]()
 
     def find(self, id: str) -> PackageRecord | None:
@@ -49,12 +52,15 @@ class LedgerPackageStore:
     def signed(self, id: str, entry: Append) -> Iterator[None]:
         """The audit entry for what is done to a module inside: it goes into the first commit that changes
         the module's record. When nothing changes, nothing is audited. Only for whoever has the module's
-        turn: else a change could go under somebody else's name."""
+        turn: else a change could go under somebody else's name. That commit also notes the request that is being
+        served here."""
         self._signed[id] = entry
+        self._requests[id] = log_context.bound_request()
         try:
             yield
         finally:
             self._signed.pop(id, None)
+            self._requests.pop(id, None)
 
     async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
         entry: Append | None = None
@@ -66,6 +72,7 @@ class LedgerPackageStore:
                 entry = None
                 return None
             entry = self._signed.get(id)
+            after = self._asked_for(after) if entry else after
             return after, [*told(stored.record, after), *also, *([entry] if entry else [])]
 
         stored = await self._ledger.revise(self._ledger.state.modules, id, changed)
@@ -74,6 +81,7 @@ class LedgerPackageStore:
 
     async def add(self, record: PackageRecord) -> PackageRecord:
         entry = self._signed.get(record.id)
+        record = self._asked_for(record)
         await self._ledger.commit(
             MODULE_PACKAGES.put(record.id, record, expect=ABSENT),
             *told(None, record),
@@ -96,6 +104,9 @@ class LedgerPackageStore:
             except Conflict:
                 continue  # somebody stepped in between: what is removed is what is there now
             self._spent(id, entry)
+
+    def _asked_for(self, record: PackageRecord) -> PackageRecord:
+        return msgspec.structs.replace(record, request=self._requests.get(record.id, ""))
 
     def _cursors(self, id: str) -> list[Step]:
         names = [name for name, _ in self._ledger.state.module_cursors.items() if name.startswith(f"{id}/")]

@@ -40,6 +40,7 @@ from corral.domain.module_convergence import (
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import NodeModuleState, PackageRecord
 from corral.errors import CorralError
+from corral.system import log_context
 from corral.system.aio.tasks import set_within
 from corral.wire.channels import CONTROL_LIMIT
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -170,13 +171,19 @@ class ModuleSync:
         while not self._link.over.is_set():
             id = await self._next()
             try:
-                await self._converge(id)
+                with log_context.only(self._ids(id)):
+                    await self._converge(id)
             except CorralError as error:
                 _log.warning("module.not_sent", node=self._node, module=id, reason=str(error))
                 self._fail(id)
             except Exception:
                 _log.exception("module.not_sent", node=self._node, module=id)
                 self._fail(id)
+
+    def _ids(self, id: str) -> dict[str, str]:
+        """For log records here and on the node: also of the request that changed the module last."""
+        part = self._find(id)
+        return {"node": self._node, "module": id, "request": part.record.request if part else ""}
 
     def _fail(self, id: str) -> None:
         self._due.pop(id, None)
@@ -244,9 +251,7 @@ class ModuleSync:
         elif isinstance(orders[-1], InstallOrder) and not _in_place(part.desired, before):
             offered = not self._plain and part.record.size > INLINE
             self._progress.begun(self._node, id, offered=offered)
-        _log.info(
-            "module.sent", node=self._node, module=id, orders=[type(order).__name__ for order in orders]
-        )
+        _log.info("module.sent", orders=[type(order).__name__ for order in orders])
 
     def _skip(self, record: PackageRecord) -> None:
         _log.warning("module.too_large", node=self._node, module=record.id, size=record.size)

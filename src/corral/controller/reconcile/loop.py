@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -32,6 +32,7 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.ledger import Ledger
 from corral.controller.state.quarantine import unreadable
+from corral.domain.events import Event, EventType
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState
@@ -51,7 +52,16 @@ _FLOOR: Final = "the periodic look at every group"
 _MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
 """A change of these may give a group that fell short what it lacked."""
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
+_ASKED_FOR: Final = frozenset({EventType.GROUP_CREATED, EventType.GROUP_UPDATED, EventType.GROUP_SCALED})
 _log = structlog.get_logger("corral.controller.reconcile")
+
+
+class _Wake(NamedTuple):
+    """Why a group is looked at."""
+
+    cause: str
+    request: str = ""
+    """The id of the request behind it: what is started in this look is started for that."""
 
 
 class Reconciler:
@@ -73,7 +83,7 @@ class Reconciler:
         self._observation = observation
         self._config = config
         self._clock = clock
-        self._dirty: dict[str, str] = {}
+        self._dirty: dict[str, _Wake] = {}
         self._short: set[str] = set()
         self._capacity_changed = False
         self._swept_at = 0.0
@@ -124,7 +134,7 @@ class Reconciler:
     def resync(self) -> None:
         """Look at every group and node as if something had happened to each."""
         state = self._ledger.state
-        self._dirty |= {name: "everything is looked at anew" for name, _ in state.groups.items()}
+        self._dirty |= {name: _Wake("everything is looked at anew") for name, _ in state.groups.items()}
         self._capacity_changed = True
         self._wake.set()
         self.begin()
@@ -136,8 +146,19 @@ class Reconciler:
     def _mark(self, group: str, commit: Commit, change: Change) -> None:
         event = next((event for event in commit.events if event.subject == change.id), None)
         told = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
-        self._dirty[group] = told
+        waiting = self._dirty.get(group)
+        request = self._request_behind(event) or (waiting.request if waiting is not None else "")
+        self._dirty[group] = _Wake(told, request)
         self._wake.set()
+
+    def _request_behind(self, event: Event | None) -> str:
+        """The request that changed a group so that instances may be missing."""
+        asked = event is not None and (
+            event.type in _ASKED_FOR
+            or (event.type is EventType.CRASH_LOOP_ENDED and event.data.get("by") == "operator")
+        )
+        stored = self._ledger.state.groups.find(event.subject) if event is not None and asked else None
+        return stored.record.request if stored is not None else ""
 
     def _note_group(self, name: str) -> None:
         """Remember when its pause ends, by our own clock: the wall clock may be set meanwhile."""
@@ -218,18 +239,18 @@ class Reconciler:
         if now >= self._floor_at:
             self._floor_at = now + self._config.floor_seconds
             for name, _ in self._ledger.state.groups.items():
-                self._dirty.setdefault(name, _FLOOR)
+                self._dirty.setdefault(name, _Wake(_FLOOR))
         if self._capacity_changed and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
             self._capacity_changed = False
             self._swept_at = now
             for name in self._short:
-                self._dirty.setdefault(name, _MENDED)
+                self._dirty.setdefault(name, _Wake(_MENDED))
         for name, (_, deadline) in self._pauses.items():
             if now >= deadline:
-                self._dirty.setdefault(name, "the end of its pause")
+                self._dirty.setdefault(name, _Wake("the end of its pause"))
         for name in [name for name, due in self._places.items() if now >= due]:
             del self._places[name]
-            self._dirty.setdefault(name, "the time after which a place is taken again")
+            self._dirty.setdefault(name, _Wake("the time after which a place is taken again"))
 
     def _pause(self) -> float:
         """Until something is due though nothing happens."""
@@ -257,17 +278,19 @@ class Reconciler:
         except BaseException:
             self._dirty = {**causes, **self._dirty}
             raise
-        _log.debug("reconcile.pass_ended", causes=causes, steps=len(steps), unfinished=unfinished)
+        told = {name: wake.cause for name, wake in causes.items()}
+        _log.debug("reconcile.pass_ended", causes=told, steps=len(steps), unfinished=unfinished)
         for name in unfinished:
-            self._dirty.setdefault(name, causes[name])
+            newer = self._dirty.get(name, causes[name])
+            self._dirty[name] = _Wake(newer.cause, newer.request or causes[name].request)
 
-    def _keep_each(self, ws: Workspace, causes: dict[str, str]) -> list[str]:
+    def _keep_each(self, ws: Workspace, causes: dict[str, _Wake]) -> list[str]:
         """One group that breaks is logged and left as it is; the others are kept."""
         budget = _STARTS_PER_COMMIT
         unfinished: list[str] = []
-        for name, cause in causes.items():
+        for name, wake in causes.items():
             mark = ws.mark()
-            ws.cause = cause
+            ws.cause, ws.request = wake
             try:
                 kept = keep_group(ws, name, pause_over=self._pause_over(name), budget=budget)
                 quarantine = self._ledger.state.quarantine

@@ -17,7 +17,9 @@ from corral.controller.sessions.live_nodes import LiveNode, SessionFacts, loaded
 from corral.controller.sessions.node_frames import CertificateRenewal, NodeFrames, Renew
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode
 from corral.controller.sessions.spool_intake import Intake
+from corral.domain.causes import cause_of, request_of
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 from corral.system.clock import Clock
 from corral.wire.frame_table import messages_of, node_frame
@@ -78,7 +80,10 @@ class Session:
 
     # --- to the node ----------------------------------------------------------------------------
     def send(self, message: ControllerMessage) -> bool:
-        """Queue a frame for the node; False when its stream is over."""
+        """Queue a frame for the node; False when its stream is over. It names the request that is being served here,
+        unless it is an event: such a frame is shared by sessions."""
+        if not message.cause and not message.HasField("module_event"):
+            message.cause = cause_of(log_context.bound_request())
         accepted = self.outbox.send(message)
         if self.outbox.overflowed:
             self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
@@ -133,6 +138,10 @@ class Session:
 
     async def run(self, context: Any) -> CorralError | None:
         """Serve the stream until either side ends it. None: the daemon said goodbye."""
+        with log_context.only({"node": self.facts.node_id}):
+            return await self._run(context)
+
+    async def _run(self, context: Any) -> CorralError | None:
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "read": self._read(context),
             "write": self._write(context),
@@ -186,8 +195,13 @@ class Session:
                     await asyncio.sleep(0)  # thousands of blocks: the others have their turn
 
     def _receive(self, message: DaemonMessage) -> str:
-        """One message of the node, or one said in its place; its kind."""
+        """One message of the node, or one said in its place; its kind. A cause that the node names is a text for log
+        records, and nothing more."""
         frame = node_frame(message)
         self._peer.complete(frame)
-        self._frames.receive(frame)
+        if message.cause and (request := request_of(message.cause)):
+            with log_context.bound(request=request):
+                self._frames.receive(frame)
+        else:
+            self._frames.receive(frame)
         return frame.kind

@@ -50,7 +50,7 @@ class PrewarmOrders:
             )
             self._answer(reply, order, [failure])
             return
-        self._tasks.spawn(self._run(reply, order), name=f"cache/prewarm/{order.request_id}")
+        self._tasks.spawn(self._run(reply, order), name=f"cache/prewarm/{order.request_id}", keeps_ids=True)
 
     async def close(self) -> None:
         await self._tasks.close()

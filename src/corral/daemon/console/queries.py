@@ -57,7 +57,9 @@ class Queries:
             why = f"{WAITING} questions about consoles are waiting for an answer already"
             self._refuse(query, Retryable(Code.RATE_LIMITED, why, retry_after=1.0))
         else:
-            self._tasks.spawn(self._answer(query, find), name=f"console/answer/{query.request_id}")
+            self._tasks.spawn(
+                self._answer(query, find), name=f"console/answer/{query.request_id}", keeps_ids=True
+            )
 
     async def close(self) -> None:
         await self._tasks.close()

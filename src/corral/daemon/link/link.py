@@ -22,7 +22,9 @@ from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import SpoolSender
 from corral.daemon.node.identity import Identity, StoredIdentity, with_trust
 from corral.daemon.node.known_controllers import KnownControllers
+from corral.domain.causes import cause_of, request_of
 from corral.errors import Code, CorralError, Retryable
+from corral.system import log_context
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
@@ -48,6 +50,7 @@ class LinkHost(Facts, Protocol):
     def set_log_level(self, level: str) -> None: ...
 
 
+Handler = Callable[[LinkConnection, ControllerMessage], None]
 Reply = Callable[[DaemonMessage], bool]
 Order = Callable[[Reply, ControllerMessage], None]
 """Follows one kind of frame; its answer goes to whichever controller is there by then."""
@@ -99,7 +102,7 @@ class DaemonLink:
         )
         self._current = current or CurrentConnection()
         self._sender: SpoolSender | None = None
-        self._handlers: dict[str, Callable[[LinkConnection, ControllerMessage], None]] = {
+        self._handlers: dict[str, Handler] = {
             "ping": self._ping,
             "spool_ack": self._spool_ack,
             "certificate_issued": self._certificate_issued,
@@ -123,10 +126,12 @@ class DaemonLink:
 
     def send(self, message: DaemonMessage) -> bool:
         """To the controller of the present connection; False when there is none. For what is lost with
-        the connection without harm; everything else goes through the spool."""
+        the connection without harm; everything else goes through the spool. It names the request that led to it."""
+        if not message.cause:
+            message.cause = cause_of(log_context.bound_request())
         return self._current.send(message)
 
-    def _ordered(self, order: Order) -> Callable[[LinkConnection, ControllerMessage], None]:
+    def _ordered(self, order: Order) -> Handler:
         return lambda _, message: order(self.send, message)
 
     def data_channel(self) -> DataChannel:
@@ -257,6 +262,15 @@ class DaemonLink:
             # Additive by design: what a newer controller may say is no reason to part.
             _log.warning("link.frame_ignored", kind=kind or "unknown", address=connection.address)
             return
+        if not message.cause:
+            self._handle(kind, handler, connection, message)
+            return
+        with log_context.bound(request=request_of(message.cause)):
+            self._handle(kind, handler, connection, message)
+
+    def _handle(
+        self, kind: str, handler: Handler, connection: LinkConnection, message: ControllerMessage
+    ) -> None:
         if kind not in _OFTEN:
             _log.debug("link.frame_received", kind=kind, address=connection.address)
         try:

@@ -53,6 +53,8 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     recover_ms: int = 0
     reload_ms: int = 0
     """When an operator asked for it last; 0: the controller does not say, and the flags count."""
+    request: str = ""
+    """The id of the request behind it, for log records."""
 
     def after(self, earlier: ReceivedOrder | None) -> ReceivedOrder:
         """Both orders, where the earlier one was not carried out: what this one leaves out is taken from it."""
@@ -69,6 +71,7 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
             reload=self.reload or earlier.reload,
             recover_ms=max(self.recover_ms, earlier.recover_ms),
             reload_ms=max(self.reload_ms, earlier.reload_ms),
+            request=self.request or earlier.request,
         )
 
     def beyond(self, *, recovered_ms: int, reloaded_ms: int) -> ReceivedOrder:

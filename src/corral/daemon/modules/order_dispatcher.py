@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
 from corral.daemon.link.connection import LinkConnection
@@ -25,6 +26,7 @@ from corral.daemon.modules.state_reports import error_report, lost_archive, obse
 from corral.domain.module_convergence import difference
 from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy
 from corral.wire.handshake_lists import read_desired
@@ -150,7 +152,7 @@ class OrderDispatcher:
             reply(error_report(error, f"module:{id[:80]}"))
         else:
             self._remember(id, wanted)
-            self._want(id, wanted)
+            self._want(id, msgspec.structs.replace(wanted, request=log_context.bound_request()))
 
     def _remember(self, id: str, wanted: ReceivedOrder) -> None:
         if wanted.gone:

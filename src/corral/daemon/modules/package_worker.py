@@ -11,6 +11,7 @@ import structlog
 from corral.daemon.modules.convergence import Convergence
 from corral.daemon.modules.module_orders import ReceivedOrder
 from corral.errors import Bug, CorralError, Retryable
+from corral.system import log_context
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.entropy import Entropy
@@ -86,7 +87,8 @@ class PackageWorker:
         self._news.clear()
         problem: CorralError | None = None
         try:
-            await self._converging.bring_about(self.id, wanted, self._patiently)
+            with log_context.only({"module": self.id, "request": wanted.request}):
+                await self._converging.bring_about(self.id, wanted, self._patiently)
         except _Superseded:
             self._put_back(wanted)
             return

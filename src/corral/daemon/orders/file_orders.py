@@ -104,7 +104,7 @@ class FileOrders:
                 ours = _as_ours(asked, error)
                 reply(refusal(cut(f"{ours.code.name}: {ours}")))
 
-        self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}")
+        self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}", keeps_ids=True)
 
     async def walk(self, asked: WalkInstanceFiles) -> InstanceFileTree:
         """NOT_FOUND, PATH_REFUSED, MISSING_FIELD, TIMEOUT; OSError."""

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
 import structlog
 
 from corral.daemon.runs.exit_outcome import failed_start
@@ -24,9 +25,11 @@ from corral.daemon.runs.run_messages import (
 from corral.daemon.supervise.supervisor import InstanceSupervisor, StartRefusal
 from corral.daemon.workload.start_order import read_start
 from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION
+from corral.domain.causes import request_of
 from corral.domain.ids import Incarnation, instance_id, same_start
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Retryable
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks
 from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import (
@@ -113,7 +116,7 @@ class LinkOrders:
     def _start(self, reply: Reply, message: ControllerMessage) -> None:
         wanted = message.start_instance
         try:
-            order = read_start(wanted)
+            order = msgspec.structs.replace(read_start(wanted), request=request_of(message.cause))
             known = self._supervisor.instances.find(order.instance_id)
             run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
         except StartRefusal as refusal:
@@ -136,19 +139,29 @@ class LinkOrders:
 
     def _stop(self, reply: Reply, message: ControllerMessage) -> None:
         self._tasks.spawn(
-            self._stopping(reply, message), name=f"supervise/stop/{message.stop_instance.instance_id}"
+            self._stopping(reply, message),
+            name=f"supervise/stop/{message.stop_instance.instance_id}",
+            keeps_ids=True,
         )
 
     async def _stopping(self, reply: Reply, message: ControllerMessage) -> None:
         wanted = message.stop_instance
-        order = StopOrder(reason=wanted.reason or "the controller asked for it", force=wanted.force)
+        order = StopOrder(
+            reason=wanted.reason or "the controller asked for it",
+            force=wanted.force,
+            decision=wanted.decision_id,
+            request=request_of(message.cause),
+        )
         problem: CorralError | None = None
-        try:
-            require(wanted)
-            if not await self._supervisor.end_lost(wanted.instance_id, wanted.incarnation):
-                await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
-        except Exception as error:
-            problem = _as_ours(error)
+        with log_context.bound(instance=wanted.instance_id, decision=wanted.decision_id):
+            try:
+                require(wanted)
+                if not await self._supervisor.end_lost(wanted.instance_id, wanted.incarnation):
+                    await self._supervisor.stop(
+                        wanted.instance_id, incarnation=wanted.incarnation, order=order
+                    )
+            except Exception as error:
+                problem = _as_ours(error)
         run = self._supervisor.instances.find(wanted.instance_id)
         reply(
             stop_ack(
@@ -160,7 +173,9 @@ class LinkOrders:
         )
 
     def _ask_run_ends(self, reply: Reply, message: ControllerMessage) -> None:
-        self._tasks.spawn(self._telling_ends(reply, message.ask_run_ends), name="supervise/run-ends")
+        self._tasks.spawn(
+            self._telling_ends(reply, message.ask_run_ends), name="supervise/run-ends", keeps_ids=True
+        )
 
     async def _telling_ends(self, reply: Reply, asked: AskRunEnds) -> None:
         names = [
@@ -178,7 +193,9 @@ class LinkOrders:
     def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
         id = message.send_command.instance_id
         before = self._commands.get(id)
-        task = self._tasks.spawn(self._commanding(reply, message, before), name=f"supervise/command/{id}")
+        task = self._tasks.spawn(
+            self._commanding(reply, message, before), name=f"supervise/command/{id}", keeps_ids=True
+        )
         self._commands[id] = task
         task.add_done_callback(
             lambda done: self._commands.pop(id, None) if self._commands.get(id) is done else None
@@ -192,10 +209,13 @@ class LinkOrders:
         wanted = message.send_command
         problem: CorralError | None = None
         arrived_before = False
-        try:
-            arrived_before = await self._command(wanted)
-        except Exception as error:
-            problem = _as_ours(error)
+        with log_context.bound(instance=wanted.instance_id):
+            try:
+                arrived_before = await self._command(wanted)
+                _log.info("command.accepted", incarnation=wanted.incarnation, repeated=arrived_before)
+            except Exception as error:
+                problem = _as_ours(error)
+                _log.info("command.refused", incarnation=wanted.incarnation, code=problem.code.name)
         run = self._supervisor.instances.find(wanted.instance_id)
         reply(
             DaemonMessage(

@@ -180,7 +180,9 @@ class SaveOrders:
     def _save(self, reply: Reply, message: ControllerMessage) -> None:
         wanted = SaveFiles()
         wanted.CopyFrom(message.save_files)
-        self._tasks.spawn(self._answer(reply, wanted), name=f"supervise/save/{wanted.instance_id}")
+        self._tasks.spawn(
+            self._answer(reply, wanted), name=f"supervise/save/{wanted.instance_id}", keeps_ids=True
+        )
 
     async def _answer(self, reply: Reply, wanted: SaveFiles) -> None:
         try:

@@ -14,7 +14,9 @@ from typing import Final, Protocol
 
 import structlog
 
+from corral.domain.causes import cause_of
 from corral.errors import CorralError
+from corral.system import log_context
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 _RETRY_SECONDS: Final = 1.0
@@ -63,7 +65,10 @@ class Reporter:
         self._delayed = False
 
     def report(self, message: DaemonMessage, *, spooled: Spooled | None = None) -> None:
-        """Queue a message; `spooled` is called with its number once it is on disk."""
+        """Queue a message; `spooled` is called with its number once it is on disk. It names the request that led to
+        it."""
+        if not message.cause:
+            message.cause = cause_of(log_context.bound_request())
         self._waiting.append(_Report(message, spooled))
         self._idle.clear()
         self._wake.set()

@@ -41,6 +41,7 @@ from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, Stage
 from corral.domain.instance_states import InstanceState, InstanceTrigger, StateHistory
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
+from corral.system import log_context
 
 _log = structlog.get_logger("corral.daemon.supervise")
 _State, _Trigger = InstanceState, InstanceTrigger
@@ -155,6 +156,12 @@ class Run:
 
     async def live(self) -> RunOutcome:
         """Write the intent, start it, and monitor it until its exit. Cancelled, it detaches."""
+        with log_context.bound(**self.intent.ids):
+            begun = await self._begin()
+        return begun if isinstance(begun, RunOutcome) else await self._mind(begun)
+
+    async def _begin(self) -> RunHandle | RunOutcome:
+        """Start it; its exit when that came to nothing."""
         beginning = RunStart(self._services, self)
         try:
             await beginning.write_intent()
@@ -172,7 +179,7 @@ class Run:
             self._enter(_Trigger.SPAWN)
         self.modules.started()
         self.tell_begun()
-        return await self._mind(handle)
+        return handle
 
     def _unstarted(self, why: StageFailed | Interrupted) -> RunOutcome:
         now_ms = self._services.now_ms()
@@ -285,9 +292,10 @@ class Run:
         self._follow_console()
 
     def _follow_console(self) -> None:
-        self._services.consoles.attach(
-            self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
-        )
+        with log_context.apart():  # a watch of its files, which stays
+            self._services.consoles.attach(
+                self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
+            )
 
     async def _mind(self, handle: RunHandle) -> RunOutcome:
         began_at, started_at = self.times.began_at, self.times.started_at
@@ -313,11 +321,13 @@ class Run:
 
     def _now_ready(self) -> None:
         self.readiness.start_is_over()
-        self._enter(_Trigger.READY)
+        with log_context.bound(**self.intent.ids):
+            self._enter(_Trigger.READY)
 
     def _now_stopping(self, reason: str) -> None:
         if self.state is not _State.STOPPING:
-            self._enter(_Trigger.STOP, reason)
+            with log_context.bound(**self.stop.ids):
+                self._enter(_Trigger.STOP, reason)
 
     async def _judge(self, ending: MonitoredExit) -> RunOutcome:
         last = await asyncio.to_thread(self.read_last_lines)
@@ -338,9 +348,10 @@ class Run:
         self._services.ports.release(self.name)
         if outcome.restarted_as is not None:  # else its kept files are searched for secrets
             self.mask.forget()
-        _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
-        self.modules.stopped(outcome)
-        self.tell_begun()
+        with log_context.bound(**self.stop.ids):
+            _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
+            self.modules.stopped(outcome)
+            self.tell_begun()
         return outcome
 
     def _tell_unwritten(self, outcome: RunOutcome, error: CorralError) -> RunOutcome:

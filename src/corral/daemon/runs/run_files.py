@@ -23,7 +23,7 @@ from corral.daemon.node.durable_files import store
 from corral.daemon.runs.command_ids import FILE as COMMANDS
 from corral.daemon.runs.command_ids import CommandIds
 from corral.daemon.workload.start_order import StartOrder
-from corral.domain.ids import Incarnation
+from corral.domain.ids import RESTARTS_PER_START, Incarnation
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState
 from corral.errors import Code, CorralError, Retryable
 from corral.sdk.runtime import RunExit, run_name
@@ -66,6 +66,13 @@ class RunIntent(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return run_name(self.order.instance_id, self.order.incarnation)
 
+    @property
+    def ids(self) -> dict[str, str]:
+        """Of the decision and the request behind it, for log records; of a restart by the node none."""
+        if self.order.incarnation % RESTARTS_PER_START:
+            return {}
+        return {"decision": self.order.decision, "request": self.order.request}
+
 
 class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Order to stop this run. Once on disk it is followed by every daemon that reads it."""
@@ -76,6 +83,9 @@ class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A local `restart`: the next run begins when this one has ended."""
     too_old: bool = False
     """It reached its maximum lifetime, and is restarted."""
+    decision: str = ""
+    request: str = ""
+    """The ids of the decision and of the request behind it, for log records."""
 
 
 class FailedStart(msgspec.Struct, frozen=True, kw_only=True):

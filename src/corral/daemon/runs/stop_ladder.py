@@ -120,6 +120,12 @@ class StopRequest:
         self.wanted.set()
 
     @property
+    def ids(self) -> dict[str, str]:
+        """Of the decision and the request behind it, for log records; none before it is made."""
+        order = self.order
+        return {"decision": order.decision, "request": order.request} if order is not None else {}
+
+    @property
     def stays_stopped(self) -> bool:
         """Stopped, and not to be restarted."""
         return self.order is not None and not self.order.then_restart

@@ -21,6 +21,7 @@ from corral.daemon.supervise.faults import Faults
 from corral.domain.instance_states import PLACE_SECONDS, InstanceState
 from corral.errors import CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks, set_within
 
 _KILL_SECONDS: Final = 30.0
@@ -96,7 +97,12 @@ class Instance:
         await self._tasks.wait()
 
     def _follow(self, first: Coroutine[Any, Any, RunOutcome]) -> None:
-        self._tasks.spawn(self._chain(first), name=f"supervise/run/{self.id}")
+        self._tasks.spawn(self._named_chain(first), name=f"supervise/run/{self.id}")
+
+    async def _named_chain(self, work: Coroutine[Any, Any, RunOutcome]) -> None:
+        """Log records of the task carry the id of the instance; a run adds those of the order that it is following."""
+        with log_context.bound(instance=self.id):
+            await self._chain(work)
 
     async def _chain(self, work: Coroutine[Any, Any, RunOutcome]) -> None:
         """Run after run, until one exits that no restart follows. A fault of ours must not leave a workload
@@ -301,7 +307,9 @@ class Instance:
             run.files.mark_reported(0)
         run.tail = ()  # it is in the report, and on disk
         if last:
-            reporter.report(status_update(run), spooled=lambda number: self._told(run, number))
+            ids = run.stop.ids or (run.intent.ids if outcome.failed_start is not None else {})
+            with log_context.bound(**ids):
+                reporter.report(status_update(run), spooled=lambda number: self._told(run, number))
 
     def _told(self, run: Run, number: int) -> None:
         self.ended_at_number = number

@@ -90,6 +90,9 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     crash_keep_seconds: float = _CRASH_KEEP_SECONDS
     plan_hash: str = ""
     decision: str = ""
+    """The controller's id of the decision behind this start, for log records."""
+    request: str = ""
+    """The id of the request behind it; empty: nobody asked for it."""
     api_url: str = ""
     token: str = ""
     """A secret: it goes into the environment and this file, and nowhere else."""

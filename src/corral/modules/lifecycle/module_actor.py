@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -12,10 +12,18 @@ from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks
 
 T = TypeVar("T")
-_Job = tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any] | None]
+
+
+class _Job(NamedTuple):
+    do: Callable[[], Awaitable[Any]]
+    answer: asyncio.Future[Any] | None
+    ids: Mapping[str, str]
+    """Of the work that asked for it, for log records."""
+
 
 _log = structlog.get_logger("corral.modules.lifecycle")
 
@@ -44,7 +52,7 @@ class ModuleActor:
         """Something may be due."""
         if not self._nudged and not self._closed:
             self._nudged = True
-            self._jobs.put_nowait((self._look, None))
+            self._jobs.put_nowait(_Job(self._look, None, {}))
 
     @property
     def idle(self) -> bool:
@@ -56,7 +64,7 @@ class ModuleActor:
         if self._closed:
             raise ending(self.id)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put_nowait((job, answer))
+        self._jobs.put_nowait(_Job(job, answer, log_context.bound_ids()))
         return await answer
 
     async def close(self) -> None:
@@ -65,17 +73,19 @@ class ModuleActor:
         self._set_timer()
         await self._tasks.close()
         while not self._jobs.empty():
-            _, answer = self._jobs.get_nowait()
+            answer = self._jobs.get_nowait().answer
             if answer is not None and not answer.done():
                 answer.set_exception(ending(self.id))
 
     async def _run(self) -> None:
         while True:
             self._working = False
-            job, answer = await self._jobs.get()
+            job = await self._jobs.get()
+            answer = job.answer
             self._working = True
             try:
-                value = await job()
+                with log_context.only({**job.ids, "module": self.id}):
+                    value = await job.do()
             except asyncio.CancelledError:
                 if answer is not None and not answer.done():
                     answer.set_exception(ending(self.id))

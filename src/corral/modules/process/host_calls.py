@@ -22,6 +22,7 @@ from corral.sdk.protocol.frames import (
     FrameTooLarge,
     encode_body,
 )
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.modules.process")
@@ -115,7 +116,8 @@ class HostCalls:
     async def _run(self, call: Call) -> None:
         try:
             async with asyncio.timeout(min(call.deadline_ms / 1000 or _MOST_SECONDS, _MOST_SECONDS)):
-                answer = await self._serve(call.method, call.body)
+                with log_context.bound(module=self._module_id):
+                    answer = await self._serve(call.method, call.body)
         except CorralError as error:
             reply: Answer | Failure = _failure(call.id, error.code, error.message, error.hint or "")
         except TimeoutError:

@@ -12,7 +12,8 @@ from corral.controller.instances.workspace import Workspace
 
 def workspace(instances: InstanceControl, call: Call[Any, Any], what: str) -> Workspace:
     """A place for the changes of this call; decisions name the caller as their cause."""
-    return instances.workspace(cause=f"{call.caller.actor.name} {what}", now=call.now)
+    cause = f"{call.caller.actor.name} {what}"
+    return instances.workspace(cause=cause, now=call.now, request=call.request)
 
 
 def placing(instances: InstanceControl, call: Call[Any, Any]) -> asyncio.Lock:

@@ -53,6 +53,7 @@ class DecisionShape(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     inputs: dict[str, str | int | float | bool]
     rejected: list[Alternative]
+    request: str
 
 
 class RestartShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +117,7 @@ def _shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:
         epoch=record.epoch,
         inputs=record.inputs,
         rejected=list(record.rejected),
+        request=record.request,
     )
 
 

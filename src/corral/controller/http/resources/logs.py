@@ -26,6 +26,7 @@ from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.store.port import ReadEngine
+from corral.system.log_context import REQUEST
 from corral.system.logger import LEVELS
 
 CONTROLLER: Final = "controller"
@@ -44,6 +45,15 @@ Source = Annotated[
     ),
 ]
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Only records above this number.")]
+
+RequestIdFilter = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        description="Only records that were made for the request with this id, the `X-Request-Id` of its answer.",
+    ),
+]
 
 
 class LogLevel(enum.StrEnum):
@@ -80,6 +90,7 @@ class LogQuery(Query, frozen=True, kw_only=True):
     level: LogLevel | None = None
     since: Since | None = None
     until: Until | None = None
+    request: RequestIdFilter | None = None
 
 
 class LogStreamQuery(Query, frozen=True, kw_only=True):
@@ -135,7 +146,8 @@ async def list_logs(
     time. Oldest first always."""
     query = call.query
     source = _source(state, reads, hub, setting, query.source)
-    wanted = _Wanted(LEVELS[query.level] if query.level else 0, TimeRange(query.since, query.until))
+    least = LEVELS[query.level] if query.level else 0
+    wanted = _Wanted(least, TimeRange(query.since, query.until), query.request)
     after = query.after
     if after is None and query.since is not None:
         after = await _number(source, wanted.span.first_number) - 1
@@ -147,13 +159,16 @@ async def list_logs(
 
 
 class _Wanted(NamedTuple):
-    """Which records a reader asked for: of a level, and of a time."""
+    """Which records a reader asked for: of a level, of a time, and of a request."""
 
     least: int
     span: TimeRange
+    request: str | None
 
     def accepts(self, numbered: Numbered) -> bool:
         record = numbered[1]
+        if self.request is not None and record.fields.get(REQUEST) != self.request:
+            return False
         return LEVELS.get(record.level, 0) >= self.least and self.span.holds(record.at)
 
 
