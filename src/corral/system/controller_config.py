@@ -66,6 +66,10 @@ class HttpSection(Section, frozen=True, kw_only=True):
         kind.OptionalAddress, described("HOST:PORT others reach the API at; empty: as listened.")
     ] = ""
     body_limit_bytes: Annotated[kind.Bytes, described("Largest request body that is read.")] = 1_048_576
+    access_log: Annotated[
+        bool,
+        described("Whether each request is logged: who, what and how it ended, never a query or a body."),
+    ] = False
     cors: CorsSection = CorsSection()
     limits: HttpLimitsSection = HttpLimitsSection()
 
