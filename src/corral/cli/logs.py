@@ -10,7 +10,7 @@ import click
 
 from corral.cli.api.client import PAGE
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import Refused, WrongUsage, printable
+from corral.cli.failure import CommandRefused, WrongUsage, printable
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import coloured, paint_state, wants_colour
 from corral.cli.terminal.values import check_times, moment_of, time_options
@@ -94,7 +94,7 @@ def followed(
         records = session.client.pages(LOGS, {**asked, "source": source}, position="after")
         found += [{"source": source, **record} for record in records]
     if not found:
-        raise Refused(
+        raise CommandRefused(
             f"no log record of request '{id}' is kept",
             hint="older records are in DATA/logs of the controller and of each node; "
             "what happens to a request is logged at the level that 'corral logs level' sets",
