@@ -420,12 +420,12 @@ async def test_whatever_a_workload_left_is_deleted(bench, make_plan):
 STRICT = """
 import pathlib, sys
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.file_copy import Copier
+from corral.daemon.prepare.file_copy import FileCopier
 from corral.daemon.prepare.staged_tree import make_directory
 place = pathlib.Path(sys.argv[1])
 (place / "source").write_bytes(b"x" * 10)
 make_directory(place / "plugins", None)
-Copier(clone=False, link=False).place(
+FileCopier(clone=False, link=False).place(
     str(place / "source"), str(place / "run.sh"), mode=0o755, read_only=False, abort=Abort(), size=10
 )
 """
