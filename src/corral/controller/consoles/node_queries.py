@@ -114,13 +114,13 @@ class NodeConsoleQueries:
         return link
 
     def failed(self, node_id: NodeId, failure: ConsoleQueryFailed) -> None:
-        """The node says that it cannot answer."""
+        """The node reported that it cannot answer."""
         expecting, answer = self._asked.get(failure.request_id, (None, None))
         if answer is not None and expecting == node_id and not answer.done():
             answer.set_exception(_refusal(node_id, failure))
 
     def close(self) -> None:
-        """The term is over: nobody will answer."""
+        """The term is over: no answer will come."""
         dismiss(answer for _, answer in self._asked.values())
 
 
@@ -141,7 +141,7 @@ def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
 
 
 def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
-    """A node's answer as a stretch, trusted no further than it makes sense."""
+    """A node's answer as a span; blocks that overlap or are empty are left out."""
     pieces: list[Piece] = []
     times: list[tuple[int, int]] = []
     end = query.from_offset

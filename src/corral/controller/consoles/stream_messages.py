@@ -1,4 +1,4 @@
-"""What a reader of a console is told, and the place it is at then."""
+"""Messages of a console stream, and the place of its reader after each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ConsolePlace(msgspec.Struct, frozen=True, order=True):
 
 
 class ConsoleMessage(msgspec.Struct, frozen=True):
-    """Something to tell a reader: its name, its encoded JSON, and where the reader then is."""
+    """A message of the stream: its name, its encoded JSON, and the place of the reader after it."""
 
     name: str
     data: bytes
@@ -38,7 +38,7 @@ class ConsoleMessage(msgspec.Struct, frozen=True):
 
 
 class EncodedSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch as it is told, and where it leads; the same for all readers at the same place."""
+    """A span as messages, and the place after it; the same for all readers at the same place."""
 
     messages: tuple[ConsoleMessage, ...]
     place: ConsolePlace
@@ -53,7 +53,7 @@ class RunShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The run has ended and everything it wrote was told."""
+    """The run has ended and all of its output was sent."""
 
     incarnation: int
     state: str

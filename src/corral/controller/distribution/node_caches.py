@@ -144,7 +144,7 @@ class PendingQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheQueries:
-    """What was asked and is not yet answered."""
+    """Queries that are sent and not yet answered."""
 
     def __init__(self, *, links: NodeLinks, entropy: Entropy) -> None:
         self._links = links
@@ -183,7 +183,7 @@ class CacheQueries:
             del self._open[request_id]
 
     def told(self, node_id: NodeId, status: CacheStatus) -> bool:
-        """A node spoke of its cache; was it asked to?"""
+        """A cache status came from a node; returns whether a query was pending for it."""
         question = self._open.get(status.request_id)
         if question is None or question.node_id != node_id or question.answer.done():
             return False
@@ -191,5 +191,5 @@ class CacheQueries:
         return True
 
     def close(self) -> None:
-        """The term is over: nobody will answer."""
+        """The term is over: no answer will come."""
         dismiss(question.answer for question in self._open.values())

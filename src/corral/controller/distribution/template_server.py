@@ -101,7 +101,7 @@ _LONGEST: Final = 256
 """Of a name or a hash that may wait here."""
 _LOOK_SECONDS: Final = 0.02
 _LOGGED_PER_MINUTE: Final = 30
-"""Of one node: who asks without end shall not fill the log."""
+"""Of one node, so that endless requests do not fill the log."""
 _TEXT: Final = 500
 _log = structlog.get_logger("corral.controller.templates")
 
@@ -175,7 +175,7 @@ class TemplateServer:
             self._refuse(node_id, request, error)
             return
         except Exception:
-            _log.exception("template.answer_failed", node=node_id, template=request.template_name[:_TEXT])
+            _log.exception("template.failed", node=node_id, template=request.template_name[:_TEXT])
             self._refuse(node_id, request, Retryable(Code.TEMPLATE_UNAVAILABLE, "the controller failed"))
             return
         # To the session that is there now: asked for again in a new one, it is still one request.
@@ -230,7 +230,7 @@ class TemplateServer:
         return bytes(held)
 
     def _refuse(self, node_id: NodeId, request: TemplateRequest, error: CorralError) -> None:
-        """Say why not: the node's starts wait for it."""
+        """Send the reason of the refusal: starts on the node wait for it."""
         link = self._links.find(node_id)
         if link is None:
             return

@@ -43,7 +43,7 @@ from corral.wire.v1.instance_pb2 import (
 
 T = TypeVar("T")
 InstanceReport = InstanceStatusUpdate | CrashReport | StartInstanceAck | StopInstanceAck
-"""What nodes say about instances, to be stored."""
+"""Frames about instances that are stored."""
 PORTION: Final = 500
 """So many instances of a handshake are taken in by one commit."""
 _LONGEST_REASON: Final = 1000
@@ -58,7 +58,7 @@ _log = structlog.get_logger("corral.controller.reports")
 
 
 class InstanceReports:
-    """The understanding of reports that sessions are given."""
+    """Reports of nodes, for the sessions that receive them."""
 
     def __init__(
         self,
@@ -285,13 +285,13 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _guarded(ws: Workspace, node_id: NodeId, fold: Callable[..., T], *args: Any) -> T | None:
-    """One report that we cannot take must not keep all that follow from being stored."""
+    """A report that fails to fold must not keep the following reports from being stored."""
     mark = ws.mark()
     try:
         return fold(*args)
     except StoreUnavailable:
         raise
     except Exception:
-        _log.exception("report.not_understood", node=node_id)
+        _log.exception("report.failed", node=node_id)
         ws.back_to(mark)
         return None

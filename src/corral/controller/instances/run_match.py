@@ -11,29 +11,29 @@ from corral.domain.instance_records import InstanceRecord, live
 
 
 class Stray(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is alive on a node and wanted by nobody."""
+    """A run that is alive on a node and that no record calls for."""
 
     id: str
     incarnation: int
     group: str
     reason: str
     ours: bool = True
-    """A record or a ticket proves that the node was told to run it: then a decision is written about it."""
+    """A record or a ticket proves that the node was ordered to run it: a decision is written about it."""
     stop: bool = True
     """False: it is shown, and nothing else happens to it."""
 
 
 class StartOwnership(enum.Enum):
-    """What the record says about a run that a node speaks of."""
+    """Whether the start of a run that a node reports is the one in the record."""
 
-    KNOWN = "known"  # the record names this node and the same start: taken as told
+    KNOWN = "known"  # the record names this node and the same start: the report counts
     SUPERSEDED = "superseded"  # of an earlier start than the record's
     FOREIGN = "foreign"  # of another node, of a start that the record does not know, or without a record
 
 
 def start_ownership(record: InstanceRecord | None, node: NodeId, incarnation: int) -> StartOwnership:
-    """A node speaks for the starts that it was given. Incarnation 0 is the present run: published peers
-    know no numbers."""
+    """A node reports only on the starts that it was given. Incarnation 0 is the present run: daemons of the published
+    protocol know no numbers."""
     if record is None:
         return StartOwnership.FOREIGN
     number, present = start_number(incarnation), start_number(record.incarnation)
@@ -43,15 +43,15 @@ def start_ownership(record: InstanceRecord | None, node: NodeId, incarnation: in
 
 
 def superseded(record: InstanceRecord | None, node: NodeId, incarnation: int) -> bool:
-    """Is it of an earlier start than a run that lives? Then it is ended even without a proof that it is ours: the
-    record proves that its id was given out again, and no id may run twice. Beside a record that has ended nothing
-    runs twice, and what nobody proves is left alone."""
+    """Whether a run is of an earlier start than a live run. It is then stopped even without a ticket: the record proves
+    that its id was given out again, and no id may run twice. Beside a record that has ended no id runs twice, and a
+    run without a proof is left alone."""
     earlier = start_ownership(record, node, incarnation) is StartOwnership.SUPERSEDED
     return earlier and record is not None and live(record.state)
 
 
 class RunRelation(enum.Enum):
-    """How a run that a node names relates to the one in the record."""
+    """How a reported run relates to the run in the record."""
 
     SAME = "same"
     REPEATED = "repeated"  # another run with the number of the one in the record
@@ -62,8 +62,8 @@ class RunRelation(enum.Enum):
 
 
 def run_relation(record: InstanceRecord, incarnation: int, nonce: str = "") -> RunRelation:
-    """By the number; runs of one number are told apart by their nonces. A node uses one twice after it was put back to
-    an earlier state, and then knows nothing of the first run any more: what it says of another is later."""
+    """Runs are compared by number, runs of one number by nonce. A node uses a number twice after it was restored to an
+    earlier state, and then no longer knows the first run: its report of another run is the later one."""
     if nonce and nonce in record.former_nonces:
         return RunRelation.EARLIER
     if incarnation in (0, record.incarnation):

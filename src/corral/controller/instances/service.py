@@ -25,7 +25,7 @@ from corral.system.entropy import Entropy
 
 
 class Waiters:
-    """Wakes those who wait for an instance whenever a commit changes it."""
+    """Calls that wait for an instance or a node, woken by each commit that changes it."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
