@@ -29,7 +29,7 @@ def status(session: ApiSession) -> None:
 
 
 def _rows(found: Item) -> list[tuple[str, str]]:
-    """Every field the controller tells, nested ones by their path: a newer one may tell more."""
+    """Every field that the controller returns, nested ones by their path: a newer controller may return more."""
     rows: list[tuple[str, str]] = []
 
     def walk(prefix: str, value: Any) -> None:

@@ -22,7 +22,7 @@ class CommandFailure(click.ClickException):
 
 
 class CommandRefused(CommandFailure):
-    """The controller, or we, said no."""
+    """The controller, or the command itself, refused."""
 
     exit_code = 1
 
@@ -48,7 +48,7 @@ class WrongUsage(CommandFailure):
 
 
 class Unreachable(CommandFailure):
-    """Nobody answered, or not a controller. `passing`: time may mend it; `in_doubt`: what was asked for may have been
+    """No answer, or not one of a controller. `passing`: time may mend it; `in_doubt`: what was asked for may have been
     done."""
 
     exit_code = 3

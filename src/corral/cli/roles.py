@@ -68,7 +68,7 @@ def role_options(command: Callable[..., R]) -> Callable[..., R]:
 
 @contextlib.contextmanager
 def ended_by(kind: type[CommandRefused] = CommandRefused) -> Iterator[None]:
-    """A failure of ours on the way up is told in two lines, not in forty."""
+    """A known failure at the start is printed in two lines, without a traceback."""
     try:
         yield
     except CorralError as error:

@@ -1,4 +1,4 @@
-"""Tokens from files: on a command line everybody on the host could read them, and the shell remembers it."""
+"""Options for the API token. A file is preferred: a command line is visible on the host and stays in the shell's history."""
 
 from __future__ import annotations
 

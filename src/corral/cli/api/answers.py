@@ -1,4 +1,4 @@
-"""What the API said, or why it said nothing, in words for whoever typed the command."""
+"""Answers of the API as values, and its refusals and failures as errors of the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ApiAnswers:
             raise self.not_ours("no JSON") from None
 
     def refusal(self, status: int, content: bytes) -> CommandRefused | Unreachable:
-        """What the API said, or that this was not the API."""
+        """The error that the API returned, or that the answer was not from the API."""
         try:
             told = json.loads(content)["error"]
             message, code = str(told["message"]), str(told["code"])

@@ -52,7 +52,7 @@ def archive_of(path: str) -> Iterator[tuple[IO[bytes], int, str]]:
 
 
 def _kind(head: bytes) -> str | None:
-    """What a file is by its first bytes, as the controller tells it."""
+    """The kind of an archive by its first bytes, as the controller detects it."""
     if head[:2] == b"\x1f\x8b":
         return _TAR_GZ
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):

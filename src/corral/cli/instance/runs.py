@@ -1,4 +1,4 @@
-"""`corral instance runs`: the runs of an instance, and which of them somebody means."""
+"""`corral instance runs`: the runs of an instance, and the choice of one by --run."""
 
 from __future__ import annotations
 

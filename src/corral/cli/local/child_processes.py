@@ -26,7 +26,7 @@ Echo = Callable[[str, str], None]
 
 
 class Child:
-    """One run of one process: what it said, and how it ended."""
+    """One run of one process: its output, and how it ended."""
 
     def __init__(self, *, name: str, process: subprocess.Popen[bytes], pidfd: int, started: float) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Child:
         self.pidfd = pidfd
         self.started = started
         self.ready: str | None = None
-        """What followed `ready:`, once it was said."""
+        """The text after `ready:`, once it was printed."""
         self.tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
         self.ended: float | None = None
 
@@ -64,7 +64,7 @@ class ChildSupervisor:
 
     def __init__(self, *, echo: Echo | None = None) -> None:
         self.signals = 0
-        """How many times somebody asked us to end."""
+        """How many signals to end have come."""
         self._echo = echo
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
@@ -86,7 +86,7 @@ class ChildSupervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nobody stays behind: what still runs is killed."""
+        """Children that still run are killed."""
         for child in self._children:
             child.send(signal.SIGKILL)
         self.wait(
@@ -157,7 +157,7 @@ class ChildSupervisor:
         child.ended = time.monotonic()
         os.close(child.pidfd)
         for stream in (child.process.stdout, child.process.stderr):
-            if stream is not None and not stream.closed:  # what it said last is the most telling
+            if stream is not None and not stream.closed:  # its last output says most
                 self._selector.get_key(stream).data()
                 self._forget(stream)
 

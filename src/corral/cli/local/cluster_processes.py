@@ -60,7 +60,7 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bo
 
 
 class Stopped(Exception):
-    """Somebody asked us to end while we were waiting for something else."""
+    """A signal to end came during a wait."""
 
 
 class ClusterProcesses:
@@ -236,7 +236,7 @@ class ClusterProcesses:
         return True
 
     def _until_online(self, client: Client) -> None:
-        """The controller must see the node, too; its id is what the daemon said when it was ready."""
+        """The controller must see the node, too; its id is the one that the daemon printed when it was ready."""
         daemon = self._daemon
         assert daemon is not None
         id = (daemon.ready or "").removeprefix("node ").strip() or self._node_id
@@ -258,7 +258,7 @@ def _tail(child: Child) -> str:
 
 
 def _usable_url(ready: str, listen: str) -> str:
-    """The address to print: what the controller said, with a host that can be dialled."""
+    """The address to print: the one that the controller printed, with a host that can be dialled."""
     said = next(
         (word for word in ready.split() if word.startswith(("http://", "https://"))), f"http://{listen}"
     )

@@ -69,7 +69,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def live_instances(data: pathlib.Path) -> list[str]:
-    """Ids of the instances of which a process is left; to be told, not to be acted upon."""
+    """Ids of the instances of which a process is left; to be shown, not to be acted upon."""
     boot = boot_id()
     return sorted({run.parent.name for run in data.glob("runs/*/*") if _lives(run, boot)})
 

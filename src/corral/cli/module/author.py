@@ -222,7 +222,7 @@ class DevLoop:
             click.echo()
 
     def _try_reload(self) -> None:
-        """A mistake in the source is told, and the next change is another try."""
+        """A failed build or upload is printed; the next change is another try."""
         try:
             self._reload()
         except CommandFailure as failure:

@@ -62,7 +62,7 @@ def build_source(source: pathlib.Path, out: pathlib.Path | None = None) -> Built
 
 
 def make_key(base: pathlib.Path) -> pathlib.Path:
-    """`BASE.key` for the author alone and `BASE.pub` for everybody; an existing key is never replaced."""
+    """`BASE.key` for the author alone and `BASE.pub` for operators; an existing key is never replaced."""
     from corral.signing import new_key
 
     if not base.name:

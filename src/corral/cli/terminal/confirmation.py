@@ -22,7 +22,7 @@ def act_confirmed(
     question: str, act: Callable[[dict[str, str]], T], name: str, *, yes: bool, ask: bool = True
 ) -> T:
     """Do what may give up instances or worlds: ask first (unless not `ask`), and again when the controller names some.
-    With --yes they are only told. `act` gets the parameters of the request."""
+    With --yes they are only printed. `act` gets the parameters of the request."""
     if ask:
         confirm(question, yes=yes)
     try:

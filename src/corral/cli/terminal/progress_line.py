@@ -1,4 +1,4 @@
-"""One line on a terminal that tells how far something is, and is gone when it is done."""
+"""A progress line on a terminal, cleared when the work is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIB: Final = 1_048_576
 
 
 class ProgressLine:
-    """Shows nothing where nobody watches: on a pipe or in a file."""
+    """Shows nothing where stderr is a pipe or a file."""
 
     def __init__(self) -> None:
         self._shown = ""

@@ -65,7 +65,7 @@ class ConsoleLookup:
         since: dt.datetime | None,
         until: dt.datetime | None,
     ) -> ConsoleSpan:
-        """About what came between two times: whoever has it finds it by its index, and lines are compared afterwards."""
+        """A span around what came between two times: found by an index, here or on the node; lines are compared later."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None:
             begin = ring.since(_milliseconds(since)) if since is not None else 0
@@ -181,7 +181,7 @@ def has_ended(record: InstanceRecord, incarnation: Incarnation) -> bool:
 
 
 def never_ran(record: InstanceRecord, incarnation: Incarnation) -> bool:
-    """Whether this run has no console yet, and nobody needs to be asked for it."""
+    """Whether this run has no console yet, so that no node has to be queried."""
     if record.incarnation != incarnation:
         return False
     started = record.started_at is not None or record.console_end > 0

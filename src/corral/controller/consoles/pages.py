@@ -29,7 +29,7 @@ class ConsoleLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Bytes that are missing, and why. `late`: their node is away; a follower that stays is told them when it is back."""
+    """Bytes that are missing, and why. `late`: their node is away; a follower that stays gets them when it is back."""
 
     from_offset: int
     to_offset: int

@@ -320,7 +320,7 @@ class ConsoleReader:
     # telling
 
     def _tell(self, told: EncodedSpan) -> list[ConsoleMessage]:
-        """Move to where a stretch has led; a tail that was told already is not told again."""
+        """Move to the place after a span; a tail that was sent already is not sent again."""
         if told.place == self.place and told.tail == self._told_tail:
             return []
         self._told_tail = told.tail

@@ -133,7 +133,7 @@ class InstanceRuns:
         return _step(record, after, record.incarnation)
 
     def held(self, record: InstanceRecord, after: Incarnation) -> NextRun:
-        """The run after this one of which something is here, nobody being asked."""
+        """The run after this one of which the controller holds something; no node is queried."""
         given = starts_of(record)
         here = (
             run
@@ -213,7 +213,7 @@ class InstanceRuns:
         )
 
     def _described(self, node: NodeId, run: InstanceRun) -> RunFacts:
-        """A run as its node told it, trusted no further than it makes sense."""
+        """A run as its node reported it, with every value bounded."""
         now = self._clock.now()
         ended = told_time(run.ended_at_ms, now)
         state = InstanceState.CRASHED if run.crashed else InstanceState.STOPPED

@@ -228,7 +228,7 @@ class Consoles:
 
     @contextlib.contextmanager
     def watching(self, id: InstanceId) -> Iterator[Wakeup]:
-        """A wake-up for everything about this console. Its node sends faster while somebody watches."""
+        """A wake-up for everything about this console. Its node sends faster while it is watched."""
         with self._watchers.one_more(id, on_change=self._tell_watched) as wakeup:
             yield wakeup
 
@@ -246,7 +246,7 @@ class Consoles:
             )
 
     def close(self) -> None:
-        """The term is over: whoever waits for a node waits in vain."""
+        """The term is over: pending queries to nodes end."""
         self.history.close()
 
     def _now_ms(self) -> int:

@@ -20,7 +20,7 @@ _LATEST_MS: Final = 253_402_300_799_000
 
 
 class MissingBytes(msgspec.Struct, frozen=True):
-    """Bytes that the console once had and nobody has any more."""
+    """Bytes that the console once had and that are kept nowhere any more."""
 
     from_offset: int
     to_offset: int
@@ -28,7 +28,7 @@ class MissingBytes(msgspec.Struct, frozen=True):
 
 
 def missing_bytes(gap: ConsoleGap) -> MissingBytes:
-    """As a node told it. Its words are cut before they are kept beside the console."""
+    """As a node reported it. The reason is cut before it is kept beside the console."""
     return MissingBytes(gap.from_offset, gap.to_offset, gap.reason[:_LONGEST_REASON])
 
 

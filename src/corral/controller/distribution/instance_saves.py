@@ -122,12 +122,12 @@ class FileSaving:
             answer.set_exception(_refusal(node_id, failure))
 
     def close(self) -> None:
-        """The term is over: nobody will answer."""
+        """The term is over: no answer will come."""
         dismiss(answer for _, answer in self._asked.values())
 
 
 def _discard(answer: asyncio.Future[pathlib.Path]) -> None:
-    """Nobody will read the file, which may have come in the very moment in which its reader gave up."""
+    """Remove a file that no reader takes: it may have come at the moment in which its reader gave up."""
     if not answer.cancel() and not answer.cancelled() and answer.exception() is None:
         answer.result().unlink(missing_ok=True)
 

@@ -105,7 +105,7 @@ class Distribution:
         self._needs.resync()
 
     def joined(self, node_id: NodeId) -> None:
-        """A node has a session and may be told to start things: it will need files for them."""
+        """A node has a session and may get start orders: it will need files for them."""
         self._joined[node_id] = None
         self._wake.set()
 
