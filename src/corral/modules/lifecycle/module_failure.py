@@ -61,7 +61,7 @@ def hook_failure(error: CorralError | RegistrationRefused, hook: str) -> ModuleF
     """What a hook, or the question for registrations, ended with."""
     if isinstance(error, RegistrationRefused):
         return ModuleFailure(f"bad_registration:{error.what}", error.message)
-    if isinstance(error, ModuleRaised) and error.kind == "RegistrationRefused":
+    if isinstance(error, ModuleRaised) and error.kind == "BadRegistration":
         return ModuleFailure("bad_registration:refused", error.detail, traceback=error.traceback)
     return _described(failure_reason(error, hook), error)
 
