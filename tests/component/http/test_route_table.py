@@ -8,7 +8,7 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.http.answers import Answer
+from corral.controller.http.responses import Answer
 from corral.controller.http.route_table import (
     PUBLIC,
     WORKLOAD,

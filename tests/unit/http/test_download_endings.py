@@ -6,11 +6,11 @@ import asyncio
 import datetime as dt
 from typing import Any
 
+from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.connection import ABORT
-from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import Request
 from corral.controller.http.route_table import Content, Pump, Write
-from corral.controller.http.streaming import serve_download
+from corral.controller.http.sse_stream import serve_download
 from corral.domain.ids import TokenId
 from corral.domain.permissions import Role
 from corral.domain.records import ApiTokenRecord

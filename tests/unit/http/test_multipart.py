@@ -12,7 +12,6 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from corral.controller.http.form_spooling import ReceivedForm, received_form
 from corral.controller.http.multipart import (
     MAX_HEAD,
     MAX_HEADERS,
@@ -22,6 +21,7 @@ from corral.controller.http.multipart import (
     PartData,
     boundary_of,
 )
+from corral.controller.http.uploads import ReceivedForm, received_form
 from corral.controller.modules.upload_files import sweep_uploads
 from corral.errors import CorralError, Rejected
 

@@ -6,7 +6,7 @@ import pytest
 
 from corral.cli.module.commands import module
 from corral.controller.http.resources import module_verbs, modules
-from corral.controller.http.resources.module_shapes import ONE
+from corral.controller.http.resources.module_schemas import ONE
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_verbs import VERBS, Verb
 

@@ -9,13 +9,13 @@ from starlette.routing import BaseRoute, Match, Router, WebSocketRoute
 from starlette.routing import Route as PathPattern
 
 from corral.controller.events.hub import EventHub
-from corral.controller.http.answers import refusal
+from corral.controller.http.api_context import Gate, Setting
 from corral.controller.http.endpoint import Endpoint
 from corral.controller.http.metrics import Players
 from corral.controller.http.request import Receive, Request, Scope, Send
+from corral.controller.http.responses import refusal
 from corral.controller.http.route_table import Route, Socket, check_table
 from corral.controller.http.sending import send_answer
-from corral.controller.http.setting import Gate, Setting
 from corral.errors import Code, Rejected
 
 _UNROUTED: Final = "(none)"

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.http.answers import REPLAYED, Answer, refusal
 from corral.controller.http.call import Caller
 from corral.controller.http.idempotency import Guard
+from corral.controller.http.responses import REPLAYED, Answer, refusal
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import Incarnation, NodeId

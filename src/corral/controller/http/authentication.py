@@ -6,9 +6,9 @@ import datetime as dt
 import ipaddress
 from collections.abc import Sequence
 
+from corral.controller.http.api_context import Leading, Network
 from corral.controller.http.call import Caller
 from corral.controller.http.request import Request
-from corral.controller.http.setting import Leading, Network
 from corral.controller.state.api_tokens import is_expired, verify
 from corral.controller.workload.tokens import WorkloadRun
 from corral.domain.permissions import Permission, allows

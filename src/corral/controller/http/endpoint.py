@@ -8,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from corral.controller.http.answers import Answer, Headers, internal_error, refusal
+from corral.controller.http.api_context import Gate, Setting
 from corral.controller.http.request import ClientGone, Receive, Request, Scope, Send
+from corral.controller.http.responses import Answer, Headers, internal_error, refusal
 from corral.controller.http.route_servers.choice import RouteServer, server_of
 from corral.controller.http.route_table import Route
 from corral.controller.http.sending import send_answer
-from corral.controller.http.setting import Gate, Setting
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system import log_context
 from corral.system.entropy import new_id

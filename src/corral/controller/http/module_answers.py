@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.answers import Headers
 from corral.controller.http.attempts import Attempt, may_have_arrived
+from corral.controller.http.responses import Headers
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone
 from corral.sdk.protocol.messages import RouteAnswer

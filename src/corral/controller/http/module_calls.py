@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from corral.controller.http.answers import Answer, refusal, secured
+from corral.controller.http.api_context import Leading
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Caller
-from corral.controller.http.decoding import query_pairs
+from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.idempotency import guard_of
 from corral.controller.http.module_answers import (
     ModuleAnswer,
@@ -25,10 +25,10 @@ from corral.controller.http.module_answers import (
     settle_failure,
     told_failure,
 )
-from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import CLIENT_CLOSED, ClientGone, Request
-from corral.controller.http.setting import Leading
-from corral.controller.http.streaming import cut, until_gone
+from corral.controller.http.request_decoder import query_pairs
+from corral.controller.http.responses import Answer, refusal, secured
+from corral.controller.http.sse_stream import cut, until_gone
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.services.route_table import RouteMatch

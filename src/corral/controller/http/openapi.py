@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.answers import Answer, ErrorShape, encode
+from corral.controller.http.api_context import Gate, Setting
 from corral.controller.http.call import NoQuery
-from corral.controller.http.form_spooling import FILE, RAW_TYPES
 from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.request import PATCH_TYPE
+from corral.controller.http.responses import Answer, ErrorShape, encode
 from corral.controller.http.route_table import (
     PUBLIC,
     WORKLOAD,
@@ -28,7 +28,7 @@ from corral.controller.http.route_table import (
     Stream,
     Upload,
 )
-from corral.controller.http.setting import Gate, Setting
+from corral.controller.http.uploads import FILE, RAW_TYPES
 from corral.domain.permissions import Permission
 from corral.version import VERSION
 

@@ -23,9 +23,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from corral.controller.http.answers import Answer
+from corral.controller.http.api_context import Gate, Setting
 from corral.controller.http.call import NoQuery, Query
-from corral.controller.http.setting import Gate, Setting
+from corral.controller.http.responses import Answer
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.http.answers import Answer, secured
 from corral.controller.http.request import Request
+from corral.controller.http.responses import Answer, secured
 
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
+from corral.controller.http.api_context import IssuedCertificate, LeaderView, Leading, MemberView
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Actor

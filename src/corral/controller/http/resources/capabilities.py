@@ -8,7 +8,7 @@ import msgspec
 
 from corral.controller.http.call import Call
 from corral.controller.http.paging import PageQuery, page_of_sorted
-from corral.controller.http.resources.module_shapes import MODULES
+from corral.controller.http.resources.module_schemas import MODULES
 from corral.controller.http.route_table import Read, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState

@@ -9,11 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.call import Body, Call, NoQuery
-from corral.controller.http.fields import Name
-from corral.controller.http.resources.probes import notes_of
-from corral.controller.http.route_table import Act, Read, Route
-from corral.controller.http.setting import (
+from corral.controller.http.api_context import (
     ClusterControl,
     InstanceControl,
     IssuedCertificate,
@@ -21,6 +17,10 @@ from corral.controller.http.setting import (
     MemberView,
     Setting,
 )
+from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.fields import Name
+from corral.controller.http.resources.probes import notes_of
+from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState

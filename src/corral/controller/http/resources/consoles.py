@@ -16,15 +16,16 @@ from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.stream_messages import ConsoleMessage, ConsolePlace, parse_place
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.answers import Answer, ErrorDetail, encode
+from corral.controller.http.api_context import InstanceControl, Setting
 from corral.controller.http.attempts import Attempts
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Query
-from corral.controller.http.decoding import BodyDecoder
+from corral.controller.http.caller_limits import OpenStreams
 from corral.controller.http.idempotency import line_guard
-from corral.controller.http.open_streams import OpenStreams
-from corral.controller.http.resources import commanding
+from corral.controller.http.request_decoder import BodyDecoder
+from corral.controller.http.resources import command_input as commanding
 from corral.controller.http.resources.instances import CommandLine
+from corral.controller.http.responses import Answer, ErrorDetail, encode
 from corral.controller.http.route_table import (
     Content,
     Download,
@@ -35,7 +36,6 @@ from corral.controller.http.route_table import (
     Stream,
     Write,
 )
-from corral.controller.http.setting import InstanceControl, Setting
 from corral.controller.http.time_ranges import Since, Until
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId

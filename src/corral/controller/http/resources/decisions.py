@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.http.api_context import Setting
 from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.paging import Page
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Setting
 from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.cluster_state import ClusterState

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from corral.controller.http.api_context import InstanceControl
 from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.resources.changing import placing, workspace
+from corral.controller.http.resources.instance_changes import placing, workspace
 from corral.controller.http.route_table import Mutate, Read, Route
-from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from corral.controller.http.api_context import InstanceControl
 from corral.controller.http.call import Call, Query
-from corral.controller.http.resources.instance_shapes import InstanceShape, InstanceView, instance_shape
-from corral.controller.http.setting import InstanceControl
+from corral.controller.http.resources.instance_schemas import InstanceShape, InstanceView, instance_shape
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_records import InstanceRecord, is_ready, live

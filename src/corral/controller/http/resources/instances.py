@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.consoles.service import Consoles
+from corral.controller.http.api_context import InstanceControl
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.resources import commanding
-from corral.controller.http.resources.changing import placing, workspace
-from corral.controller.http.resources.instance_shapes import InstanceShape, InstanceView, instance_shape
+from corral.controller.http.resources import command_input as commanding
+from corral.controller.http.resources.instance_changes import placing, workspace
+from corral.controller.http.resources.instance_schemas import InstanceShape, InstanceView, instance_shape
 from corral.controller.http.resources.instance_waits import (
     AwaitRunning,
     AwaitStopped,
@@ -23,7 +24,6 @@ from corral.controller.http.resources.instance_waits import (
     until_stopped,
 )
 from corral.controller.http.route_table import Mutate, Once, Read, Route
-from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored

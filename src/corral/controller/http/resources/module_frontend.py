@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.answers import Answer
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, NoQuery, Query
 from corral.controller.http.module_openapi import describe_module
 from corral.controller.http.openapi import OpenApiShape
-from corral.controller.http.resources.module_shapes import ONE
+from corral.controller.http.resources.module_schemas import ONE
 from corral.controller.http.resources.modules import the_module
+from corral.controller.http.responses import Answer
 from corral.controller.http.route_table import Asset, Read, Relay, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState

@@ -6,8 +6,8 @@ from typing import Final
 
 from corral.controller.http.call import Call
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
-from corral.controller.http.resources.module_shapes import ONE
-from corral.controller.http.resources.node_module_shapes import (
+from corral.controller.http.resources.module_schemas import ONE
+from corral.controller.http.resources.node_module_schemas import (
     ModuleOnNodeShape,
     NodeStateShape,
     module_on_node_shape,

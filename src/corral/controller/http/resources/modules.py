@@ -10,10 +10,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from corral.controller.http.call import Call, NoQuery, Query
-from corral.controller.http.decoding import BodyDecoder
-from corral.controller.http.form_spooling import ReceivedForm, SmallPart
 from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.resources.module_shapes import (
+from corral.controller.http.request_decoder import BodyDecoder
+from corral.controller.http.resources.module_schemas import (
     MODULES,
     ONE,
     ExaminedModule,
@@ -25,6 +24,7 @@ from corral.controller.http.resources.module_shapes import (
     module_shape,
 )
 from corral.controller.http.route_table import Act, Intake, Read, Route
+from corral.controller.http.uploads import ReceivedForm, SmallPart
 from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.distribution.node_caches import CacheReport
+from corral.controller.http.api_context import Distribution
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route
-from corral.controller.http.setting import Distribution
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission

@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.answers import Answer, shaped
+from corral.controller.http.api_context import Gate, Setting
 from corral.controller.http.metrics import CONTENT_TYPE
+from corral.controller.http.responses import Answer, shaped
 from corral.controller.http.route_table import PUBLIC, Probe, Route
-from corral.controller.http.setting import Gate, Setting
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState

@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.consoles.run_list import RunFacts
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.call import Call, Query
-from corral.controller.http.resources.instance_shapes import ExitShape, exit_shape
+from corral.controller.http.resources.instance_schemas import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import MAX_COUNTER

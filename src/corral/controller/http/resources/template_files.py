@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from corral.controller.http.api_context import Setting
 from corral.controller.http.call import Call, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
-from corral.controller.http.resources.template_shapes import (
+from corral.controller.http.resources.template_schemas import (
     ONE,
     TWO,
     ChangedTemplate,
@@ -26,7 +27,6 @@ from corral.controller.http.resources.template_shapes import (
 )
 from corral.controller.http.resources.templates import NoteQuery
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
-from corral.controller.http.setting import Setting
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes

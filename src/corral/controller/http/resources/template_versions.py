@@ -7,9 +7,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from corral.controller.distribution.node_caches import SyncAnswer
+from corral.controller.http.api_context import Distribution
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
-from corral.controller.http.resources.template_shapes import (
+from corral.controller.http.resources.template_schemas import (
     ONE,
     TWO,
     ChangedTemplate,
@@ -24,7 +25,6 @@ from corral.controller.http.resources.template_shapes import (
     version_shape,
 )
 from corral.controller.http.route_table import Act, Content, Download, Mutate, Read, Route
-from corral.controller.http.setting import Distribution
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes

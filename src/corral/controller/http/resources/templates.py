@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from corral.controller.http.api_context import Setting
 from corral.controller.http.call import Body, Call, NoQuery, Query
-from corral.controller.http.decoding import BodyDecoder
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.resources.template_shapes import (
+from corral.controller.http.request_decoder import BodyDecoder
+from corral.controller.http.resources.template_schemas import (
     ONE,
     TWO,
     ChangedTemplate,
@@ -24,7 +25,6 @@ from corral.controller.http.resources.template_shapes import (
     the_template,
 )
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
-from corral.controller.http.setting import Setting
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.http.api_context import Setting, TokenUses
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Name
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
-from corral.controller.http.setting import Setting, TokenUses
 from corral.controller.state.api_tokens import creation, mint, revocation
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation

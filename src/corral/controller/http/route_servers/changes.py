@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from corral.controller.http.answers import Answer
+from corral.controller.http.admission import Admission, AdmittedRequest
+from corral.controller.http.handler_parameters import bound
 from corral.controller.http.mutator import BoundChange, commit, replayed, require
-from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
-from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
+from corral.controller.http.responses import Answer
 from corral.controller.http.route_table import Build, Describe, Mutate, Upload
 from corral.controller.http.uploading import NOTHING_STORED, Incoming
 from corral.controller.state.ledger import Mutation

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from corral.controller.http.answers import Answer
+from corral.controller.http.admission import Admission
+from corral.controller.http.api_context import Gate, Setting
+from corral.controller.http.mutation_servers import ActServer, IntakeServer, OnceServer, TermEndServer
+from corral.controller.http.read_servers import AssetServer, ProbeServer, ReadServer, ReportServer
 from corral.controller.http.request import Request
-from corral.controller.http.route_servers.acts import ActServer, IntakeServer, OnceServer, TermEndServer
-from corral.controller.http.route_servers.admission import Admission
+from corral.controller.http.responses import Answer
 from corral.controller.http.route_servers.changes import BuildServer, MutateServer, UploadServer
-from corral.controller.http.route_servers.reads import AssetServer, ProbeServer, ReadServer, ReportServer
 from corral.controller.http.route_servers.streams import (
     DownloadServer,
     RelayServer,
@@ -33,7 +34,6 @@ from corral.controller.http.route_table import (
     Stream,
     Upload,
 )
-from corral.controller.http.setting import Gate, Setting
 from corral.errors import Bug
 
 

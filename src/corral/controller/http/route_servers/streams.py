@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from corral.controller.http.answers import EVENT_STREAM, Answer
+from corral.controller.http.admission import Admission, AdmittedRequest
+from corral.controller.http.caller_limits import OpenStream
+from corral.controller.http.handler_parameters import bound
 from corral.controller.http.module_calls import relay
-from corral.controller.http.open_streams import OpenStream
-from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
-from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
+from corral.controller.http.responses import EVENT_STREAM, Answer
 from corral.controller.http.route_table import Download, Socket, Stream
-from corral.controller.http.sockets import serve_socket, ticket_of
-from corral.controller.http.streaming import serve_download, serve_stream
+from corral.controller.http.sse_stream import serve_download, serve_stream
+from corral.controller.http.websockets import serve_socket, ticket_of
 from corral.errors import Code, Rejected
 
 

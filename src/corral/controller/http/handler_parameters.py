@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from corral.controller.http.setting import Leading
+from corral.controller.http.api_context import Leading
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.setting import Setting
+from corral.controller.http.api_context import Setting
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.workload.service import Workloads

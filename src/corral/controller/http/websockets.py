@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.http.open_streams import OpenStream
+from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.request import Request
 from corral.controller.http.route_table import Dialogue
 from corral.system.aio.tasks import Tasks, failure_of, first_of

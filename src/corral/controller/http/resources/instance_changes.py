@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from corral.controller.http.api_context import InstanceControl
 from corral.controller.http.call import Call
-from corral.controller.http.setting import InstanceControl
 from corral.controller.instances.workspace import Workspace
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.http.answers import Answer, shaped
+from corral.controller.http.admission import Admission
 from corral.controller.http.authentication import authenticate_workload, is_within
-from corral.controller.http.ports import bound
+from corral.controller.http.handler_parameters import bound
 from corral.controller.http.request import Request
-from corral.controller.http.route_servers.admission import Admission
+from corral.controller.http.responses import Answer, shaped
 from corral.controller.http.route_table import PUBLIC, Asset, Probe, Read, Report
 from corral.domain.sensitive_fields import redacted, sees_all
 

@@ -8,16 +8,16 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.answers import REPLAYED, Answer, shaped
+from corral.controller.http.admission import Admission, AdmittedRequest
 from corral.controller.http.attempts import Attempt
-from corral.controller.http.form_spooling import HEADS, ReceivedForm, received_form, require_form
+from corral.controller.http.handler_parameters import bound
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.mutator import act, record
-from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
-from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
+from corral.controller.http.responses import REPLAYED, Answer, shaped
 from corral.controller.http.route_table import Act, Intake, Once
 from corral.controller.http.uploading import NOTHING_STORED, Incoming
+from corral.controller.http.uploads import HEADS, ReceivedForm, received_form, require_form
 
 _REMEMBERED: Final = 100
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from corral.controller.http.api_context import Setting
 from corral.controller.http.call import Call
 from corral.controller.http.route_table import Pump, Write
-from corral.controller.http.setting import Setting
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation, Step
 from corral.controller.templates.template_changes import TemplateChange

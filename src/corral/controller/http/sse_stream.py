@@ -9,9 +9,9 @@ from typing import Final
 import structlog
 
 from corral.controller.events.frames import comment_frame
-from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Headers, attachment
-from corral.controller.http.open_streams import OpenStream
+from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.request import Request
+from corral.controller.http.responses import EVENT_STREAM, SECURITY_HEADERS, Headers, attachment
 from corral.controller.http.route_table import Content, Pump, Write
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from corral.controller.http.api_context import Gate, Leading, Setting
 from corral.controller.http.authentication import authenticate, authorise, redeem
 from corral.controller.http.call import Call, Caller
-from corral.controller.http.decoding import BodyDecoder, QueryDecoder
 from corral.controller.http.idempotency import Guard, guard_of
 from corral.controller.http.preconditions import Match, parse_match
 from corral.controller.http.request import Request
+from corral.controller.http.request_decoder import BodyDecoder, QueryDecoder
 from corral.controller.http.route_table import Route
-from corral.controller.http.setting import Gate, Leading, Setting
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from corral.controller.http.call import Call
-from corral.controller.http.resources.extension_shapes import ExtensionShape, extensions
-from corral.controller.http.resources.node_module_shapes import (
+from corral.controller.http.resources.extension_schemas import ExtensionShape, extensions
+from corral.controller.http.resources.node_module_schemas import (
     NodeStateShape,
     OnNodesShape,
     node_state_shapes,
