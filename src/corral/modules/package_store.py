@@ -1,4 +1,4 @@
-"""Package store port: the records of modules. The controller's lie in the store, a daemon's on disk."""
+"""Package store port: the records of modules. The controller keeps them in the store, a daemon on disk."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Change = Callable[[PackageRecord], PackageRecord]
 class PackageStore(Protocol):
     """Records by module id. What a method committed is seen by `find` as soon as it returns.
 
-    Every step that a change adds to the record's story is told in the same commit, as
-    `corral.domain.module_records.told(before, after)` says; nothing is told that was not stored.
+    Every step that a change adds to the record's history is published in the same commit; no event is
+    published for a step that was not stored.
     """
 
     def find(self, id: str) -> PackageRecord | None: ...

@@ -1,8 +1,8 @@
-"""Calls that modules on nodes make of the controller's capabilities.
+"""Capability server: runs calls from modules on nodes against the controller's capabilities.
 
-Whose turn it is to call a capability: a whole fleet may ask at once, and one node must not ask for all.
-
-What nodes are told of the controller's capabilities: all of them, at first and after each change.
+Calls wait for a slot (`CallSlots`), since a whole fleet may call at once and one node must not take all
+slots. `OfferSender` sends every node the list of the controller's capabilities: on connect, and after each
+change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEFAULT_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 60.0
 _CALL_ID_MAX: Final = 200
 _GRACE: Final = 0.1
-"""The registry keeps the deadline; this is for what comes after."""
+"""Extra seconds after the deadline, which the registry enforces: for what comes after the call."""
 _TEXT: Final = 4000
 _NAME: Final = 80
 _NO_ARGUMENTS: Final = msgspec.msgpack.encode({})
@@ -45,7 +45,7 @@ _log = structlog.get_logger("corral.controller.bridge")
 
 
 class NodeConsumer(msgspec.Struct, frozen=True, kw_only=True):
-    """A module on a node, as it calls here."""
+    """A module on a node, as the consumer of a capability."""
 
     node_id: NodeId
     manifest: Manifest
@@ -56,8 +56,7 @@ class NodeConsumer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapabilityServer:
-    """Calls belong to the session they came by: they are cancelled with it, and a result that comes later goes
-    nowhere."""
+    """Calls belong to the session they came by: they are cancelled with it, and a later result is dropped."""
 
     def __init__(
         self, *, registry: CapabilityRegistry, records: Callable[[str], PackageRecord | None], clock: Clock
@@ -70,8 +69,8 @@ class CapabilityServer:
         self._tasks = Tasks()
 
     def called(self, link: ModuleLink, call: CapabilityCall) -> None:
-        """Answered by one `CapabilityResult`, unless the session is over. A call with the id of one that is
-        under way is none."""
+        """Answer the call with one `CapabilityResult`, unless the session is over. A call with the id of one
+        that is under way is ignored."""
         if link.over.is_set() or not 0 < len(call.call_id) <= _CALL_ID_MAX:
             return
         id, calls = call.call_id, self._calls.setdefault(link, {})
@@ -91,7 +90,8 @@ class CapabilityServer:
         task.add_done_callback(lambda _: calls.pop(id, None))
 
     def _manifest(self, call: CapabilityCall) -> Manifest:
-        """Of the module that calls. CAPABILITY_UNAVAILABLE unless it says that it needs this from here."""
+        """Manifest of the calling module. CAPABILITY_UNAVAILABLE unless it requires this capability from the
+        controller."""
         record = self._records(call.module_id)
         capability = call.capability_id[:_NAME]
         if record is None or ModuleHost.DAEMON not in record.manifest.hosts:
@@ -144,19 +144,19 @@ class CapabilityServer:
             return await self._registry.call(consumer, msgspec.structs.replace(request, deadline_ms=left))
 
     def left(self, link: ModuleLink) -> None:
-        """This very session is over. Idempotent."""
+        """Drop the calls of this session, which is over. Idempotent."""
         for task in self._calls.pop(link, {}).values():
             task.cancel()
 
     async def close(self) -> None:
-        """The term is over: no call is under way when this returns. Idempotent."""
+        """Cancel all calls at the end of the term: none is under way when this returns. Idempotent."""
         self._calls.clear()
         await self._tasks.close()
 
 
 def _request(call: CapabilityCall) -> CapabilityRequest:
-    """CAPABILITY_TYPE for arguments that are no map by name: as they are they would spoil the frame that
-    takes them to the provider."""
+    """CAPABILITY_TYPE for arguments that are not a map by name: passed on as they are, they would corrupt the
+    frame that takes them to the provider."""
     arguments = call.arguments_msgpack or _NO_ARGUMENTS
     if len(arguments) > VALUE_BYTES:
         raise _too_large("the arguments have", len(arguments))
@@ -187,7 +187,8 @@ def _failure(id: str, error: CorralError) -> CapabilityResult:
 
 
 def _send(link: ModuleLink, result: CapabilityResult) -> None:
-    """Not to a node that reads nothing: it has given the call up, and an outbox that overflows ends its stream."""
+    """Send the result, but not to a node that does not read: it has given the call up, and an outbox that
+    overflows ends its stream."""
     if has_room(link):
         link.send(ControllerMessage(capability_result=result))
 
@@ -210,19 +211,21 @@ def _too_many(node_id: NodeId) -> CorralError:
 
 
 OF_ALL_NODES: Final = MOST_UNDER_WAY // 2
-"""Calls of one capability at a time; the other half is for modules on the controller."""
+"""Concurrent calls of one capability from all nodes; the other half of the slots is for modules on the
+controller."""
 OF_ONE_SESSION: Final = 8
 
 
 class CallSlots:
-    """Calls wait in line for their capability, first among those of their own session."""
+    """Slots of concurrent calls: a call waits first for a slot of its own session, then for one of its
+    capability."""
 
     def __init__(self) -> None:
         self._lines: dict[object, _Line] = {}
 
     @contextlib.asynccontextmanager
     async def turn(self, session: object, capability: str) -> AsyncIterator[None]:
-        """Waits without end: whoever calls has a deadline."""
+        """Hold a slot for one call. The wait has no timeout of its own: the caller has a deadline."""
         async with (
             self._in_line((session, capability), OF_ONE_SESSION),
             self._in_line(capability, OF_ALL_NODES),
@@ -255,8 +258,9 @@ _KEY: Final = "capabilities"
 
 
 class OfferSender:
-    """Offers count on a node until others come, so none are made while the registry is not settled: a
-    controller that starts or ends must not stop what runs on the nodes."""
+    """Sends the list of capabilities to the nodes. Offers are valid on a node until the next list, so none
+    are sent while the registry is not settled: a controller that starts or stops must not stop modules on the
+    nodes."""
 
     def __init__(self, registry: CapabilityRegistry) -> None:
         self._registry = registry
@@ -289,7 +293,7 @@ def _send_offers(link: ModuleLink, offers: CapabilityOffers) -> None:
 
 
 def offers_of(registry: CapabilityRegistry) -> CapabilityOffers:
-    """By id; what is being upgraded is still offered."""
+    """All offers, by id. A capability whose provider is being upgraded is still offered."""
     return CapabilityOffers(
         offers=[
             CapabilityOffer(

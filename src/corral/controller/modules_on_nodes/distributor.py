@@ -1,7 +1,7 @@
-"""Every connected node is brought to the packages that are installed, and kept there.
+"""Distributor: brings every connected node to the installed packages, and keeps it there.
 
-The records are the truth. A session begins with the difference between them and what the node says that it
-has; from then on each commit that changes a package is followed, each session at its own pace.
+The records are the source of truth. A session begins with the difference between them and what the node
+reports that it has; after that each commit that changes a package is followed, each session at its own pace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from corral.wire.v1.node_pb2 import Handshake
 
 
 class Distributor:
-    """One sync a session, known by the session: what an old one leaves behind is its own."""
+    """One `ModuleSync` per session, keyed by the session, so that an old session cannot affect its
+    successor."""
 
     def __init__(self, *, state: ClusterState, blobs: BlobEngine, progress: SyncProgress) -> None:
         self._state = state
@@ -42,7 +43,8 @@ class Distributor:
         self._tasks = Tasks()
 
     def desired(self, node_id: NodeId) -> list[DesiredModule]:
-        """The set that a node shall have, by id: the same for all, but for what is asked of this one alone."""
+        """Desired set of a node, by id: the same for all nodes, except for operator requests for this node
+        only."""
         parts = [self._find_for(node_id, id) for id, _ in self._state.modules.items()]
         return [part.desired for part in parts if part is not None]
 
@@ -52,15 +54,15 @@ class Distributor:
         find = functools.partial(self._find_for, node_id)
         sync = ModuleSync(link, observed=observed, find=find, blobs=self._blobs, progress=self._progress)
         desired = [module.id for module in self.desired(node_id)]
-        sync.changed(sorted(observed.keys() - set(desired)))  # what goes makes room for what comes
+        sync.changed(sorted(observed.keys() - set(desired)))  # removals first: they make room for installs
         sync.changed(desired)
         self._syncs[link.facts.id] = sync
         self._running[link.facts.id] = self._tasks.spawn(sync.run(), name=f"modules_on_nodes/sync/{node_id}")
         self._present[node_id] = link.facts.id
 
     def _observed(self, link: ModuleLink, hello: Handshake) -> dict[str, ObservedModule]:
-        """What the node lists. One that lists nothing is given everything, and relieved of what it once
-        reported."""
+        """Observed set: what the node lists. A node that lists nothing is sent everything, and the removal of
+        what it once reported."""
         if link.facts.supports.modules:
             entries = entries_of(hello.modules)
             return {id: self._counted(read_observed(entry)) for id, entry in entries.items()}
@@ -68,14 +70,14 @@ class Distributor:
         return {stored.record.module: ObservedModule(id=stored.record.module) for stored in states}
 
     def _counted(self, observed: ObservedModule) -> ObservedModule:
-        """A daemon that does not count reloads hears of those that are asked for from now on."""
+        """A daemon that does not count reloads receives only those that are requested from now on."""
         part = self._find(observed.id)
         if observed.reload_ms is not None or part is None:
             return observed
         return msgspec.structs.replace(observed, reload_ms=part.desired.reload_ms)
 
     def left(self, link: ModuleLink) -> None:
-        """This very session has ended."""
+        """Stop the sync of this session, which has ended."""
         if self._syncs.pop(link.facts.id, None) is None:
             return
         self._running.pop(link.facts.id).cancel()
@@ -85,7 +87,7 @@ class Distributor:
             self._progress.left(node_id)
 
     def follow(self, commit: Commit) -> None:
-        """Tell the syncs what changed; they do their work afterwards."""
+        """Notify the syncs of the changed packages; they work afterwards."""
         packages = [change.id for change in commit.changes if change.collection == MODULE_PACKAGES.name]
         moved = [id for id in packages if self._moved(id)]
         for change in commit.changes:
@@ -96,14 +98,15 @@ class Distributor:
                 sync.changed(moved)
 
     def resync(self) -> None:
-        """Have every sync compare all that its node has with all that it shall have."""
+        """Have every sync compare all that its node has with all that is desired."""
         for sync in self._syncs.values():
             sync.changed_all(id for id, _ in self._state.modules.items())
         for key, _ in self._state.module_node_states.items():
             self._heard(key)
 
     def _moved(self, id: str) -> bool:
-        """Does a change of a package concern nodes? Most are steps of its part on the controller."""
+        """Does the change of a package concern nodes? Most changes are steps of its part on the
+        controller."""
         _, before = self._known.get(id, (0, None))
         after = self._find(id)
         return (before and before.desired) != (after and after.desired)
@@ -124,7 +127,7 @@ class Distributor:
         return node_id in self._present
 
     def knows(self, link: ModuleLink, id: str) -> bool:
-        """Was this module spoken of with this session?"""
+        """Was this module ever named in this session?"""
         sync = self._syncs.get(link.facts.id)
         return sync is not None and sync.knows(id)
 
@@ -139,7 +142,7 @@ class Distributor:
         return self._syncs.get(session) if session is not None else None
 
     def _find_for(self, node_id: NodeId, id: str) -> DesiredPackage | None:
-        """With the request for another try on this node, until it is carried out."""
+        """The desired package with the node's pending recover request, until that is carried out."""
         part = self._find(id)
         stored = self._state.module_node_states.find(node_module_key(node_id, id))
         if part is None or stored is None or not stored.record.recover_owed_ms:
@@ -148,7 +151,7 @@ class Distributor:
         return DesiredPackage(record=part.record, desired=desired)
 
     def _find(self, id: str) -> DesiredPackage | None:
-        """Made once for each revision of a record, not for each session."""
+        """The desired package, computed once per revision of a record, not per session."""
         stored = self._state.modules.find(id)
         if stored is None:
             self._known.pop(id, None)
@@ -162,7 +165,7 @@ class Distributor:
 
 
 def desired_on_nodes(record: PackageRecord) -> DesiredModule | None:
-    """None when the module has no part for nodes."""
+    """The desired package for nodes; None when the module has no part for nodes."""
     if ModuleHost.DAEMON not in record.manifest.hosts:
         return None
     return DesiredModule(

@@ -1,9 +1,8 @@
-"""The event bridge: what nodes want to hear of the log, each session for itself.
+"""Event bridge: forwards events of the log to nodes, by the subscriptions of each session.
 
-Which events nodes may subscribe to: those that an installed module for nodes lists in its manifest.
-
-A node's certificate is no reason to hear what happens elsewhere in the cluster; its modules are. What is never for
-nodes stays here whatever a manifest lists.
+Nodes may subscribe only to events that an installed module for nodes lists in its manifest: a node's
+certificate alone is no reason to receive what happens elsewhere in the cluster. Types in NEVER_ON_NODES are
+never forwarded, whatever a manifest lists.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ _LOOKED_AT: Final = 2 * MAX_TYPES
 _NAMED: Final = 5
 _NAME_MAX: Final = 80
 _AT_ONCE: Final = 1000
-"""Events of one commit whose types are looked at."""
+"""Most events of one commit whose types are read."""
 _ANY: Final = EventSelection()
 _log = structlog.get_logger("corral.controller.bridge")
 
 
 class EventBridge:
-    """Forwarders belong to sessions, not to nodes: a session that ends late takes nothing from the next one."""
+    """One forwarder per session, not per node: a session that ends late takes nothing from its successor."""
 
     def __init__(self, *, hub: EventHub, clock: Clock, declared: Callable[[], Container[str]]) -> None:
-        """`declared`: the names that nodes may want at present."""
+        """`declared`: returns the names that nodes may subscribe to at present."""
         self._hub = hub
         self._declared = declared
         self._clock = clock
@@ -54,7 +53,8 @@ class EventBridge:
         hub.wakeup.chain(self._published)
 
     def _published(self) -> None:
-        """One forwarder that fails holds up no other: each has to hear of every event there is."""
+        """Wake the forwarders. One that fails does not hold up the others: each has to receive every
+        event."""
         types, self._seen = self._types_since(self._seen), self._hub.head
         for link, forwarder in self._forwarders.items():
             try:
@@ -64,7 +64,7 @@ class EventBridge:
                 forwarder.published(None, self._seen)
 
     def _types_since(self, seen: Cursor) -> Collection[EventType] | None:
-        """Of what was published since; None when that is not known."""
+        """Types of the events published since `seen`; None when they are not known."""
         ring = self._hub.ring
         if self._hub.closed or not ring.reaches(seen.sequence):
             return None
@@ -81,14 +81,14 @@ class EventBridge:
         )
 
     def left(self, link: ModuleLink) -> None:
-        """This very session is over, and with it all that it wanted. Idempotent."""
+        """Drop the forwarder of this session, which is over, with its subscriptions. Idempotent."""
         forwarder = self._forwarders.pop(link, None)
         if forwarder is not None:
             forwarder.end()
 
     def subscribed(self, link: ModuleLink, asked: EventSubscribe) -> None:
-        """From now on, or from `after` on for all that is listed. Names that are none, or that no module for nodes
-        declares, are told of; the others count."""
+        """Subscribe from now on, or from `after` on for all names listed. Names that do not exist, or that no
+        module for nodes declares, are reported to the node; the others are subscribed."""
         forwarder = self._forwarders.get(link)
         if forwarder is None:
             return
@@ -109,7 +109,7 @@ class EventBridge:
             _complain(link, _undeclared([name for name in existing if name not in declared]))
 
     def modules_changed(self) -> None:
-        """What no module for nodes declares any more nobody gets any more."""
+        """End the subscriptions to names that no module for nodes declares any more."""
         declared = self._declared()
         for link, forwarder in self._forwarders.items():
             gone = [name for name in forwarder.names() if name not in declared]
@@ -123,14 +123,14 @@ class EventBridge:
             forwarder.unwant(asked.event_types[:_LOOKED_AT])
 
     async def close(self) -> None:
-        """The term is over: nothing is forwarded when this returns. Idempotent."""
+        """Stop all forwarders at the end of the term: nothing is forwarded when this returns. Idempotent."""
         self._hub.wakeup.unchain(self._published)
         self._forwarders.clear()
         await self._tasks.close()
 
 
 def _complain(link: ModuleLink, error: CorralError) -> None:
-    if has_room(link):  # a node that only ever errs must not drown in it
+    if has_room(link):  # a node that sends nothing but errors must not flood its own outbox
         link.report(error, context=_CONTEXT)
 
 
@@ -166,7 +166,8 @@ def _named(names: Sequence[str]) -> str:
 
 
 class DeclaredNames(Container[str]):
-    """As of now. Who lists MODULE_EVENT hears all that modules tell, so also each name of it."""
+    """Names that nodes may subscribe to, read from the records at each call. A manifest that lists
+    MODULE_EVENT permits every event of modules, so each name of those, too."""
 
     def __init__(self, state: ClusterState) -> None:
         manifests = (stored.record.manifest for _, stored in state.modules.items())

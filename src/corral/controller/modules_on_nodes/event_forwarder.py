@@ -1,10 +1,8 @@
-"""Events on their way to one session of a node: what it asked for, in order, each once.
+"""Event forwarder: sends the events of one session's subscriptions to its node, in order, each once.
 
-A forwarder has names and places in the log, and nothing that could grow: while the node does not read, it
-does not read either. What a name missed is caught up first; the rest waits so long, so that places told to
-the node only grow.
-
-Names of events that a node wants, each from some place of the log on.
+A forwarder holds names and cursors, and nothing that could grow: while the node does not read, the forwarder
+does not read the log. A name subscribed from an earlier cursor is replayed first, and the other names wait
+meanwhile, so that the cursors sent to the node only grow.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from corral.system.clock import Clock
 
 
 class SubscribedNames:
-    """Types of the log, and `MODULE/TYPE` for what modules tell. Asked for each event, changed seldom."""
+    """Subscribed names, each from a cursor on: types of the log, and `MODULE/TYPE` for events of modules.
+    Looked up for each event, changed seldom."""
 
     def __init__(self) -> None:
         self._since: dict[str, int] = {}
@@ -47,7 +46,7 @@ class SubscribedNames:
         return iter(self._since)
 
     def add(self, names: Iterable[str], *, since: int) -> None:
-        """What comes after the event with that number."""
+        """Subscribe to events after the one with that number."""
         self._since |= dict.fromkeys(names, since)
         self._coarse = None
 
@@ -58,18 +57,19 @@ class SubscribedNames:
 
     @property
     def coarse(self) -> EventSelection:
-        """What can be told from types alone, for whoever reads the log."""
+        """Selection by types alone, for reading the log."""
         if self._coarse is None:
             types = EventFilter(types=frozenset(self._since)).log_types if self._since else frozenset()
             self._coarse = EventSelection(types=types)
         return self._coarse
 
     def of_none(self, types: Collection[EventType]) -> bool:
-        """Whether events of these types of the log cannot be wanted."""
+        """Can no event of these types be subscribed?"""
         return (self.coarse.types or frozenset()).isdisjoint(types)
 
     def accepts(self, event: Event) -> bool:
-        """By its type or, if a module told it, by its own name; and only what came after that was wanted."""
+        """Is the event subscribed, by its type or, if a module published it, by its own name, and after its
+        start?"""
         sequence = event.cursor.sequence
         if self._since.get(event.type, sequence) < sequence:
             return True
@@ -78,19 +78,20 @@ class SubscribedNames:
 
 
 MAX_TYPES: Final = 500
-"""Names that one session may want."""
+"""Most names that one session may subscribe to."""
 POSITION_EVENTS: Final = 1000
 POSITION_SECONDS: Final = 30.0
-"""So far, or so long, a place that was told may lag behind events which the node does not want."""
+"""Limits, in events and seconds, by which the cursor sent to the node may lag behind events it did not
+subscribe to."""
 _AT_ONCE: Final = 128
-"""Events that are read in one turn."""
+"""Most events read in one turn."""
 _STORE_SECONDS: Final = 1.0
-"""The pause when the store is unavailable and does not say how long."""
+"""Pause when the store is unavailable and gives no retry delay."""
 _log = structlog.get_logger("corral.controller.bridge")
 
 
 class _Replay:
-    """Names that are wanted from an earlier place on, until they have caught up with the others."""
+    """Names subscribed from an earlier cursor, until they have caught up with the others."""
 
     def __init__(self, names: SubscribedNames, reader: EventReader) -> None:
         self.names = names
@@ -98,7 +99,7 @@ class _Replay:
 
 
 class EventForwarder:
-    """The events of one session. Its task, one of `tasks`, runs only while something is wanted."""
+    """The events of one session. Its task, one of `tasks`, runs only while something is subscribed."""
 
     def __init__(
         self, link: ModuleLink, *, hub: EventHub, clock: Clock, frames: EventFrames, tasks: Tasks
@@ -122,7 +123,7 @@ class EventForwarder:
     def _reader(self, *, after: Cursor | None = None) -> EventReader:
         return self._hub.reader(f"node/{self._link.facts.node_id}", after=after)
 
-    # what is wanted
+    # subscriptions
 
     def __len__(self) -> int:
         return len(self._wanted) + sum(len(replay.names) for replay in self._replays)
@@ -131,11 +132,11 @@ class EventForwarder:
         return name in self._wanted or any(name in replay.names for replay in self._replays)
 
     def names(self) -> list[str]:
-        """Everything that is wanted."""
+        """All subscribed names."""
         return [name for held in (self._wanted, *(replay.names for replay in self._replays)) for name in held]
 
     def want(self, names: Iterable[str], *, after: Cursor | None) -> None:
-        """From now on, or from what comes after a place. What is wanted already stays as it is."""
+        """Subscribe from now on, or after a cursor. A name that is subscribed already stays as it is."""
         new = [name for name in names if name not in self]
         self._place_due = True
         if not len(self):
@@ -157,8 +158,9 @@ class EventForwarder:
     # the task
 
     def published(self, types: Collection[EventType] | None, head: Cursor) -> None:
-        """Events of these types came up to `head`, or any (None). One that waits for others is not woken: with
-        a thousand nodes that would be most of what a commit costs."""
+        """Events of these types, or of any (None), were published up to `head`. A forwarder that has
+        subscribed to none of them is not woken: with a thousand nodes that would be most of the cost of a
+        commit."""
         if not self._idle or types is None or not self._wanted.of_none(types):
             self._wake()
             return
@@ -167,8 +169,8 @@ class EventForwarder:
             self._wake()
 
     def _wake(self) -> None:
-        """From here on only the task moves the cursor: it has yet to read what it is woken for, and several
-        commits may be published before it runs."""
+        """Wake the task. From here on only the task moves the cursor: it has yet to read the events it is
+        woken for, and several commits may be published before it runs."""
         self._idle = False
         self._wakeup.wake()
 
@@ -180,7 +182,7 @@ class EventForwarder:
             self._wake()
 
     def end(self) -> None:
-        """Nothing is sent any more; the task, if there is one, is on its way out."""
+        """End the forwarder: nothing more is sent; the task, if there is one, is being cancelled."""
         if self._task is not None:
             self._task.cancel()
 
@@ -202,7 +204,7 @@ class EventForwarder:
             await asyncio.sleep(RETRY_SECONDS)
         else:
             if moved:
-                await asyncio.sleep(0)  # the others' turn
+                await asyncio.sleep(0)  # yield to the other forwarders
             else:
                 await self._rest(turn)
 
@@ -224,7 +226,7 @@ class EventForwarder:
         return not self._main.at_head
 
     async def _catch_up(self, replay: _Replay) -> None:
-        """Up to where the others are: they stay there as long as anybody catches up."""
+        """Replay up to the cursor of the other names: they wait there while any name is replayed."""
         until = self._main.cursor
         if not len(replay.names) or await self._forward(replay.reader, replay.names, until=until):
             self._caught_up()
@@ -235,7 +237,8 @@ class EventForwarder:
         self._wanted.add(replay.names, since=since)
 
     def _pass_over(self) -> None:
-        """Go on after what cannot be read or sent, with a word to the node, instead of trying it for ever."""
+        """Continue after an event that cannot be read or sent, and report that to the node, instead of
+        retrying for ever."""
         if not self._replays:
             missed = self._main.passed_over()
             if missed is not None:
@@ -250,11 +253,11 @@ class EventForwarder:
             self._caught_up()
 
     async def _forward(self, reader: EventReader, wanted: SubscribedNames, *, until: Cursor | None) -> bool:
-        """One stretch of the log, as far as there is room for it; whether `until` is reached. Names may come
-        and go while the store is read."""
+        """Forward one span of the log, as far as the outbox has room; returns whether `until` is reached.
+        Names may be added and removed while the store is read."""
         read = await reader.read(wanted.coarse, limit=_AT_ONCE)
         if until is None and reader is not self._main:
-            return False  # meanwhile nothing was wanted for a moment: what was missed then concerns nobody
+            return False  # nothing was subscribed meanwhile: no subscription misses these
         for item in read.items:
             if not has_room(self._link):
                 return False
@@ -281,7 +284,7 @@ class EventForwarder:
             item = frame
         self._tell_missed(item)
 
-    # places
+    # cursors
 
     def _tell_missed(self, missed: MissedEvents) -> None:
         node = self._link.facts.node_id
@@ -299,8 +302,8 @@ class EventForwarder:
         self._told_at = self._clock.monotonic()
 
     def _tell_place(self) -> None:
-        """A node that subscribed has to know where it stands before anything happens, and one that wants
-        little must not have to go back far."""
+        """Send the cursor: a node that subscribed must know its cursor before the first event, and one that
+        receives few events must not have to replay much."""
         place = self._main.cursor
         asked = self._place_due and place.sequence >= self._hub.head.sequence
         if not asked and not self._lags(place):

@@ -1,4 +1,4 @@
-"""Events as frames for nodes. What is told is what a module on the controller sees of the same event, without its
+"""Events as frames for nodes: what a module on the controller receives of the same event, without its
 sensitive fields."""
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class EventFrames:
-    """Makes the frame of an event once for all nodes that are at the same place; keeps a few, and forgets them
-    all at once when they are too many. A frame is shared: a stream sets its epoch, which is that of the term,
-    and nobody changes anything else."""
+    """Encodes the frame of an event once for all nodes that are at the same cursor; caches a few, and clears
+    the cache when it is full. A frame is shared: a stream sets its epoch, which is that of the term, and
+    nothing else may be changed."""
 
     def __init__(self) -> None:
         self._kept: dict[Cursor, ControllerMessage] = {}
@@ -44,7 +44,7 @@ class EventFrames:
 
 
 def _payload(event: Event) -> bytes:
-    body, _ = event_body(redacted_event(event))  # a node sees no more than who may not see all
+    body, _ = event_body(redacted_event(event))  # as for a reader without sensitive fields
     payload = _ENCODER.encode(body)
     if len(payload) <= BATCH_BYTES:
         return payload
@@ -73,7 +73,7 @@ def missed_frame(missed: MissedEvents, *, at: dt.datetime) -> ControllerMessage:
 
 
 def position_frame(cursor: Cursor) -> ControllerMessage:
-    """No event: up to here the node has all that it asked for."""
+    """Frame without an event: up to this cursor the node has received all its subscribed events."""
     return ControllerMessage(module_event=ModuleEvent(cursor=wire_cursor(cursor)))
 
 

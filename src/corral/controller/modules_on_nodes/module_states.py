@@ -27,11 +27,11 @@ _MOST_VERSION: Final = 100
 _PHASES: Final = {phase.value: phase for phase in ModulePhase}
 _DECLINED: Final = ("settings_refused: ", "signature_refused: ")
 _GONE: Final = "gone_from_the_node"
-"""Why a module is UNLOADED of which a node does not say so itself: it is not in its list."""
+"""Reason of UNLOADED for a module that is missing from the node's list, without a report of its own."""
 
 
 def update_error(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate) -> Rejected | None:
-    """What is wrong with an update, to be sent to the node. The update then changes nothing."""
+    """The error of an invalid update, to be sent to the node. Such an update changes nothing."""
     if not is_module_id(update.module_id):
         return Rejected(Code.INVALID_FIELD, "module_state_update.module_id is no id", field="module_id")
     if update.size_bytes and not update.state:
@@ -49,8 +49,8 @@ def update_error(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate
 
 
 class StateFold:
-    """Updates of one node in the order in which they came: one event for each that reports more than that an
-    operator request was carried out, and one write for each module, of its last state."""
+    """Folds updates of one node in the order of arrival: one event for each that reports more than a
+    completed operator request, and one write per module, of its last state."""
 
     def __init__(self, state: ClusterState, node_id: NodeId, *, now: dt.datetime) -> None:
         self._state = state
@@ -59,7 +59,7 @@ class StateFold:
         self._rows: dict[str, NodeModuleState | None] = {}
 
     def take(self, update: ModuleStateUpdate) -> list[Step]:
-        """The event of an update; one that makes no sense changes nothing."""
+        """Events of one update; an invalid one changes nothing."""
         id = update.module_id
         if not update.state or update_error(self._state, self._node_id, update) is not None:
             return []
@@ -69,7 +69,7 @@ class StateFold:
         phase = _PHASES[update.state]
         after = _reported(self._state, self._node_id, update, before, phase=phase, now=self._now)
         self._rows[id] = None if phase is ModulePhase.UNLOADED else after
-        stayed = update.from_state in ("", update.state)  # what was refused comes from nowhere
+        stayed = update.from_state in ("", update.state)  # a refused archive has no state before it
         if before is not None and stayed and _same(before, after):
             return []
         return [_event(after, came_from=_PHASES.get(update.from_state))]
@@ -79,7 +79,7 @@ class StateFold:
 
 
 def fold_list(state: ClusterState, node_id: NodeId, hello: Handshake, *, now: dt.datetime) -> list[Step]:
-    """The rows as the node's list has them."""
+    """The rows brought in line with the node's list."""
     entries = entries_of(hello.modules)
     rows: dict[str, NodeModuleState | None] = {}
     events: list[Step] = []
@@ -102,7 +102,7 @@ def fold_list(state: ClusterState, node_id: NodeId, hello: Handshake, *, now: dt
 
 
 def forget_node(state: ClusterState, node_id: str) -> list[Step]:
-    """The node is no longer one of the cluster."""
+    """Deletes the rows of a node that was removed from the cluster."""
     return [
         MODULE_NODE_STATES.delete(node_module_key(node_id, stored.record.module), expect=None)
         for stored in state.module_node_states.of_node(node_id)
@@ -122,7 +122,7 @@ def runs_with_refusal(row: NodeModuleState) -> bool:
 def request_recovery(
     state: ClusterState, id: str, nodes: Collection[NodeId], *, now: dt.datetime
 ) -> list[Step]:
-    """That the module shall be tried again on these nodes; those that never said anything of it are left out."""
+    """Requests another try of the module on these nodes, except on those that never reported it."""
     rows = [stored for stored in state.module_node_states.of_module(id) if stored.record.node in nodes]
     return [
         MODULE_NODE_STATES.put(
@@ -156,7 +156,8 @@ def _listed(
     *,
     now: dt.datetime,
 ) -> NodeModuleState | None:
-    """None: the list does not say where it stands, or nobody here ever knew the module."""
+    """None when the list gives no state of the module, or when the module was never known to the
+    controller."""
     phase = _PHASES.get(entry.state)
     package = state.modules.find(entry.module_id)
     if phase is None or phase is ModulePhase.UNLOADED or (package is None and before is None):
@@ -177,8 +178,9 @@ def _reported(
     phase: ModulePhase,
     now: dt.datetime,
 ) -> NodeModuleState:
-    """What a node said, within bounds. A published daemon tells neither archive nor intent: it has what it
-    was sent. One that does not count requests has carried out what was requested when it reports something new."""
+    """The row of a report, with bounded fields. An older daemon reports neither archive nor intent: it has
+    what it was sent. A daemon that does not count requests has carried out the pending one when it reports
+    anything new."""
     package = state.modules.find(told.module_id)
     record = package.record if package else None
     asked = before.recover_asked_ms if before else 0
@@ -207,7 +209,7 @@ def _reported(
 
 
 def _same(before: NodeModuleState, after: NodeModuleState) -> bool:
-    """Equal but for the operator requests that the node has carried out."""
+    """Equal except for the operator requests that the node has carried out?"""
     settled = msgspec.structs.replace(
         before,
         recover_done_ms=after.recover_done_ms,
@@ -222,7 +224,8 @@ def _standing(row: NodeModuleState) -> tuple[object, ...]:
 
 
 def _event(row: NodeModuleState, *, came_from: ModulePhase | None) -> Draft:
-    """Without the error: more people may read events than logs, and it may hold what a module wrote there."""
+    """The event of an update, without the error text: events have more readers than logs, and the text may
+    hold what a module wrote into it."""
     return Draft(
         type=EventType.MODULE_NODE_STATE,
         subject=row.module,

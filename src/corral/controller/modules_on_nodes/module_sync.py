@@ -1,10 +1,11 @@
-"""Brings the modules of one session's node to what is desired: compare, send the difference, take in the reports.
+"""Module sync: brings the modules of one session's node to the desired set: compare, send the difference,
+take in the reports.
 
-What the node has is known from its handshake, and from then on by the orders that it was sent and by its reports of
-what became of them. An order is made from what holds when it is sent: however long its archive took to read, nothing
-older follows something newer.
+The observed set comes from the node's handshake, and afterwards from the orders that were sent and the
+reports of their outcome. An order is made from what is desired at the moment it is sent: however long its
+archive took to read, no older order follows a newer one.
 
-How far a module is on its way to a node: in memory, for as long as the session lasts.
+`SyncProgress` holds in memory, for as long as a session lasts, how far a module is on its way to a node.
 """
 
 from __future__ import annotations
@@ -46,12 +47,13 @@ from corral.wire.channels import CONTROL_LIMIT
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 TOO_LARGE: Final = "too large for this daemon"
-"""It stays so: the daemon takes archives in frames alone, and this one fits into none."""
+"""Progress text of an archive that the daemon can never take: it takes archives in frames only, and this one
+fits into none."""
 _MEGABYTE: Final = 1000 * 1000
 
 
 class ModuleProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """`told` is the word until the node says how much it has."""
+    """Progress of one module. `told` is the text shown until the node reports how much it has fetched."""
 
     told: str
     fetched: int = 0
@@ -64,7 +66,7 @@ class ModuleProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncProgress:
-    """By node and module. What was told is forgotten when the node says where the module stands."""
+    """Progress by node and module. An entry is removed when the node reports the module's state."""
 
     def __init__(self) -> None:
         self._ways: dict[NodeId, dict[str, ModuleProgress]] = {}
@@ -76,7 +78,8 @@ class SyncProgress:
         self._ways.setdefault(node_id, {})[module] = ModuleProgress(told=word)
 
     def fetched(self, node_id: NodeId, module: str, *, fetched: int, size: int) -> None:
-        """A node says how far it is; only about something that is on its way to it."""
+        """Record a node's report of fetched bytes; ignored for a module that is not on its way to the
+        node."""
         way = self._ways.get(node_id, {}).get(module)
         if way is not None and size > 0:
             known = msgspec.structs.replace(way, fetched=max(0, min(fetched, size)), size=size)
@@ -91,7 +94,7 @@ class SyncProgress:
         self._ways.pop(node_id, None)
 
     def text(self, node_id: NodeId, module: str) -> str:
-        """Empty when nothing is on its way."""
+        """Text of the progress; empty when nothing is on its way."""
         way = self._ways.get(node_id, {}).get(module)
         return str(way) if way is not None else ""
 
@@ -103,27 +106,27 @@ def _amount(size: int) -> str:
 
 
 _QUEUED: Final = 512 * 1024
-"""While more than this waits to be sent to a node, nothing is added to it."""
+"""Bytes waiting to be sent to a node above which nothing is added."""
 _FRAME_MAX: Final = CONTROL_LIMIT - 64 * 1024
-"""Signature and manifest included."""
+"""Largest frame, signature and manifest included."""
 _LOOK_SECONDS: Final = 0.02
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
 class DesiredPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """A package with a part for nodes, and what of it nodes shall have."""
+    """A package with a part for nodes, as it is desired on nodes."""
 
     record: PackageRecord
     desired: DesiredModule
 
 
 Find = Callable[[str], DesiredPackage | None]
-"""The package as it is now; None when nodes shall not have it."""
+"""Returns the package as it is desired now; None when it shall not be on the node."""
 
 
 class ModuleSync:
-    """`changed` and `report` return at once; `run` lives as long as the session."""
+    """Sync of one session. `changed` and `report` return at once; `run` lives as long as the session."""
 
     def __init__(
         self,
@@ -161,11 +164,11 @@ class ModuleSync:
         return id in self._named
 
     def report(self, state: NodeModuleState) -> None:
-        """The node reports how a module stands."""
+        """Take in a node's report of a module."""
         observed = self._observed.get(state.module)
         if observed is not None and (known := reported(observed, state)) != observed:
             self._observed[state.module] = known
-            self.changed([state.module])  # a reload that went with a refused archive is still to come
+            self.changed([state.module])  # a reload that came with a refused archive is still pending
 
     async def run(self) -> None:
         while not self._link.over.is_set():
@@ -181,7 +184,8 @@ class ModuleSync:
                 self._fail(id)
 
     def _ids(self, id: str) -> dict[str, str]:
-        """For log records here and on the node: also of the request that changed the module last."""
+        """Ids for log records here and on the node, among them that of the request that changed the module
+        last."""
         part = self._find(id)
         return {"node": self._node, "module": id, "request": part.record.request if part else ""}
 
@@ -190,7 +194,7 @@ class ModuleSync:
         self._failed.add(id)
 
     async def _next(self) -> str:
-        """The module to compare; what could not be sent comes again after a while."""
+        """The next module to compare; one that could not be sent is retried after a while."""
         while not self._due:
             self._wake.clear()
             await set_within(self._wake, _RETRY_SECONDS if self._failed else None)
@@ -210,7 +214,7 @@ class ModuleSync:
             return
         for frame in frames:
             if frame is not None and not self._link.send(frame):
-                await self._link.over.wait()  # nothing more is sent in this session
+                await self._link.over.wait()  # nothing more can be sent in this session
                 return
         self._due.pop(id, None)
         if orders:
@@ -223,11 +227,11 @@ class ModuleSync:
         if not self._plain:
             return difference(desired, observed)
         if desired is not None and desired.intent is not ModuleIntent.ACTIVE:
-            desired = None  # it knows no intents: it has what shall run
+            desired = None  # a daemon without intents has only what shall run
         return _published(difference(desired, observed))
 
     async def _frame(self, order: ModuleOrder, part: DesiredPackage | None) -> ControllerMessage | None:
-        """None: the daemon cannot take it."""
+        """The order's frame; None when the daemon cannot take it."""
         if isinstance(order, UninstallOrder) or part is None:
             return uninstall_frame(order.id)
         recover_ms = part.desired.recover_ms
@@ -240,7 +244,7 @@ class ModuleSync:
         return frame if frame.ByteSize() <= _FRAME_MAX else None
 
     def _sent(self, id: str, orders: Sequence[ModuleOrder], part: DesiredPackage | None) -> None:
-        """From now on the node has what it was ordered to have, until it reports otherwise."""
+        """Record the order as observed until the node reports otherwise."""
         before = self._observed.pop(id, None)
         after = applied(_desired(part), before, orders)
         self._named.add(id)
@@ -259,7 +263,7 @@ class ModuleSync:
 
 
 def _published(orders: Iterable[ModuleOrder]) -> tuple[ModuleOrder, ...]:
-    """As a daemon takes them that knows no intents, settings and requests: another try is another install."""
+    """The difference for a daemon without intents, settings and requests: another try is another install."""
     kept = [
         InstallOrder(id=order.id) if isinstance(order, ControlOrder) else order
         for order in orders
@@ -269,7 +273,7 @@ def _published(orders: Iterable[ModuleOrder]) -> tuple[ModuleOrder, ...]:
 
 
 def _in_place(desired: DesiredModule, observed: ObservedModule | None) -> bool:
-    """The node has this archive: with another signature of it nothing is on its way."""
+    """The node has this archive already: an order that changes only its signature transfers nothing."""
     return observed is not None and observed.sha256 == desired.sha256 != observed.refused_sha256
 
 

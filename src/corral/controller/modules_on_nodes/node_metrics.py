@@ -26,7 +26,7 @@ from corral.wire.v1.module_pb2 import ModuleMetricFamily, ModuleMetrics, ModuleM
 
 FRAME_BYTES: Final = 1024 * 1024
 NODE_SAMPLES: Final = 4000
-"""What is looked at in one frame of a node; the rest is counted as dropped."""
+"""Most samples read from one frame of a node; the rest is counted as dropped."""
 HOST_FAMILIES: Final = {
     "cpu_seconds": ("counter", ()),
     "calls": ("counter", ()),
@@ -38,21 +38,23 @@ HOST_FAMILIES: Final = {
     "leaked": ("gauge", ()),
     "samples_dropped": ("counter", ("why",)),
 }
-"""What a node's host tells about its modules, under names that modules may not use: kind and labels."""
+"""Families that a node's host reports about its modules, under names that modules may not use: kind and
+labels."""
 _LARGEST_COUNT: Final = 2**53
 _STAND_IN: Final = "x"
 
 
 class NodeFamilies(NamedTuple):
-    """What the modules of one node tell under one name; changed by nobody: the next frame brings another."""
+    """The families of one name from the modules of one node. Never changed: the next frame replaces it."""
 
     node: NodeId
     families: list[tuple[str, Family]]
-    """By module, in order."""
+    """By module id, sorted."""
 
 
 class NodeMetrics:
-    """Frames are kept as they came and read when somebody looks: a node that floods costs nothing more."""
+    """The last frame of each session. A frame is parsed only when metrics are read: a node that floods costs
+    no parsing."""
 
     def __init__(self) -> None:
         self._told: dict[ModuleLink, ModuleMetrics] = {}
@@ -60,23 +62,23 @@ class NodeMetrics:
         self._dropped: dict[ModuleLink, collections.Counter[str]] = {}
 
     def received(self, link: ModuleLink, metrics: ModuleMetrics) -> None:
-        """In place of what this session told before."""
+        """Replace the session's last frame. One larger than FRAME_BYTES is dropped and counted."""
         if link.over.is_set():
             return
         if metrics.ByteSize() > FRAME_BYTES:
             self._dropped.setdefault(link, collections.Counter())["frame"] += 1
             return
-        self._told.pop(link, None)  # to the end: the session that told last counts
+        self._told.pop(link, None)  # moves the link to the end: the session that sent last counts
         self._told[link] = metrics
         self._sheets.pop(link, None)
 
     def left(self, link: ModuleLink) -> None:
-        """This very session is over. Idempotent."""
+        """Drop the frames of this session, which is over. Idempotent."""
         for held in (self._told, self._sheets, self._dropped):
             held.pop(link, None)
 
     async def look(self) -> None:
-        """Read what came since the last look, in a thread; what is missing then is read by `named`."""
+        """Parse new frames in a thread; `named` parses those that arrive meanwhile."""
         fresh = {link: told for link, told in self._told.items() if link not in self._sheets}
         sheets = (
             await asyncio.to_thread(lambda: [_ParsedFrame(told) for told in fresh.values()]) if fresh else []
@@ -86,7 +88,7 @@ class NodeMetrics:
                 self._keep(link, sheet)
 
     def named(self) -> dict[str, list[NodeFamilies]]:
-        """By name, then node: of each node once, also while an old session of it lingers."""
+        """Families by name, then node: one session per node, also while an old session of it lingers."""
         latest = {link.facts.node_id: link for link in self._told}
         found: dict[str, list[NodeFamilies]] = collections.defaultdict(list)
         for node, link in sorted(latest.items(), key=lambda item: item[0]):
@@ -95,7 +97,8 @@ class NodeMetrics:
         return found
 
     def dropped(self) -> dict[tuple[NodeId, str], int]:
-        """What was refused in this session of each node, by node and why; counted as frames are looked at."""
+        """Number of refused samples by node and reason, in the present sessions; counted when a frame is
+        parsed."""
         total: collections.Counter[tuple[NodeId, str]] = collections.Counter()
         for link, counts in self._dropped.items():
             for why, count in counts.items():
@@ -114,7 +117,7 @@ class NodeMetrics:
 
 
 class _ParsedFrame:
-    """One frame, read."""
+    """One frame, parsed and checked."""
 
     def __init__(self, metrics: ModuleMetrics) -> None:
         self._families: dict[tuple[str, str], Family] = {}
@@ -134,7 +137,7 @@ class _ParsedFrame:
             self.dropped[why] += count
 
     def _read(self, told: ModuleMetricFamily) -> None:
-        """A family may come in several parts."""
+        """Add a family to the frame's result; a family may come in several parts."""
         name = told.name.removesuffix("_total") if told.kind == "counter" else told.name
         family = self._families.get((told.module_id, name)) or Family(told.kind, told.help[:HELP_MAX])
         why = self._objection(told, name, family)

@@ -42,7 +42,7 @@ from corral.wire.v1.node_pb2 import Handshake
 
 
 class NodeModuleTraffic:
-    """The `ModuleTraffic` of a term. Calls return at once; `close` ends what they began."""
+    """The `ModuleTraffic` of a term. Calls return at once; `close` ends the tasks they began."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class NodeModuleTraffic:
         self._figures.left(link)
 
     def follow(self, commit: Commit) -> None:
-        """Right after memory has it."""
+        """Follow a commit right after it is applied in memory."""
         self._distributor.follow(commit)
         if any(change.collection == MODULE_PACKAGES.name for change in commit.changes):
             self._forwarding.modules_changed()
@@ -101,7 +101,7 @@ class NodeModuleTraffic:
         self._distributor.resync()
         self._forwarding.modules_changed()
 
-    # what nodes say
+    # frames from nodes
 
     def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None:
         self._forwarding.subscribed(link, wanted)
@@ -120,7 +120,7 @@ class NodeModuleTraffic:
         complaint = states.update_error(self._state, node_id, update)
         if complaint is not None:
             late = complaint.code is Code.NOT_FOUND and self._distributor.knows(link, update.module_id)
-            if not late:  # else it was uninstalled while this was on its way
+            if not late:  # late: it was uninstalled while the report was on its way
                 link.report(complaint, context="modules")
         elif on_its_way:
             self._progress.fetched(
@@ -130,7 +130,7 @@ class NodeModuleTraffic:
     # what is stored
 
     def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
-        """Those that are passed over because the node tells more than it may; each is counted by this."""
+        """Frames to skip because the node publishes faster than its limit; each call counts its frames."""
         return [
             frame
             for frame in frames
@@ -139,7 +139,7 @@ class NodeModuleTraffic:
         ]
 
     def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
-        """What spooled messages about modules change; pure."""
+        """Steps for spooled messages about modules; pure."""
         now = self._clock.now()
         fold = StateFold(self._state, node_id, now=now)
         events: list[Step] = []
@@ -152,7 +152,7 @@ class NodeModuleTraffic:
         return fold.writes() + events
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
-        """The rows as the node's list has them; pure. A published daemon has no list."""
+        """The rows brought in line with the node's list; pure. An older daemon has no list."""
         if not support_of(hello.features).modules:
             return []
         return states.fold_list(self._state, node_id, hello, now=self._clock.now())
@@ -163,11 +163,11 @@ class NodeModuleTraffic:
         return self._distributor.connected(node_id)
 
     def progress(self, node_id: NodeId, id: str) -> str:
-        """How far a module is on its way to a node; empty when it is not."""
+        """Progress of a module on its way to a node; empty when it is not."""
         return self._progress.text(node_id, id)
 
     async def close(self) -> None:
-        """The term is over. Idempotent."""
+        """End the traffic with the term. Idempotent."""
         await self._distributor.close()
         await self._forwarding.close()
         await self._desk.close()

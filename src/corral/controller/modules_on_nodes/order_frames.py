@@ -1,6 +1,6 @@
-"""Records as frames.
+"""Order frames: records encoded as install frames.
 
-Small archives and sidecars, read from the store once for all sessions that need them.
+`BlobCache` reads small archives and sidecars from the store once for all sessions that need them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import DataOffer
 
 INLINE: Final = 64 * 1024
-"""Archives up to this size travel in the frame; larger ones are fetched on the second channel."""
+"""Archives up to this size are sent in the frame; larger ones are fetched over the data channel."""
 WHOLE: Final = 7 * 512 * 1024
-"""The largest archive for daemons that know nothing but the frame."""
+"""Largest archive for daemons that take archives in frames only."""
 
 
 class PackageContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a package has to be read before it can be sent. Without `archive` it is offered."""
+    """What has to be read of a package before it can be sent. Without `archive` the archive is offered."""
 
     archive: bytes | None = None
     signature: bytes = b""
@@ -42,7 +42,8 @@ def install_frame(
     recover_ms: int = 0,
     plain: bool = False,
 ) -> ControllerMessage:
-    """`plain` is for daemons that know the published fields alone: no offers, no intents."""
+    """The install frame of a package. `plain`: for daemons that know the published fields only: no offers, no
+    intents."""
     frame = wire.ModuleInstall(
         module_id=record.id,
         version=record.version,
@@ -93,7 +94,8 @@ _HELD_BYTES: Final = 8 * 1024 * 1024
 
 
 class BlobCache:
-    """Reads side by side for different blobs, once for the same; what was used last is held, up to a bound."""
+    """Cache of blobs: different ones are read concurrently, the same one once; the least recently used are
+    evicted above a bound."""
 
     def __init__(self, blobs: BlobEngine) -> None:
         self._blobs = blobs

@@ -1,4 +1,4 @@
-"""How much the bridge of modules queues for a node: its commands and pings go first."""
+"""Room in a node's outbox for traffic about modules: commands and pings go first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from corral.system.aio.backoff import Backoff
 
 QUEUED_BYTES: Final = 1024 * 1024
 QUEUED_MESSAGES: Final = 2000
-"""While more than this waits for a node nothing of the bridge is added: what overflows ends the stream."""
+"""Messages waiting for a node above which no traffic about modules is added: an overflow ends the stream."""
 _FIRST_LOOK: Final = 0.005
 _LAST_LOOK: Final = 0.25
 
@@ -20,8 +20,8 @@ def has_room(link: ModuleLink) -> bool:
 
 
 async def room(link: ModuleLink) -> None:
-    """Wait until the node has taken what waits for it, or its session is over. An outbox has no
-    drained event, so it is polled."""
+    """Wait until the outbox has room again, or the session is over. An outbox has no drained event, so it is
+    polled."""
     backoff = Backoff(first=_FIRST_LOOK, longest=_LAST_LOOK)
     while not has_room(link) and not link.over.is_set():
         await asyncio.sleep(backoff.delay())

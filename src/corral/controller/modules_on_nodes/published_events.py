@@ -26,14 +26,15 @@ _TEXT: Final = 80
 PER_SECOND: Final = 2_000
 KIB_PER_SECOND: Final = 4_096
 BURST_SECONDS: Final = 30
-"""Of all modules of a node together, with what they published while it was away."""
+"""Burst of the rate limits, which apply to all modules of a node together: it covers what they published
+while the node was disconnected."""
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 _log = structlog.get_logger("corral.controller.bridge")
 
 
 class PublishedEvents:
-    """What nodes tell for their modules, as far as they may and not faster than they may: a node can speak for any
-    module that it has, so the bound is the node's. What is refused is said once a second for each module."""
+    """Checks and rate limits of events that nodes publish for their modules. A node can publish in the name
+    of any module it has, so the limit is per node. Refusals are logged once a second for each module."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -46,8 +47,8 @@ class PublishedEvents:
         )
 
     def admit(self, node_id: NodeId, told: EventPublish) -> bool:
-        """Whether it comes as slowly as it may; counted, so to be asked once for each event, however often one
-        tries to store it. Our own daemons pace what they send and never meet this."""
+        """Is the event within the node's rate limit? Each call counts, so call it once per event, however
+        often storing it is retried. Our own daemons pace what they send and never reach the limit."""
         in_time = self._in_time(node_id, len(told.payload_json))
         if not in_time:
             why = f"the node publishes more than {PER_SECOND} events, or {KIB_PER_SECOND} KiB, a second"
@@ -84,9 +85,11 @@ def published(
     now: dt.datetime,
     refuse: Callable[[str], None] = lambda _: None,
 ) -> list[Step]:
-    """The event of what a module on a node told; nothing for what it may not tell, and `refuse` hears why.
+    """The log event of an event that a module on a node published; empty when it is not permitted, and
+    `refuse` receives the reason.
 
-    `record` is that of the module it names. The node has checked all this; here it is not believed.
+    `record` is that of the module it names. The node made the same checks; they are repeated here because a
+    node is not trusted.
     """
     data = _data(told.payload_json)
     why = _objection(told, record) or (
@@ -122,8 +125,8 @@ def _objection(told: EventPublish, record: PackageRecord | None) -> str:
 
 
 def _data(payload: bytes) -> dict[str, Any] | None:
-    """None for what is none, and for what could not be stored: an event that nobody can encode would keep
-    all that the node reports from being taken in."""
+    """The payload, decoded; None when it is invalid or could not be stored: an event that cannot be encoded
+    would block everything the node reports."""
     if len(payload) > DATA_BYTES:
         return None
     try:

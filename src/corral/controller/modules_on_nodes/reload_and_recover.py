@@ -58,7 +58,7 @@ class RecoverRequest:
         return is_unhealthy(row, self._record.sha256) or runs_with_refusal(row)
 
     def check_node(self, node: str) -> None:
-        """NOT_FOUND, NOT_SUPPORTED, CONFLICT when the node never said anything of the module."""
+        """NOT_FOUND, NOT_SUPPORTED, CONFLICT when the node never reported the module."""
         node_id = self._state.nodes.require(node).record.id
         if ModuleHost.DAEMON not in self._record.manifest.hosts:
             raise Rejected(
@@ -93,7 +93,7 @@ class RecoverRequest:
                 continue  # a node reported a new state meanwhile
 
     def _concerned(self) -> set[NodeId]:
-        """Nodes where the module is unhealthy, and those where that cannot be known now."""
+        """Nodes where the module is unhealthy, and those where that is not known at present."""
         assert self._nodes is not None
         rows = self._state.module_node_states.rows_of_module(self._record.id)
         return {row.node for row in rows if self._is_unhealthy(row) or not self._nodes.connected(row.node)}

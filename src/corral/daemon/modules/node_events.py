@@ -1,12 +1,11 @@
-"""What modules of a node may do with events: subscribe, unsubscribe, publish.
+"""Events for the modules of a node: subscribe, unsubscribe, publish; and the decoding of event frames.
 
-The controller forwards only the types that somebody here wants, each told once. Its events carry the cursor
-they have in its log; the last one seen is the node's position, from which it goes on after a lost connection.
-Whoever subscribes before there is a connection begins where the log ends when there is one. Whoever subscribes
-while there is one begins where the controller then is, and learns from its answer where that was: if the
-connection is lost before, nobody knows what is missing, and the node says so by itself.
-
-Events as they come over the link and as they leave by the spool.
+The controller forwards only the types that a module here has subscribed to, and each event once. Events carry
+their cursor in its log; the last one received is the node's position, from which it resumes after a lost
+connection. A subscription made before there is a connection begins at the end of the log as of the
+connection. One made during a connection begins at the controller's current cursor, which the controller's
+answer carries: if the connection is lost before that answer, the number of missed events is unknown, and the
+node reports `EVENTS_MISSED` by itself.
 """
 
 from __future__ import annotations
