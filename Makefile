@@ -57,6 +57,7 @@ check: $(VENV)/.dev  ## style, types, import directions, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/check_sizes.py
 	$(BIN)/python tools/generate_wire.py --check
 	$(BIN)/python tools/generate_docs.py --check
 

@@ -7,7 +7,6 @@ so a record that arrives twice (the confirmation was lost) has no second effect.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import functools
 import itertools
 from collections import deque
@@ -28,13 +27,12 @@ from corral.controller.sessions.commit_faults import (
 )
 from corral.controller.sessions.frame_receivers import ModuleTraffic, NodeReports, Reported
 from corral.controller.sessions.handshake import check_running
+from corral.controller.sessions.node_log_records import error_event, log_record
 from corral.controller.state.collections import SPOOLS, node_log
 from corral.controller.state.ledger import Ledger, Step
 from corral.controller.state.quarantine import NotOverwritten
-from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
-from corral.domain.node_claims import told_time
-from corral.domain.records import LogRecord, SpoolPosition
+from corral.domain.records import SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.store_errors import Conflict
 from corral.system.aio.tasks import set_within
@@ -43,7 +41,7 @@ from corral.system.clock import Clock
 from corral.wire.frame_table import FrameOwner, NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, HandshakePortion
+from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakePortion
 
 MAX_WAITING: Final = 8 * 512
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
@@ -54,12 +52,6 @@ REPORTS_PER_MINUTE: Final = 60
 _PER_COMMIT: Final = 500
 _RETRY_SECONDS: Final = 1.0
 _PORTIONS_SECONDS: Final = 60.0
-_LEVELS: Final = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR"})
-_MAX_MESSAGE: Final = 16 * 1024
-_MAX_THROWABLE: Final = 64 * 1024
-_MAX_FIELDS: Final = 64
-_MAX_FIELD: Final = 2048
-_MAX_REPORT: Final = 1000
 _ENDS_AT_ONCE: Final = 100
 _ENDS_SECONDS: Final = 10.0
 
@@ -360,7 +352,7 @@ class Intake:
             self._suppressed += 1
             return []
         suppressed, self._suppressed = self._suppressed, 0
-        return [_reported(self._node_id, report, suppressed=suppressed)]
+        return [error_event(self._node_id, report, suppressed=suppressed)]
 
 
 def _unseen(batch: list[NodeFrame], confirmed: int) -> list[NodeFrame]:
@@ -376,31 +368,3 @@ def _unseen(batch: list[NodeFrame], confirmed: int) -> list[NodeFrame]:
 
 def _stored_of(owner: FrameOwner, frames: list[NodeFrame]) -> list[NodeFrame]:
     return [frame for frame in frames if frame.rule.stored and frame.rule.owner is owner]
-
-
-def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
-    """A daemon's log record as we keep it: bounded, and with a time that exists."""
-    fields = dict(itertools.islice(record.mdc.items(), _MAX_FIELDS))
-    return LogRecord(
-        at=told_time(record.timestamp_ms, now) or now,
-        level=record.level if record.level in _LEVELS else "INFO",
-        logger=record.logger[:_MAX_FIELD],
-        thread=record.thread[:_MAX_FIELD],
-        message=record.message[:_MAX_MESSAGE],
-        throwable=record.throwable[:_MAX_THROWABLE],
-        fields={key[:_MAX_FIELD]: value[:_MAX_FIELD] for key, value in fields.items()},
-        dropped_before=record.dropped_before,
-    )
-
-
-def _reported(node_id: NodeId, report: ErrorReport, *, suppressed: int) -> Draft:
-    return Draft(
-        type=EventType.NODE_ERROR_REPORTED,
-        subject=node_id,
-        data={
-            "code": report.error_code[:_MAX_REPORT],
-            "message": report.error_message[:_MAX_REPORT],
-            "context": report.context[:_MAX_REPORT],
-            "suppressed_before": suppressed,
-        },
-    )
