@@ -1,7 +1,7 @@
-"""One connection to one controller, from dialling to its end.
+"""Connection to one controller, from dialling to its end.
 
-It has one reader and one writer. It knows its generation; whoever holds a reference to an older
-connection holds nothing that matters any more.
+It has one reader and one writer, and a generation: a reference to a connection of an older generation is of no use any
+more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Receive = Callable[["LinkConnection", ControllerMessage], None]
 
 
 class LinkConnection:
-    """A control stream. `open` dials and greets, `serve` lives until the stream ends."""
+    """A control stream. `open` dials and does the handshake, `serve` runs until the stream ends."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class LinkConnection:
         self._overflowed = asyncio.Event()
 
     def send(self, message: DaemonMessage) -> bool:
-        """Queue a message, never blocking; False when the stream is over, or is by this very message."""
+        """Queue a message, never blocking; False when the stream has ended, or ends because of this message."""
         accepted = self.outbox.send(message)
         if self.outbox.overflowed:
             self._overflowed.set()
         return accepted
 
     async def open(self, handshake: Handshake, *, deadline: float) -> HandshakeAck:
-        """Greet within the deadline. The ack may be a redirect; the caller looks."""
+        """Do the handshake within the deadline. The ack may be a redirect, which the caller has to check."""
         try:
             async with asyncio.timeout(deadline):
                 stub = DaemonServiceStub(DecodingChannel(self._channel))  # type: ignore[no-untyped-call]  # generated
@@ -97,7 +97,7 @@ class LinkConnection:
             raise Retryable(Code.TIMEOUT, f"{self.address} did not answer within {deadline:g} s") from None
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error, peer=self.address) from error
-        except asyncio.InvalidStateError as error:  # grpc.aio: the call ended while we wrote
+        except asyncio.InvalidStateError as error:  # grpc.aio: the call ended during the write
             raise await self._ending() from error
         if not isinstance(first, ControllerMessage):
             raise await self._ending()
@@ -125,7 +125,7 @@ class LinkConnection:
         return ack
 
     async def _ending(self) -> CorralError:
-        """Why the call ended, in our words. One whose reader ended need not have ended itself."""
+        """Why the call ended, as an error of ours. When only the reader has ended, the call may still be open."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 code = await self._call.code()
@@ -143,7 +143,7 @@ class LinkConnection:
         return from_rpc(error, peer=self.address)
 
     async def serve(self) -> CorralError:
-        """Read and write until the stream ends; says why."""
+        """Read and write until the stream ends; returns why it ended."""
         name = f"{self.address}/{self.generation}"
         async with Tasks() as tasks:
             running = [
@@ -152,7 +152,7 @@ class LinkConnection:
                 tasks.spawn(self._listen(), name=f"link/listen/{name}", awaited=True),
             ]
             try:
-                # The writer may be stuck in a write that its peer never reads: it cannot be the one to notice.
+                # The writer may be stuck in a write that its peer never reads, so it cannot detect the end.
                 await first_of(*running, self._overflowed, name=f"link/overflow/{name}")
             finally:
                 self.outbox.close()
@@ -166,15 +166,15 @@ class LinkConnection:
         return await self._ending()
 
     async def _listen(self) -> None:
-        """The controller pings: one that has been silent for three intervals is gone, though its
-        stream may look open for ever."""
+        """Controller liveness: it pings, and after three intervals of silence it counts as gone, even if its stream
+        looks open."""
         patience = _SILENT_INTERVALS * self.ack.heartbeat_interval_ms / 1000
         while patience:
             silence = self._clock.monotonic() - self._heard_at
             if silence >= patience:
                 raise Retryable(Code.UNREACHABLE, f"{self.address} has been silent for {silence:.1f} s")
             await asyncio.sleep(patience - silence)
-        await asyncio.Event().wait()  # a peer that names no interval is not judged by it
+        await asyncio.Event().wait()  # a peer that sends no interval has no ping timeout
 
     async def _read(self) -> None:
         while isinstance(frame := await read_frame(self._call), ControllerMessage):
@@ -192,7 +192,7 @@ class LinkConnection:
         self._receive(self, message)
 
     def _refuse(self, stale: Rejected) -> None:
-        """A frame of a deposed controller does nothing but this, and this only once."""
+        """Refuse a frame of a deposed controller. The frame has no other effect, and the refusal is sent once only."""
         if not self._stale_reported:
             self._stale_reported = True
             _log.error("link.stale_epoch", address=self.address, reason=str(stale))
@@ -204,12 +204,12 @@ class LinkConnection:
             await self._call.write(frame)
 
     async def close(self) -> None:
-        """Say goodbye and hang up. Idempotent."""
+        """Send the goodbye and close the channel. Idempotent."""
         self.outbox.close()
         try:
             if self._call is not None and not self._call.done():
                 self._call.cancel()
-                # A channel that closes before its call has ended leaves a task of gRPC's waiting for ever.
+                # A channel that closes before its call has ended leaves a task of gRPC waiting for ever.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_GOODBYE_SECONDS):
                         await self._call.code()
@@ -218,19 +218,21 @@ class LinkConnection:
 
 
 class CurrentConnection:
-    """The connection of the present session, if there is one: set by the link, made before it for what only sends."""
+    """The connection of the current session, if there is one. Set by the link, and created before it for components
+    that only send."""
 
     def __init__(self) -> None:
         self.connection: LinkConnection | None = None
 
     def send(self, message: DaemonMessage) -> bool:
-        """To the controller of the session; False when there is none."""
+        """Send to the controller of the session; False when there is none."""
         return self.connection is not None and self.connection.send(message)
 
 
 @contextlib.asynccontextmanager
 async def closing_on_error(*connections: LinkConnection | None) -> AsyncIterator[None]:
-    """Connections that are about to be handed over: if that fails, or is cancelled, nobody else has them."""
+    """Close connections that are about to be handed over if the handover fails or is cancelled: nothing else refers to
+    them."""
     try:
         yield
     except BaseException:

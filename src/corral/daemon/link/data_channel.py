@@ -1,4 +1,4 @@
-"""Bulk transfer with the controller, on a connection of its own, so that control never queues behind it."""
+"""Bulk transfer with the controller, on a connection of its own, so that control frames never queue behind it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = structlog.get_logger("corral.daemon.data")
 Source = Callable[[int], AsyncGenerator[bytes, None]]
 """The bytes of a push from an offset on."""
 Expect = Callable[[int], Awaitable[None]]
-"""Is told how large a file will be at least, before it grows to that; what it raises ends the transfer."""
+"""Receives the minimum size of a file before the file grows to it; an exception it raises ends the transfer."""
 
 
 class DataChannel:
@@ -68,9 +68,9 @@ class DataChannel:
         await self._channel.close(None)
 
     async def fetch(self, digest: str, target: pathlib.Path, *, expect: Expect | None = None) -> int:
-        """Bring a blob to `target`; returns its size. What an earlier attempt for this digest left beside
-        it is continued, not fetched again; the file appears under its name only when its digest is right.
-        A leftover that turns out to be no beginning of this blob is thrown away, and we start over."""
+        """Download a blob to `target`; returns its size. A partial file of an earlier attempt for this digest is
+        resumed; the file appears under its name only once its digest was verified. A partial file that turns out not to
+        be a prefix of this blob is deleted, and the download starts over."""
         if len(digest) != 64 or not _HEX.issuperset(digest):
             raise Rejected(Code.INVALID_FIELD, f"'{digest[:80]}' is no SHA-256 digest", field="digest")
         part = target.with_name(f"{target.name}.{digest[:16]}.part")
@@ -88,7 +88,7 @@ class DataChannel:
         return size
 
     async def _fetch_part(self, digest: str, part: pathlib.Path, expect: Expect | None) -> int:
-        """Complete this part, durably, and verify it; of one that is empty or wrong nothing stays."""
+        """Complete this partial file, durably, and verify it; an empty or wrong one is deleted."""
         try:
             with part.open("ab") as file:
                 hasher = await asyncio.to_thread(_hash_file, part)
@@ -119,17 +119,17 @@ class DataChannel:
         return file.tell()
 
     async def bundle(self, digests: Sequence[str], *, offset: int = 0) -> AsyncGenerator[bytes, None]:
-        """Blobs one after the other as one stream of bytes, from an offset into all of them together.
-        NOT_FOUND when one of them is not there, and then nothing is sent. The receiver knows their sizes
-        and checks their digests. Close it (`contextlib.aclosing`): that ends the transfer."""
+        """Blobs one after the other as one stream of bytes, from an offset into all of them together. NOT_FOUND when
+        one of them is missing, and then nothing is sent. The receiver knows their sizes and checks their digests. Close
+        it (`contextlib.aclosing`): that ends the transfer."""
         opening = FetchOpen(kind="bundle", digests=digests, offset=offset, credit=CREDIT)
         async with contextlib.aclosing(self._chunks(opening)) as chunks:
             async for data in chunks:
                 yield data
 
     async def _chunks(self, opening: FetchOpen) -> AsyncGenerator[bytes, None]:
-        """What the controller sends for this, to the last byte. It may send more only when the consumer
-        comes back for it: so much and no more is in memory."""
+        """The complete byte stream that the controller sends for this request. The controller gets new credit only when
+        the consumer comes back for more, which bounds the memory used."""
         offset, allowed, total = opening.offset, opening.offset + opening.credit, 0
         regrant = Regrant(opening.credit)
         call = self._stub.Fetch(metadata=self._metadata)
@@ -145,8 +145,8 @@ class DataChannel:
                 if chunk.last:
                     return
                 grant = regrant.consumed(len(chunk.data))
-                # Who may send the rest already may have ended the call as well: then a write would break
-                # it, and lose what has arrived and was not read yet.
+                # A peer that has credit for the rest may have ended the call as well: then a write would break
+                # it, and lose bytes that have arrived and were not read yet.
                 if grant and (total > allowed or not total):
                     allowed += grant
                     await call.write(FetchMessage(credit=Credit(bytes=grant)))
@@ -159,14 +159,14 @@ class DataChannel:
             call.cancel()
 
     async def push(self, transfer_id: str, path: pathlib.Path) -> str:
-        """Upload a file that the controller expects, from where it says that it has it already; returns
-        its digest once it is stored there."""
+        """Upload a file that the controller expects, from the offset up to which the controller has it; returns its
+        digest once it is stored there."""
         hasher, size = await asyncio.to_thread(_hash_file, path), path.stat().st_size
         opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=size)
         return await self._push(opening, lambda offset: _blocks(path, offset))
 
     async def push_bytes(self, transfer_id: str, content: bytes) -> str:
-        """Like `push`, for what is in memory; the controller checks its digest as it does a file's."""
+        """Like `push`, for bytes in memory; the controller checks their digest as it does a file's."""
         digest = hashlib.sha256(content).hexdigest()
         opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=len(content))
         return await self._push(opening, lambda offset: _slices(content, offset))
@@ -193,7 +193,7 @@ class DataChannel:
             call.cancel()
 
     async def _supply(self, call: Any, opening: PushOpen, source: Source, accepted: PushAccepted) -> str:
-        """Send while credit comes back; the digest once everything is stored."""
+        """Send as credit comes in; returns the digest once everything is stored."""
         window = CreditWindow(accepted.credit)
         async with Tasks() as tasks:
             sending = self._send(call, source, accepted.offset, window)
@@ -221,7 +221,7 @@ class DataChannel:
                     view = view[room:]
 
     async def _ending(self, call: Any) -> CorralError:
-        """Why the call ended without what we wanted."""
+        """Why the call ended without the expected result."""
         try:
             async with asyncio.timeout(_STALL_SECONDS):
                 code = await call.code()
@@ -235,7 +235,7 @@ class DataChannel:
 
 
 async def _within(waiting: Any) -> Any:
-    """No outward call without a deadline: a transfer that stalls is a transfer that ended."""
+    """Await with a deadline, as every outward call must: a transfer that stalls counts as ended."""
     try:
         async with asyncio.timeout(_STALL_SECONDS):
             return await waiting

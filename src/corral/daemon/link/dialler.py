@@ -25,14 +25,15 @@ _log = structlog.get_logger("corral.daemon.link")
 
 
 class Facts(Protocol):
-    """What a greeting says of the host."""
+    """Provides the host's facts for the handshake."""
 
     def handshake(self) -> Handshake:
-        """This node's present facts; the link adds its own."""
+        """This node's current facts; the link adds its own."""
 
 
 class Dialler:
-    """Makes connections, greeted and with a session. No failure of one attempt gets out of here."""
+    """Makes connections that have completed the handshake and have a session. The failure of an attempt is logged here
+    and never raised."""
 
     def __init__(
         self,
@@ -57,11 +58,11 @@ class Dialler:
         self._generation = 0
 
     async def any(self) -> LinkConnection | None:
-        """Try every known controller once, in random order; the caller closes what it gets."""
+        """Try every known controller once, in random order; the caller closes the connection it gets."""
         return await self._first_of(sorted(self._memory.addresses, key=lambda _: self._entropy.fraction()))
 
     async def _first_of(self, addresses: Sequence[str]) -> LinkConnection | None:
-        """Dial one after the other, but let none that hangs keep us from the next for long."""
+        """Dial one after the other; an attempt that hangs delays the next one only briefly."""
         tasks = Tasks()
         dialling: set[asyncio.Task[LinkConnection | None]] = set()
         found: LinkConnection | None = None
@@ -78,8 +79,7 @@ class Dialler:
         return found
 
     async def reach(self, address: str) -> LinkConnection | None:
-        """A connection to the leader, found from this address; None, and a line in the log, when there
-        is none."""
+        """A connection to the leader, found from this address; None, and a line in the log, when there is none."""
         try:
             for _ in range(_MAX_HOPS):
                 _log.debug("link.dialled", address=address)
@@ -93,12 +93,12 @@ class Dialler:
         except CorralError as error:
             _log.warning("link.refused", address=address, code=error.code.name, reason=str(error))
         except Exception as error:
-            # Whatever it is, the next attempt may fare better; only the link's owner ends the link.
+            # Whatever the error is, the next attempt may succeed; only the link's owner ends the link.
             _log.error("link.dial_failed", address=address, exc_info=error)
         return None
 
     async def _greet(self, address: str) -> LinkConnection | str:
-        """A connection with a session, or where to go instead; empty: nowhere."""
+        """A connection with a session, or the address to try instead; empty: there is none."""
         connection = self._dial(address)
         try:
             greeting = self._greeting()
@@ -118,7 +118,7 @@ class Dialler:
         return ack.leader_grpc_addr
 
     async def _is_our_spool(self, greeted: str, confirmed: int) -> bool:
-        """False when we have to greet again, because the spool has got another id."""
+        """False when the handshake has to be repeated, because the spool got a new id."""
         if self._spool.spool_id != greeted:
             return False
         if confirmed <= self._spool.sent:
@@ -152,8 +152,8 @@ class Dialler:
 async def _first_success(
     dialling: set[asyncio.Task[LinkConnection | None]], *, timeout: float | None
 ) -> LinkConnection | None:
-    """A connection that one of the tasks reached. Tasks that reached none are taken out of the set, and
-    so is the winner; others that reached one stay in, for the caller to close."""
+    """A connection that one of the tasks reached. Tasks that reached none are taken out of the set, and so is the
+    winner; others that reached one stay in, for the caller to close."""
     await first_of(*dialling, timeout=timeout)
     for task in [task for task in dialling if task.done()]:
         if (connection := task.result()) is not None:
@@ -164,7 +164,7 @@ async def _first_success(
 
 
 async def _dismiss(dialling: set[asyncio.Task[LinkConnection | None]]) -> None:
-    """End attempts that are of no use any more, and hang up on those that got through."""
+    """Cancel attempts that are no longer needed, and close the connections of those that succeeded."""
     await cancel_and_wait(*dialling)
     for task in dialling:
         if not task.cancelled() and failure_of(task) is None and (late := task.result()) is not None:

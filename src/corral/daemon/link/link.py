@@ -1,8 +1,8 @@
-"""The link of a daemon: it stays connected to the leading controller, and to no other.
+"""Link of a daemon: stays connected to the leading controller, and to no other.
 
-Each round dials every known controller once, in random order, following a redirect to the leader; between rounds it
-waits longer and longer. At most one connection serves at a time; only while a certificate is exchanged is the next
-one opened before the old one is closed.
+Each round dials every known controller once, in random order, following a redirect to the leader; the delay between
+rounds grows. At most one connection serves at a time; only while a certificate is exchanged is the next one opened
+before the old one is closed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _STEADY_SECONDS: Final = 5.0
 _TOLD_MAX: Final = 500
 _log = structlog.get_logger("corral.daemon.link")
 _OFTEN: Final = frozenset(("ping", "spool_ack", "console_ack"))
-"""Frames that are not logged one by one: to log that a log record was confirmed would never end."""
+"""Frames that are not logged one by one: logging that a log record was confirmed would never end."""
 
 
 class LinkHost(Facts, Protocol):
-    """What the link needs to know of the rest of the daemon."""
+    """What the link needs of the rest of the daemon."""
 
     def status(self) -> NodeStatus: ...
 
@@ -53,11 +53,11 @@ class LinkHost(Facts, Protocol):
 Handler = Callable[[LinkConnection, ControllerMessage], None]
 Reply = Callable[[DaemonMessage], bool]
 Order = Callable[[Reply, ControllerMessage], None]
-"""Follows one kind of frame; its answer goes to whichever controller is there by then."""
+"""Handles one kind of frame; its reply goes to the controller that is connected by then."""
 
 
 class SessionListener(Protocol):
-    """Somebody who sends over the connection by himself."""
+    """A component that sends over the connection on its own initiative."""
 
     def on_connected(self, connection: LinkConnection) -> None: ...
 
@@ -65,7 +65,7 @@ class SessionListener(Protocol):
 
 
 class DaemonLink:
-    """Owns the connection. `send` goes to the present one, or nowhere."""
+    """Owns the connection. `send` uses the current one; without one nothing is sent."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class DaemonLink:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of frames that somebody here deals with."""
+        """The kinds of frames that have a handler here."""
         return frozenset(self._handlers)
 
     @property
@@ -125,8 +125,9 @@ class DaemonLink:
         return connection.ack.session_id if connection else ""
 
     def send(self, message: DaemonMessage) -> bool:
-        """To the controller of the present connection; False when there is none. For what is lost with
-        the connection without harm; everything else goes through the spool. It names the request that led to it."""
+        """Send to the controller of the current connection; False when there is none. For messages whose loss with the
+        connection does no harm; everything else goes through the spool. The message carries the id of the request
+        behind it."""
         if not message.cause:
             message.cause = cause_of(log_context.bound_request())
         return self._current.send(message)
@@ -135,7 +136,7 @@ class DaemonLink:
         return lambda _, message: order(self.send, message)
 
     def data_channel(self) -> DataChannel:
-        """A second channel to the same controller, for bulk; the caller closes it."""
+        """A second channel to the same controller, for bulk transfers; the caller closes it."""
         connection = self._current.connection
         if connection is None or not connection.supports.bulk:
             raise Retryable(Code.UNREACHABLE, "there is no controller to transfer data with", retry_after=1.0)
@@ -154,20 +155,20 @@ class DaemonLink:
             await asyncio.sleep(delay)
 
     async def _round(self) -> bool:
-        """Try every known controller once; True when one of them served us."""
+        """Try every known controller once; True when one of them served this node."""
         try:
             connection = await self._dialler.any()
             if connection is None:
                 return False
             await self._serve(connection)
         except Exception as error:
-            # A node without a link is lost to its operator: whatever broke, it is tried again.
+            # A node without a link is out of its operator's reach: retry whatever the error was.
             _log.error("link.round_failed", exc_info=error)
             return False
         return True
 
     async def _serve(self, connection: LinkConnection) -> None:
-        """Serve this connection and those that renewals put in its place, until one of them is lost."""
+        """Serve this connection and the ones that renewals replace it with, until one of them is lost."""
         while True:
             successor = await self._serve_one(connection)
             if successor is None:
@@ -182,7 +183,7 @@ class DaemonLink:
             renewal, running = self._begin(connection, tasks)
             await first_of(*running)
             if renewal.done() and renewal.exception() is None:
-                # The successor greets while the old stream still serves; the controller ends that one.
+                # The successor does its handshake while the old stream still serves; the controller ends the old one.
                 successor = await self._dialler.reach(connection.address)
         finally:
             async with closing_on_error(successor):
@@ -192,7 +193,8 @@ class DaemonLink:
     def _begin(
         self, connection: LinkConnection, tasks: Tasks
     ) -> tuple[asyncio.Task[None], list[asyncio.Task[Any]]]:
-        """Make this the connection of the link; the renewal of its certificate, and all it consists of."""
+        """Make this the connection of the link; returns the renewal of its certificate, and all tasks of the
+        connection."""
         self._trust(connection)
         self._switch_log_level(connection.ack.log_level)
         self._current.connection = connection
@@ -215,8 +217,8 @@ class DaemonLink:
         ]
 
     def _trust(self, connection: LinkConnection) -> None:
-        """Take over whom the controller says we shall trust, so that a change of the authority finds us
-        prepared; what we cannot take over changes nothing."""
+        """Store the trusted authorities that the controller sent, so that a change of the authority does not cut this
+        node off; a list that cannot be stored changes nothing."""
         bundle = connection.ack.trusted_ca_pem
         if not bundle:
             _log.debug("link.trust_kept", address=connection.address, reason="no authority was named")
@@ -247,7 +249,8 @@ class DaemonLink:
                 _log.error("link.failed", address=connection.address, exc_info=outcome)
 
     async def _report_status(self, connection: LinkConnection) -> None:
-        """A host that cannot be measured, say its disk fails, is no reason to part: everybody goes on."""
+        """Report the host's status. A host that cannot be measured, say because its disk fails, does not end the
+        connection."""
         while True:
             try:
                 connection.outbox.replace("status", DaemonMessage(node_status=self._host.status()))
@@ -259,7 +262,7 @@ class DaemonLink:
         kind = kind_of(message)
         handler = self._handlers.get(kind)
         if handler is None:
-            # Additive by design: what a newer controller may say is no reason to part.
+            # Additive by design: an unknown frame of a newer controller does not end the connection.
             _log.warning("link.frame_ignored", kind=kind or "unknown", address=connection.address)
             return
         if not message.cause:
@@ -279,8 +282,8 @@ class DaemonLink:
             self._tell_failed(connection, kind, error)
 
     def _tell_failed(self, connection: LinkConnection, kind: str, error: Exception) -> None:
-        """One frame that cannot be dealt with is told, and passed: the link stays, and with it all the others.
-        A controller that parts for it would only send it again."""
+        """Report and skip a frame whose handler failed: the link stays up for all other frames. Closing the connection
+        would only make the controller send the frame again."""
         if (unsaid := self._quota.admit(kind)) is None:
             return
         _log.error("link.frame_failed", kind=kind, address=connection.address, unsaid=unsaid, exc_info=error)
@@ -293,7 +296,7 @@ class DaemonLink:
         connection.send(DaemonMessage(error_report=report))
 
     def _each_listener(self, call: Callable[[SessionListener], None]) -> None:
-        """One that fails keeps neither the link nor the others from going on."""
+        """Call every listener; one that fails affects neither the link nor the other listeners."""
         for listener in self._listeners:
             try:
                 call(listener)
@@ -316,7 +319,7 @@ class DaemonLink:
     def _switch_log_level(self, level: str) -> None:
         try:
             self._host.set_log_level(level)
-        except CorralError as error:  # a newer controller may know more levels than we do
+        except CorralError as error:  # a newer controller may know more levels than this daemon
             _log.warning("link.log_level_refused", reason=str(error))
 
     def _error_report(self, connection: LinkConnection, message: ControllerMessage) -> None:

@@ -1,7 +1,7 @@
-"""Controllers that lack optional parts of our protocol, up to those that speak the published one alone.
+"""Adapter for controllers that lack optional parts of our protocol, down to those that have the published one alone.
 
-The rest of the daemon speaks one protocol. Here, at the edge of a connection, what such a controller does not know
-becomes what it knows, and what it would have answered is answered in its place.
+The rest of the daemon uses one protocol. This adapter, at the edge of a connection, translates messages that such a
+controller does not know into messages it knows, and produces the answers that it cannot send.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from corral.wire.v1.node_pb2 import ErrorReport, SpoolAck
 from corral.wire.v1.plan_pb2 import TemplateUnavailable
 
 TEMPLATE_SECONDS: Final = 30.0
-"""So long the answer to a question about a template is waited for."""
+"""How long the answer to a template request is awaited."""
 _REFUSALS: Final = frozenset(
     {Code.TEMPLATE_NOT_FOUND.name, Code.TEMPLATE_UNAVAILABLE.name, Code.ARCHIVE_TOO_LARGE.name}
 )
 
 
 class PublishedController:
-    """One connection to a controller that can do so much. `answer` takes frames that it would have sent."""
+    """One connection to a controller with a given set of features. `answer` receives the frames produced in its
+    place."""
 
     def __init__(
         self,
@@ -40,12 +41,12 @@ class PublishedController:
         self._answer = answer
         self._monotonic = monotonic
         self._unconfirmed: deque[tuple[int, int]] = deque()
-        """Numbers in the spool that nobody confirms, each behind its place on the stream."""
+        """Spool numbers that this controller will not confirm, each after its position on the stream."""
         self._asked: dict[str, float] = {}
-        """Templates that were asked for and not answered yet, each with the time."""
+        """Templates that were requested and not answered yet, each with the time of the request."""
 
     def translate(self, message: DaemonMessage) -> int:
-        """Make the message one that the controller knows; the number in the spool that it had and lost, else 0."""
+        """Change the message into one that the controller knows; returns the spool number removed from it, else 0."""
         if message.HasField("template_request") and not self._refuses:
             self._asked[message.template_request.template_name] = self._monotonic()
         number = 0 if self._confirms else message.spool_sequence
@@ -54,12 +55,12 @@ class PublishedController:
         return number
 
     def sent(self, number: int, place: int) -> None:
-        """The record with this number is on the stream when so many messages are."""
+        """The record with this number is on the stream once so many messages are."""
         self._unconfirmed.append((place, number))
 
     def written(self, count: int) -> None:
-        """So many messages are on the stream. A controller that confirms nothing has confirmed what was written: what
-        was written in the second before a power cut may come again, everything else comes once."""
+        """So many messages are on the stream. For a controller without confirmations, written counts as confirmed:
+        records written in the second before a power cut may be sent twice, everything else is sent once."""
         confirmed = 0
         while self._unconfirmed and self._unconfirmed[0][0] <= count:
             _, confirmed = self._unconfirmed.popleft()
@@ -67,8 +68,8 @@ class PublishedController:
             self._answer(ControllerMessage(spool_ack=SpoolAck(sequence=confirmed)))
 
     def meant(self, message: ControllerMessage) -> Sequence[ControllerMessage]:
-        """The controller's frame and, where that has no other way to refuse a template, the refusal that it is:
-        whoever waits for that template need not wait for the end of his time."""
+        """The controller's frame and, where the controller has no other way to refuse a template, the refusal it stands
+        for: the component that waits for that template need not wait for its timeout."""
         if message.HasField("template_data"):
             self._asked.pop(message.template_data.template_name, None)
         elif message.HasField("template_up_to_date"):
@@ -83,8 +84,8 @@ class PublishedController:
         return (message,)
 
     def _refused(self, report: ErrorReport) -> str | None:
-        """Which open question it answers: the one that its context names, or the only one there is when its code
-        is about templates. One that nobody waits for any more is not open."""
+        """The open request that this report answers: the one that its context names, or the only one there is when its
+        code is about templates. A request that has timed out is not open."""
         since = self._monotonic() - TEMPLATE_SECONDS
         self._asked = {name: at for name, at in self._asked.items() if at > since}
         for name in self._asked:
@@ -94,7 +95,7 @@ class PublishedController:
 
 
 class ControllerOutbox(Outbox[DaemonMessage]):
-    """What waits to be sent to a controller."""
+    """Messages queued for a controller."""
 
     def __init__(self, controller: PublishedController) -> None:
         super().__init__(bundle=_bundle if controller.takes_batches else None)

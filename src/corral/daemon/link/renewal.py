@@ -1,8 +1,8 @@
-"""Renewing the node's certificate while the link is up.
+"""Renewal of the node's certificate while the link is up.
 
-The key is made and stored before it is shown: if the answer is lost, the next attempt asks for the
-same key again and is given the same certificate. The new identity is on disk before it is used,
-and the old certificate stays valid until the new one has proven itself.
+The key is created and stored before it is sent: if the answer is lost, the next attempt requests a certificate for the
+same key and receives the same one. The new identity is on disk before it is used, and the old certificate stays valid
+until the new one has been used successfully.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _log = structlog.get_logger("corral.daemon.renewal")
 def seconds_to_renewal(
     certificate_pem: bytes, *, now: dt.datetime, in_use: float, since_renewal: float | None
 ) -> float:
-    """How long this certificate shall still be used, 0 when it is due.
+    """Seconds until this certificate is due for renewal, 0 when it is due.
 
-    It is due two thirds into its life, by the wall clock or by the time it has been in use, whichever
-    is earlier: a clock that is behind must not let it expire. But never sooner than an hour (or a
-    third of its life) after the last renewal: a clock that is ahead must not make us renew for ever.
+    It is due two thirds into its life, by the wall clock or by the time it has been in use, whichever is earlier: a
+    clock that is behind must not let it expire. But never sooner than an hour (or a third of its life) after the last
+    renewal: a clock that is ahead must not cause endless renewals.
     """
     due = renewal_time(certificate_pem)
     expires = x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc
@@ -56,7 +56,7 @@ def seconds_to_renewal(
 
 
 class _Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A renewal under way: the key it asks for, and the serial of the certificate it replaces."""
+    """A renewal under way: its key, and the serial of the certificate it replaces."""
 
     replaces: str
     key_pem: str
@@ -74,14 +74,15 @@ class NodeCertificateRenewal:
         self._answer: asyncio.Future[CertificateIssued] | None = None
 
     def issued(self, answer: CertificateIssued) -> None:
-        """The controller's answer to the request under way; a late one is asked for again."""
+        """Handle the controller's answer to the request under way; after a late answer the certificate is requested
+        again."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
     async def run(self, connection: LinkConnection) -> None:
         """Return once a renewed identity is stored and in use for the next connection."""
         while not connection.supports.renewal or (left := self._seconds_left()) > 0:
-            # Wall clocks jump: look often rather than sleep once until the date.
+            # Wall clocks jump: check often rather than sleep once until the date.
             pause = min(_LOOK_SECONDS, left) if connection.supports.renewal else _LOOK_SECONDS
             await asyncio.sleep(pause)
         while True:
@@ -111,7 +112,7 @@ class NodeCertificateRenewal:
                 trusted_ca_pem=answer.trusted_ca_pem,
             )
         except Rejected:
-            self._path.unlink(missing_ok=True)  # asking for the same key would bring the same answer
+            self._path.unlink(missing_ok=True)  # a request for the same key would get the same answer
             raise
         self._identity.replace(renewed)
         self._in_use_since = self._renewed_at = self._clock.boottime()
@@ -119,8 +120,8 @@ class NodeCertificateRenewal:
         _log.info("certificate.renewed", node=renewed.node_id)
 
     def _pending_key(self) -> str:
-        """The key of the renewal under way, or a new one, stored before anybody hears of it. A key that
-        was meant to replace another certificate than the present one has done its duty."""
+        """The key of the renewal under way, or a new one, stored before it is sent. A stored key that was to replace
+        another certificate than the current one is discarded: its renewal is complete."""
         replaces = read_peer(self._identity.current.certificate_pem.encode()).serial
         try:
             pending = read_versioned(self._path, _Pending, name=_FORMAT, version=_VERSION)

@@ -1,13 +1,13 @@
 """Spool of reports that the controller has not confirmed yet, on this node's disk.
 
-Records are numbered once and for ever, sent in order, and dropped when confirmed. It has two bounds: log records make
-room for newer ones (each survivor knows how many were given up before it); everything else is refused when full,
-which its caller must handle. What may wait (events of modules) lies in the background, without numbers, and becomes
-records a little at a time: so reports never wait behind much of it.
+Records are numbered once and for ever, sent in order, and dropped when confirmed. The spool has two bounds: old log
+records are dropped for newer ones (each remaining record carries the number dropped before it); everything else is
+refused when the spool is full, which its caller must handle. Low-priority reports (events of modules) are in the
+background queue, without numbers, and become records a few at a time: so other reports never wait behind many of them.
 
 The spool is a small SQLite database (`spool_file`, `spool_table`) behind one thread that commits in groups
-(`spool_worker`). Only what must not be lost makes it commit at once: log records, and the dropping of what was
-confirmed, wait a moment to ride along. `LogForwarding` puts every record of the daemon's log into the spool.
+(`spool_worker`). Only records that must not be lost cause a commit at once: log records, and the dropping of confirmed
+records, wait a moment to share the next one. `LogForwarding` puts every record of the daemon's log into the spool.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _log = structlog.get_logger("corral.daemon.spool")
 class Spool:
     """Durable, ordered, bounded. All methods may be called from the event loop; none blocks it.
 
-    Those that are awaited raise Retryable STORE_UNAVAILABLE when the disk refuses, and have then
-    changed nothing.
+    Those that are awaited raise Retryable STORE_UNAVAILABLE when the disk refuses, and have then changed nothing.
     """
 
     def __init__(self, table: SpoolTable, *, entropy: Entropy) -> None:
@@ -47,19 +46,19 @@ class Spool:
 
     @classmethod
     def open(cls, directory: pathlib.Path, *, entropy: Entropy, log_bytes: int, max_bytes: int) -> Spool:
-        """Open or make the spool. A damaged one is put aside, and we say so; Retryable when the disk
-        does not let us open it, and then it is left as it is."""
+        """Open or create the spool. A damaged one is put aside, which is logged; Retryable when the disk does not allow
+        opening it, and then it is left as it is."""
         table = open_table(directory, entropy=entropy, log_bytes=log_bytes, max_bytes=max_bytes)
         return cls(table, entropy=entropy)
 
     @property
     def spool_id(self) -> str:
-        """Names the numbering: the same id and number is the same record."""
+        """Identifies the numbering: the same id and number is the same record."""
         return self._table.committed.spool_id
 
     @property
     def sent(self) -> int:
-        """The highest number that was ever handed out for sending; nobody can have confirmed more."""
+        """The highest number that was ever handed out for sending; no controller can have confirmed more."""
         return self._table.committed.sent
 
     @property
@@ -69,8 +68,8 @@ class Spool:
 
     @property
     def through(self) -> int:
-        """Everything up to this number was confirmed. What the last moments before a crash confirmed is known
-        again when the controller greets."""
+        """Everything up to this number was confirmed. Confirmations of the last moments before a crash are received
+        again with the controller's handshake."""
         return max(self._worker.dropping, self._table.committed.forgotten)
 
     def confirmed(self, number: int) -> bool:
@@ -82,64 +81,65 @@ class Spool:
         self._on_growth = callback
 
     def stream(self, on: bool) -> None:
-        """A sender is there that takes each record at once, or is not any more. Only for a controller
-        that was found to have confirmed no more than `sent`: meanwhile additions raise that mark."""
+        """Whether a sender takes each record at once. Only for a controller that was found to have confirmed no more
+        than `sent`: while streaming, additions raise that mark."""
         self._table.streaming = on
 
     def log(self, body: bytes) -> None:
-        """Keep a log record, as well as can be: never blocks, never fails, counts what it gives up. It
-        is on disk with the next record that must not be lost, at the latest a moment later."""
+        """Store a log record, best effort: never blocks, never fails, counts dropped records. It is on disk with the
+        next record that must not be lost, at the latest a moment later."""
         self._worker.post(lambda table: table.add_log(body))
 
     async def put(self, body: bytes) -> int:
-        """Keep a record that must not be lost; returns its number once it is on disk."""
+        """Store a record that must not be lost; returns its number once it is on disk."""
         number: int = await self._ask(lambda table: table.add_state(body))
         return number
 
     async def put_background(self, body: bytes) -> int:
-        """Keep what must not be lost, and may wait: order among these is kept, and everything else goes before
-        them but for a little. Returns its id among these once it is on disk."""
+        """Store a report that must not be lost but may wait: these keep their order, and all but a few of them come
+        after every other record. Returns its id in the background queue once it is on disk."""
         id: int = await self._ask(lambda table: table.add_background(body))
         return id
 
     def background_confirmed(self, id: int) -> bool:
-        """Has the controller stored what `put_background` answered with this id? A moment late."""
+        """Has the controller stored the report for which `put_background` returned this id? Known with a short
+        delay."""
         return id <= self._table.committed.background_confirmed
 
     async def take(self, after: int, *, limit: int) -> list[Spooled]:
-        """The oldest records on disk after this number that are not confirmed, to be sent."""
+        """The oldest unconfirmed records on disk after this number, to be sent."""
         after = max(after, self._worker.dropping)
         look = self._worker.look(lambda table: table.take(after, limit))
         found: list[Spooled] = await asyncio.wrap_future(look)
         return found
 
     def confirm(self, through: int) -> None:
-        """The controller has stored everything up to this number. It is dropped with what is written
-        next, before that asks for room. A crash until then has it sent again, which does no harm."""
+        """The controller has stored everything up to this number. These records are dropped with the next write, before
+        it needs room. After a crash before that they are sent again, which does no harm."""
         self._worker.drop(min(through, self.head))
 
     async def start_over(self, *, confirmed: int) -> None:
-        """Take a new id, because the controller has more of the present one than was ever sent: this
-        disk was put back to an earlier state, and its numbers would mean two things."""
+        """Take a new id, because the controller has more records of the current one than were ever sent: this disk was
+        restored to an earlier state, and its numbers would be ambiguous."""
         former, fresh = self.spool_id, new_id("spool", self._entropy)
         await self._ask(lambda table: table.rename(fresh, confirmed=confirmed))
         _log.warning("spool.started_over", spool=fresh, former=former, confirmed=confirmed)
 
     async def close(self) -> None:
-        """Write what is queued, then close. Whoever comes afterwards is refused."""
+        """Write what is queued, then close. Later calls are refused."""
         await asyncio.to_thread(self._worker.close)
 
     async def _ask(self, work: Work) -> Any:
         return await asyncio.wrap_future(self._worker.ask(work))
 
     def _grown(self) -> None:
-        callback = self._on_growth  # it may be taken away while we are here
+        callback = self._on_growth  # it may be removed meanwhile
         if callback is not None:
             callback()
 
 
 def open_spool(config: DaemonConfig, entropy: Entropy) -> Spool:
-    """The spool of this node, as its configuration bounds it; as `Spool.open`."""
+    """The spool of this node, with the bounds of its configuration; as `Spool.open`."""
     return Spool.open(
         config.data / "spool",
         entropy=entropy,

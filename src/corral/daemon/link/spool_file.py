@@ -1,8 +1,8 @@
-"""The file a spool lies in: made, opened, and put aside only when it is truly damaged.
+"""File of a spool: created, opened, and put aside only when it is truly damaged.
 
-A disk that is full, failing or not ours to write says nothing about what the file holds: every byte stays where
-it is. What is there is opened on a full disk as well, without the index file that SQLite would make beside it;
-only where there is nothing yet, or nothing can be read, the daemon refuses to start.
+A disk that is full, failing or not writable gives no information about the file's content: every byte stays where it
+is. An existing file is opened on a full disk as well, without the index file that SQLite would create beside it; the
+daemon refuses to start only where there is no file yet, or the file cannot be read.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ create table record (
 create index record_kind on record (kind, sequence);
 """
 _SENT: Final = "create table sent (one integer primary key check (one = 1), through integer not null)"
-"""How far records were ever sent. It came later: a spool without it gets it, older programs pass it by."""
+"""How far records were ever sent. Added later: a spool without the table gets it, older programs ignore it."""
 _BACKGROUND: Final = "create table background (id integer primary key autoincrement, body blob not null)"
-"""What waits for a number until little else does. It came later, too."""
+"""Low-priority reports that have no number yet. Added later, too."""
 
 
 def open_table(directory: pathlib.Path, *, entropy: Entropy, log_bytes: int, max_bytes: int) -> SpoolTable:
-    """Open or make the spool in this directory. A damaged one is put aside, whole, and a new one
-    begins; Retryable when the disk does not let us, and then nothing was changed."""
+    """Open or create the spool in this directory. A damaged one is put aside, whole, and a new one is created;
+    Retryable when the disk does not allow it, and then nothing was changed."""
     path = directory / "spool.db"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,7 +60,7 @@ def open_table(directory: pathlib.Path, *, entropy: Entropy, log_bytes: int, max
 
 
 class _PutAside(Exception):
-    """The spool was damaged; it says under which name it lies now."""
+    """The spool was damaged; carries the path it was renamed to."""
 
 
 def _open(path: pathlib.Path, entropy: Entropy, *, log_bytes: int, max_bytes: int) -> SpoolTable:
@@ -74,7 +74,7 @@ def _open(path: pathlib.Path, entropy: Entropy, *, log_bytes: int, max_bytes: in
 def _connect(
     path: pathlib.Path, entropy: Entropy, *, log_bytes: int, max_bytes: int, alone: bool
 ) -> SpoolTable:
-    """`alone`: nobody can look into it meanwhile, and its index is in memory: it takes no room on the disk."""
+    """`alone`: no other process can read it meanwhile, and its index is in memory, taking no room on the disk."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         path.chmod(0o600)
@@ -85,7 +85,7 @@ def _connect(
     except BaseException as error:
         try:
             if isinstance(error, sqlite3.Error) and _is_damage(error):
-                # Before SQLite closes it: a log that it cannot make sense of would be deleted then.
+                # Before SQLite closes it: SQLite would delete a log that it cannot read.
                 raise _PutAside(_put_aside(path, entropy)) from error
         finally:
             connection.close()
@@ -97,7 +97,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def _put_aside(path: pathlib.Path, entropy: Entropy) -> pathlib.Path:
-    """Rename the database with what belongs to it; the log first, so that no new database meets it."""
+    """Rename the database and its companion files; the log first, so that a new database never gets the old log."""
     aside = path.with_suffix(f".damaged-{new_id('x', entropy)}")
     for suffix in (*_COMPANIONS, ""):
         part = path.with_name(path.name + suffix)
@@ -121,7 +121,7 @@ def _prepare(connection: sqlite3.Connection, path: pathlib.Path, entropy: Entrop
 
 
 def _complete(connection: sqlite3.Connection, version: int, entropy: Entropy) -> None:
-    """Make what is missing, in one transaction: a spool is never without an id."""
+    """Create what is missing, in one transaction: a spool is never without an id."""
     present = {name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
     whole = {"sent", "background"} <= present
     if version and whole and connection.execute("select 1 from meta").fetchone():

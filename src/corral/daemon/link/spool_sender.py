@@ -1,4 +1,4 @@
-"""Sends the spool over one connection: in order, a bounded window ahead of the confirmations."""
+"""Sender of the spool over one connection: in order, a bounded window ahead of the confirmations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = structlog.get_logger("corral.daemon.spool")
 
 
 class SpoolSender:
-    """Belongs to one connection. What it sent and nobody confirmed is sent again by the next one."""
+    """Belongs to one connection. Records it sent that were not confirmed are sent again by the next one."""
 
     def __init__(self, *, spool: Spool, connection: LinkConnection) -> None:
         self._spool = spool
@@ -35,7 +35,7 @@ class SpoolSender:
         self._wake = asyncio.Event()
 
     def confirmed(self, through: int) -> None:
-        """The controller has stored everything up to here; it cannot have more than it was sent."""
+        """The controller has stored everything up to here; a number above the highest one sent is lowered to that."""
         self._confirmed = max(self._confirmed, min(through, self._sent))
         self._spool.confirm(self._confirmed)
         for sequence in [s for s in self._under_way if s <= through]:
@@ -43,7 +43,7 @@ class SpoolSender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled. A disk that refuses delays it: the stream carries more than the spool."""
+        """Send until cancelled. A disk that refuses only delays it: the stream carries more than the spool."""
         self._spool.on_growth(self._grown)
         self._spool.confirm(self._confirmed)
         try:
@@ -63,8 +63,8 @@ class SpoolSender:
             self._spool.on_growth(None)
 
     async def _step(self) -> bool:
-        """Send what the window allows; False when there is nothing to do. While the window is full,
-        what is added is not about to be sent, and must not count as sent."""
+        """Send what the window allows; False when there is nothing to do. While the window is full, added records are
+        not about to be sent, and must not count as sent."""
         room = self._has_room()
         self._spool.stream(room)
         return room and self._spool.head > self._sent and await self._send_some()
@@ -83,13 +83,13 @@ class SpoolSender:
         return len(self._under_way) < WINDOW_RECORDS and sum(self._under_way.values()) < WINDOW_BYTES
 
     async def _send_some(self) -> bool:
-        """Send what the window allows; False when nothing waits, or nobody takes it any more."""
+        """Send what the window allows; False when no record waits, or the stream has ended."""
         records = await self._spool.take(self._sent, limit=_READ)
         for record in records:
             if not self._has_room():
                 break
             if not self._connection.send(as_message(record)):
-                return False  # the stream is over: the next connection sends it
+                return False  # the stream has ended: the next connection sends it
             self._under_way[record.sequence] = len(record.body)
             self._sent = record.sequence
         return bool(records)

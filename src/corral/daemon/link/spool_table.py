@@ -1,13 +1,13 @@
-"""The records of a spool, in its database. Used by one thread, inside the transactions it opens.
+"""Records of a spool, in its database. Used by one thread, inside the transactions it opens.
 
-What the bounds need to know is counted along, so nothing ever reads the whole table; a rollback
-takes the counts back as well.
+The counts that the bounds need are kept up to date, so the whole table is never read; a rollback restores the counts as
+well.
 
-How far records were sent is on disk before they are: `take` marks them. While a sender streams, the
-mark comes with the record instead, and handing it out needs no write of its own. It never passes over
-a record that was added while nobody streamed: such a record counts once it is taken.
+How far records were sent is on disk before they are sent: `take` marks them. While a sender streams, the mark is
+written with the record instead, and handing it out needs no write of its own. The mark never passes a record that was
+added while no sender streamed: such a record counts as sent once it is taken.
 
-What may wait is numbered no faster than a controller takes it in from one node: it refuses what is faster, and
+Background reports are numbered no faster than a controller accepts them from one node: it refuses what is faster, and
 has confirmed it all the same.
 """
 
@@ -27,14 +27,15 @@ from corral.system.aio.token_bucket import TokenBucket
 
 BACKGROUND_RECORDS: Final = 128
 BACKGROUND_BYTES: Final = 65_536
-"""So much of what may wait is numbered and unconfirmed at a time: the most that another record waits behind."""
+"""How many bytes of background reports are numbered and unconfirmed at a time: the most that another record waits
+behind."""
 BACKGROUND_PER_SECOND: Final = 1000
 BACKGROUND_AT_ONCE: Final = 2000
-"""So many of what may wait become records; large ones count for more, so that it is 2 MiB a second at most. Each
-is about half of what a controller takes from one node, or less."""
+"""How many background reports become records at a time; large ones count for more, which limits them to 2 MiB a second.
+Each bound is about half of what a controller accepts from one node, or less."""
 _KIB_PER_RECORD: Final = 2
 BACKGROUND_PART: Final = 4
-"""What may wait has this part of the spool's bytes, besides."""
+"""The background queue may use one in so many of the spool's bytes, in addition to the other records."""
 MAX_NUMBER: Final = 2**63 - 1
 """The largest number SQLite gives to a record."""
 
@@ -45,7 +46,7 @@ class Kind(enum.IntEnum):
 
 
 class Spooled(msgspec.Struct, frozen=True):
-    """A record as it waits: `dropped` counts log records given up right before it."""
+    """A stored record: `dropped` counts log records dropped right before it."""
 
     sequence: int
     kind: Kind
@@ -54,7 +55,7 @@ class Spooled(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a spool without looking."""
+    """The counts of a spool, known without a query."""
 
     spool_id: str
     state_bytes: int
@@ -66,17 +67,18 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     forgotten: int = 0
     """Everything up to this number was confirmed and dropped."""
     lost: int = 0
-    """Log records that were given up and that no stored record counts yet."""
+    """Log records that were dropped and that no stored record counts yet."""
     background_bytes: int = 0
-    """Of what has no number yet."""
+    """Size of the background reports that have no number yet."""
     numbered: tuple[tuple[int, int, int], ...] = ()
-    """What came from the background and is not confirmed: its id there, its number, its size."""
+    """Numbered background reports that are not confirmed: id in the background queue, number, size."""
     background_confirmed: int = 0
-    """The last id of the background that was confirmed since this spool was opened."""
+    """The last id of the background queue that was confirmed since this spool was opened."""
 
 
 class SpoolTable:
-    """Records in order. Any thread may read `committed` and set `streaming`; the rest is the owner's."""
+    """Records in order. Any thread may read `committed` and set `streaming`; everything else is for the owning
+    thread."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class SpoolTable:
             burst=BACKGROUND_AT_ONCE, per_second=BACKGROUND_PER_SECOND, monotonic=monotonic
         )
         self.streaming = False
-        """Somebody takes each record as soon as it is added."""
+        """A sender takes each record as soon as it is added."""
         if self.committed.background_bytes:
             self._begin_background()
 
@@ -106,14 +108,14 @@ class SpoolTable:
         self._now = self.committed
 
     def commit(self) -> None:
-        """All of it is on disk; free when nothing was written."""
+        """Make everything written since `begin` durable; costs nothing when nothing was written."""
         if self._now.sent != self.committed.sent:
             self._db.execute("update sent set through = ?", (self._now.sent,))
         self._db.execute("commit")
         self.committed = self._now
 
     def rollback(self) -> None:
-        """As if nothing had been asked since `begin`, the counts included."""
+        """Undo everything since `begin`, the counts included."""
         self._now = self.committed
         if self._db.in_transaction:
             self._db.execute("rollback")
@@ -122,13 +124,13 @@ class SpoolTable:
         self._db.close()
 
     def lose(self, count: int) -> None:
-        """Count log records that never made it here; the next one that does will tell. Between
+        """Count log records that were lost before they were stored; the next stored one carries the count. Between
         transactions only."""
         if count:
             self.committed = msgspec.structs.replace(self.committed, lost=self.committed.lost + count)
 
     def add_state(self, body: bytes) -> int:
-        """Keep what must not be lost; refused when the bound is reached."""
+        """Store a record that must not be lost; refused when the bound is reached."""
         if self._now.state_bytes + len(body) > self._max_bytes:
             raise Rejected(
                 Code.STORE_UNAVAILABLE,
@@ -138,8 +140,8 @@ class SpoolTable:
         return self._insert(Kind.STATE, body, dropped=0)
 
     def add_background(self, body: bytes) -> int:
-        """Keep what must not be lost and may wait: it gets its number only when little of its kind is under way,
-        so that no other record ever waits behind much of it. Returns its id among those that may wait."""
+        """Store a report that must not be lost but may wait: it gets its number only when few of its kind are
+        unconfirmed, so that no other record ever waits behind many of them. Returns its id in the background queue."""
         most = self._max_bytes // BACKGROUND_PART
         if self._now.background_bytes + len(body) > most:
             raise Rejected(
@@ -153,7 +155,8 @@ class SpoolTable:
         return int(added.lastrowid or 0)
 
     def _begin_background(self) -> None:
-        """What the last daemon left there goes on. A disk that refuses delays it until it takes something."""
+        """Continue with the background reports that the previous daemon left. A disk that refuses delays this until a
+        write succeeds."""
         try:
             self.begin()
             self.number_background()
@@ -162,14 +165,14 @@ class SpoolTable:
             self.rollback()
 
     def background_delay(self) -> float:
-        """Seconds until more of what waits there may become records; infinite while none does, or while first
-        some must be confirmed."""
+        """Seconds until more background reports may become records; infinite while there are none, or while some must
+        be confirmed first."""
         if not self.committed.background_bytes or not _has_room(self.committed.numbered):
             return math.inf
         return self._pace.wait()
 
     def number_background(self) -> None:
-        """Make records of what waits there, the oldest first, as far as its window and its pace go."""
+        """Make records of background reports, the oldest first, as far as their window and rate allow."""
         numbered = list(self._now.numbered)
         while self._now.background_bytes and _has_room(numbered) and not self._pace.wait():
             row = self._db.execute("select id, body from background order by id limit 1").fetchone()
@@ -184,7 +187,7 @@ class SpoolTable:
         self._change(numbered=tuple(numbered))
 
     def add_log(self, body: bytes) -> int:
-        """Keep a log record; older ones make room for it."""
+        """Store a log record; older ones are dropped to make room."""
         lost = self._now.lost
         self._change(lost=0)
         number = self._insert(Kind.LOG, body, dropped=lost)
@@ -222,10 +225,10 @@ class SpoolTable:
         self.number_background()
 
     def rename(self, spool_id: str, *, confirmed: int) -> None:
-        """Go on under another id after this disk was put back to an earlier state.
+        """Continue under another id after this disk was restored to an earlier state.
 
-        Up to `confirmed` the controller has records of these numbers. What this spool itself had sent
-        is among them; everything else may be new, so it stays and is sent under the new id.
+        Up to `confirmed` the controller has records of these numbers. Those that this spool itself had sent are among
+        them; all others may be new, so they stay and are sent under the new id.
         """
         self.forget(min(_number(confirmed), self._now.sent))
         self._db.execute("update meta set spool_id = ?", (spool_id,))
@@ -243,7 +246,7 @@ class SpoolTable:
         return number
 
     def _make_room(self) -> None:
-        """Give up the oldest log records until an eighth is free; the oldest survivor counts them."""
+        """Drop the oldest log records until an eighth is free; the oldest remaining record counts them."""
         goal = self._log_bytes - self._log_bytes // 8
         held, lost, last = self._now.log_bytes, 0, 0
         sql = "select sequence, dropped, length(body) from record where kind = ? order by sequence"

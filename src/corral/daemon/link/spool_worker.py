@@ -1,12 +1,12 @@
-"""The thread behind a spool: it takes what waits, does it in one transaction, and answers.
+"""Thread of a spool: it takes the queued jobs, does them in one transaction, and answers them.
 
-A durable commit is what a spool costs, so not everything gets one of its own. What somebody waits for
-presses. Log records that follow a write closely linger, and so does the dropping of what was confirmed: they
-ride along with the next that presses, or go together after a moment. Reads wait for neither, and go first;
-when somebody waits for a commit as well, they take turns.
+A durable commit is the main cost of a spool, so not every job gets one of its own. Jobs with a waiting caller are
+urgent. Log records that closely follow a write are delayed, and so is the dropping of confirmed records: they share the
+commit of the next urgent job, or are committed together after a moment. Reads wait for neither, and go first; when a
+commit is urgent as well, reads and commits alternate.
 
-It outlives whatever a job or the disk throws at it. Should it end all the same, everybody who waits
-and everybody who comes later is told so, and the log says why.
+An exception of a job or of the disk does not end the thread. Should it end all the same, all waiting and later callers
+get an error, and the reason is logged.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from corral.daemon.link.spool_table import SpoolTable
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 
 LINGER_SECONDS: Final = 0.05
-"""So long after the last write a log record waits for company; after a quiet time it waits for none."""
+"""How long after the last write a log record waits for others to share its commit; after a quiet time it does not
+wait."""
 _DROP_SECONDS: Final = 1.0
-"""So long confirmed records stay at most while nothing else is written."""
+"""How long confirmed records stay at most while nothing else is written."""
 _PACE_SECONDS: Final = 0.05
-"""So long at least between two commits that only number more of what may wait."""
+"""Least time between two commits that only number more background reports."""
 _ENOUGH: Final = 256
-"""So many that wait are company enough."""
+"""So many waiting jobs are committed without further delay."""
 _GROUP: Final = 512
 _MAX_QUEUED: Final = 20_000
 _log = structlog.get_logger("corral.daemon.spool")
@@ -42,18 +43,19 @@ Work = Callable[[SpoolTable], Any]
 
 
 class _Job(msgspec.Struct, frozen=True):
-    """`answer` is None for a log record, which nobody waits for."""
+    """A unit of work; `answer` is None for a log record, which has no waiting caller."""
 
     work: Work
     answer: Future[Any] | None
 
 
 class _Group(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes into one transaction."""
+    """Jobs of one transaction."""
 
     jobs: list[_Job]
     drop: int | None = None
-    """Everything up to this number is dropped first, and more of what may wait is numbered; None: it only reads."""
+    """Everything up to this number is dropped first, and more background reports are numbered; None: the group only
+    reads."""
     last: bool = False
     """The spool is closed, and nothing else waits."""
 
@@ -72,7 +74,7 @@ class SpoolWorker:
         self._wrote_at = -math.inf
         self._unqueued = 0
         self.dropping = 0
-        """What is confirmed, and dropped or about to be."""
+        """Everything up to this number is confirmed, and dropped or about to be."""
         self._unwritable = False
         self._refusing: CorralError | None = None
         self._changed = threading.Condition()
@@ -82,7 +84,7 @@ class SpoolWorker:
         self._thread.start()
 
     def post(self, work: Work) -> None:
-        """Have a log record written soon, as well as can be: never blocks, never fails, counts losses."""
+        """Queue a log record to be written soon, best effort: never blocks, never fails, counts losses."""
         with self._changed:
             if self._refusing is not None or len(self._jobs) >= _MAX_QUEUED:
                 self._unqueued += 1
@@ -93,8 +95,8 @@ class SpoolWorker:
                 self._changed.notify()
 
     def ask(self, work: Work) -> Future[Any]:
-        """Have something done, after all that was posted and asked before; the answer comes once it is
-        durable. Raises when nothing can be taken."""
+        """Queue a job behind all earlier ones; its answer comes once it is durable. Raises when the queue takes
+        nothing."""
         answer: Future[Any] = Future()
         with self._changed:
             if self._refusing is not None:
@@ -107,8 +109,8 @@ class SpoolWorker:
         return answer
 
     def look(self, work: Work) -> Future[Any]:
-        """Have something read from what is there already: it waits for nothing that was asked or posted.
-        Should it write all the same, the answer comes once that is durable. Raises when closed."""
+        """Queue a read of what is stored already: it does not wait for queued writes. Should it write all the same, the
+        answer comes once that is durable. Raises when closed."""
         answer: Future[Any] = Future()
         with self._changed:
             if self._refusing is not None:
@@ -118,16 +120,16 @@ class SpoolWorker:
         return answer
 
     def drop(self, through: int) -> None:
-        """Have everything up to this number dropped with what is written next, or a moment later; tried
-        again for as long as the disk refuses."""
+        """Drop everything up to this number with the next write, or a moment later; retried for as long as the disk
+        refuses."""
         with self._changed:
             if through > self.dropping:
                 self.dropping = through
-                waits = self._table.committed.background_bytes  # for the room that this makes
+                waits = self._table.committed.background_bytes  # waits for the room that this makes
                 self._linger(time.monotonic() + (0.0 if waits else _DROP_SECONDS))
 
     def close(self) -> None:
-        """Take nothing more, do what waits, then end; blocks until then. Idempotent."""
+        """Accept nothing more, do the queued jobs, then end; blocks until then. Idempotent."""
         with self._changed:
             self._refusing = self._refusing or Retryable(Code.SHUTTING_DOWN, "the node's spool is closed")
             self._changed.notify()
@@ -142,20 +144,20 @@ class SpoolWorker:
                 self._perform(group)
                 last = group.last
         except BaseException as error:
-            # Not even this ends silently: whoever needs the spool must hear of it.
+            # Even this end is not silent: every caller that needs the spool gets an error.
             _log.critical("spool.thread_ended", exc_info=error)
             self._give_up(_ended(error))
 
     def _linger(self, until: float) -> None:
-        """Something waits that has time until then."""
+        """A queued job can wait until this time."""
         if until < self._lingers_until:
             self._lingers_until = until
             self._changed.notify()
 
     def _next_group(self) -> _Group:
-        """What waits, up to a group, once something presses or has lingered long enough."""
+        """The queued jobs, up to the size of a group, once one is urgent or has waited long enough."""
         with self._changed:
-            if self.dropping > self._table.committed.forgotten:  # for one, because the disk refused
+            if self.dropping > self._table.committed.forgotten:  # for example, because the disk refused
                 self._linger(time.monotonic() + _DROP_SECONDS)
             self._linger_for_background()
             while not self._reads and not self._is_due():
@@ -168,20 +170,20 @@ class SpoolWorker:
         return group
 
     def _linger_for_background(self) -> None:
-        """What may wait goes on at its pace, though nobody adds or confirms anything."""
+        """Background reports proceed at their rate, even if no record is added or confirmed."""
         delay = self._table.background_delay()
         if math.isfinite(delay):
             pause = _DROP_SECONDS if self._unwritable else _PACE_SECONDS
             self._linger(time.monotonic() + max(delay, pause))
 
     def _is_due(self) -> bool:
-        """There is to be a commit: somebody waits for it, enough has come together or lingered long enough, or
-        this is the end."""
+        """Whether to commit now: a caller waits for it, enough jobs are queued or have waited long enough, or the spool
+        closes."""
         pressing = self._asked or len(self._jobs) >= _ENOUGH or self._refusing is not None
         return bool(pressing) or time.monotonic() >= self._lingers_until
 
     def _reading(self) -> _Group:
-        """Nothing rides along: whoever reads is to wait for no commit."""
+        """A group of reads alone: a read must not wait for a commit."""
         reads, self._reads = self._reads, []
         return _Group(jobs=reads)
 
@@ -202,7 +204,7 @@ class SpoolWorker:
         _answer(wanted, [reason] * len(wanted))
 
     def _perform(self, group: _Group) -> None:
-        """Answer every job of a group, whatever becomes of it."""
+        """Answer every job of a group, whatever its outcome."""
         wanted = [job for job in group.jobs if _is_wanted(job)]
         before = self._table.committed.highest
         try:
@@ -224,15 +226,15 @@ class SpoolWorker:
             _log.exception("spool.callback_failed")
 
     def _commit(self, jobs: list[_Job], drop: int | None) -> list[Any]:
-        """One transaction for the group. When the disk refuses, all fail and can be asked again; when
-        a job fails, the others are done without it."""
+        """One transaction for the group. When the disk refuses, all jobs fail and can be retried; when a job fails, the
+        others are done without it."""
         try:
             self._table.begin()
             if drop is not None:
                 self._table.forget(drop)
             results = [_guarded(job.work, self._table) for job in jobs]
             if drop is not None:
-                self._table.number_background()  # behind what is reported
+                self._table.number_background()  # after the other reports
             self._table.commit()
         except Exception as error:
             self._roll_back()
@@ -252,10 +254,10 @@ class SpoolWorker:
         try:
             self._table.rollback()
         except sqlite3.Error as error:
-            self._unwritten(error)  # the next transaction begins with another attempt
+            self._unwritten(error)  # the next transaction retries it
 
     def _unwritten(self, error: sqlite3.Error) -> Retryable:
-        """Logged once an outage: each record of our own log would fail here in its turn."""
+        """Log the refusal once per outage: each record of our own log would fail here in its turn."""
         if not self._unwritable:
             self._unwritable = True
             _log.error("spool.unwritable", reason=str(error))
@@ -265,12 +267,12 @@ class SpoolWorker:
 
 
 def _is_wanted(job: _Job) -> bool:
-    """False when the caller gave up meanwhile; after this it cannot any more."""
+    """False when the caller gave up meanwhile; after a True it cannot give up any more."""
     return job.answer is None or job.answer.set_running_or_notify_cancel()
 
 
 def _guarded(work: Work, table: SpoolTable) -> Any:
-    """A refusal is an answer like any other: it changed nothing."""
+    """Return a refusal as an answer like any other: it changed nothing."""
     try:
         return work(table)
     except Rejected as refusal:

@@ -1,7 +1,7 @@
 """Abortable work in threads.
 
-A thread cannot be cancelled: it looks at its `Abort` between two files and between two blocks of a large one. A
-cancelled wait still waits until the thread has seen it: after that nothing writes any more.
+A thread cannot be cancelled: it checks its `Abort` between two files and between two blocks of a large one. A cancelled
+wait still waits until the thread has seen it: after that nothing is written any more.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class Aborted(Exception):
-    """Somebody gave up waiting for this work."""
+    """The caller gave up waiting for this work."""
 
 
 class Abort:
-    """Set by the loop, looked at by threads."""
+    """Set by the loop, checked by threads."""
 
     def __init__(self) -> None:
         self._set = threading.Event()
@@ -39,8 +39,8 @@ class Abort:
 
 
 async def in_thread(work: Callable[[Abort], T]) -> T:
-    """The result of `work` in a thread. Cancelled, however often, it tells the thread and waits for its
-    end: a time that is up while a stop is followed must not let go of a thread that still writes."""
+    """The result of `work` in a thread. Cancelled, however often, it sets the abort and waits for the thread's end: a
+    timeout during a stop must not abandon a thread that still writes."""
     abort = Abort()
     future = asyncio.get_running_loop().run_in_executor(None, work, abort)
     try:
@@ -50,6 +50,6 @@ async def in_thread(work: Callable[[Abort], T]) -> T:
         while not future.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({future})
-        with contextlib.suppress(BaseException):  # nobody wants to know any more
+        with contextlib.suppress(BaseException):  # the result is no longer needed
             future.result()
         raise

@@ -1,8 +1,8 @@
-"""One file to its place, as cheaply as the file system allows.
+"""Copy of one file to its place, as cheaply as the file system allows.
 
-A clone shares the blocks until somebody writes; where there are no clones, the kernel copies. A hard
-link shares the file itself: only for files marked read-only, and only when the workload's user can
-neither write nor change the mode of a file that stays the daemon's.
+A clone shares the blocks until one side is written; without clones, the kernel copies. A hard link shares the file
+itself: only for files marked read-only, and only when the workload's user can neither write nor change the mode of a
+file that stays the daemon's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_COPY_CALL: Final = frozenset({errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, e
 
 
 def clones_work(source_directory: pathlib.Path, target_directory: pathlib.Path) -> bool:
-    """Whether files of the one can be cloned into the other: tried, with a file of one block."""
+    """Whether files of the one can be cloned into the other: tested with a file of one block."""
     source, target = source_directory / ".clone-probe", target_directory / ".clone-probe-copy"
     try:
         source.write_bytes(b"\0" * 4096)
@@ -41,8 +41,8 @@ def clones_work(source_directory: pathlib.Path, target_directory: pathlib.Path) 
 
 @functools.cache
 def stripped_by_umask() -> int:
-    """The bits that new files of this process never get. Read, not asked by `umask(2)`, which would have
-    to change it for a moment; nothing of ours ever does."""
+    """The bits that new files of this process never get. Read from procfs, not by `umask(2)`, which would have to
+    change it for a moment; no code of ours ever changes it."""
     for line in pathlib.Path("/proc/self/status").read_text(errors="replace").splitlines():
         if line.startswith("Umask:"):
             return int(line.split()[1], 8)
@@ -50,19 +50,19 @@ def stripped_by_umask() -> int:
 
 
 class FileCopier:
-    """Places files. Threads share it; it only ever learns what the file system cannot do."""
+    """Places files. Shared by threads; its only state is what the file system turned out not to support."""
 
     def __init__(self, *, clone: bool, link: bool, owner: tuple[int, int] | None = None) -> None:
         self._clone = clone
         self._link = link
         self._owner = owner
-        """Whose the new files are; None: the daemon's."""
+        """The owner of new files; None: the daemon."""
 
     def place(
         self, source: str, target: str, *, mode: int, read_only: bool, abort: Abort, size: int | None = None
     ) -> None:
-        """`target` must not exist. OSError when the disk refuses; Aborted between two blocks. `size`, where
-        it is known, saves asking whether there is more."""
+        """Place the file at `target`, which must not exist. OSError when the disk refuses; Aborted between two blocks.
+        `size`, where it is known, saves a read for more."""
         if self._link and read_only and mode == LINKED_MODE and self._linked(source, target):
             return
         reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
@@ -101,7 +101,7 @@ class FileCopier:
 
 
 def copy_content(reading: int, writing: int, abort: Abort, size: int | None = None) -> None:
-    """From where both stand to the end, which is `size` bytes away if that is known."""
+    """Copy from both current positions to the end, which is `size` bytes away if that is known."""
     left = -1 if size is None else size
     try:
         while left and (copied := os.copy_file_range(reading, writing, _BLOCK)):

@@ -1,6 +1,6 @@
 """Ingredients of a working directory, fetched to the node through the port of its cache.
 
-Templates, the artifact and the extensions are fetched side by side; the first that fails ends the others. An artifact
+Templates, the artifact and the extensions are fetched concurrently; the first failure cancels the others. An artifact
 is laid like one more layer, above all templates.
 """
 
@@ -31,16 +31,16 @@ from corral.system.aio.tasks import Tasks
 
 
 class FileUse(Protocol):
-    """What one preparation uses stays in the cache until it ends."""
+    """Cached files in use by one preparation; they stay in the cache until it ends."""
 
     async def template(self, template: PlanTemplate, /) -> Manifest:
-        """This version, complete on this node. Rejected or Retryable; then nothing half is used."""
+        """This version, complete on this node. Rejected or Retryable; then no partial template is used."""
 
     def content(self, digest: str, /) -> pathlib.Path:
         """A file of a template of this use; to be read only."""
 
     async def artifact(self, artifact: PlanArtifact, /) -> pathlib.Path:
-        """With the right digest; to be read only."""
+        """The file, with its digest verified; to be read only."""
 
     def bootstrap(self, key: BootstrapKey, /) -> pathlib.Path | None:
         """The tree of first-run results, if there is one."""
@@ -59,11 +59,11 @@ _EXTENSION_MODE: Final = 0o644
 
 
 class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
-    """What was fetched, and how it lies."""
+    """The fetched files, and their layout."""
 
     layout: TreeLayout
     texts: frozenset[str]
-    """The files that come from templates: only there variables are replaced."""
+    """The files that come from templates: variables are replaced in these only."""
     placed: dict[str, pathlib.Path]
     """Contents of artifacts, by their digests."""
     use: FileUse
@@ -73,7 +73,7 @@ class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def fetch(plan: Plan, use: FileUse, progress: StartProgress) -> Ingredients:
-    """StageFailed with the stage of what could not be had."""
+    """Fetch everything; StageFailed with the stage of the part that failed."""
     wanted = (plan.artifact,) if plan.artifact else ()
     added = tuple(extension.artifact for extension in plan.extensions)
     if not wanted and not added:
@@ -119,7 +119,7 @@ async def _artifacts(
 
 
 def check_places(artifacts: tuple[PlanArtifact, ...]) -> None:
-    """Each has a place of its own within the directory: EXTENSION_CONFLICT, PATH_REFUSED."""
+    """Check that each has a path of its own within the directory: EXTENSION_CONFLICT, PATH_REFUSED."""
     taken: set[str] = set()
     for artifact in artifacts:
         check_path(artifact.file, field="file")
@@ -142,7 +142,7 @@ def _as_layer(found: list[tuple[PlanArtifact, pathlib.Path]], mode: int) -> File
 
 
 async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:
-    """All their results in order. The first failure cancels the others and is the failure of all."""
+    """All results in order. The first failure cancels the others and is raised."""
     async with Tasks() as tasks:
         running = [tasks.spawn(each, name="prepare/gather", awaited=True) for each in work]
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
@@ -153,7 +153,7 @@ async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:
 
 
 def bootstrap_key(plan: Plan, user: WorkloadUser) -> BootstrapKey | None:
-    """By what first-run results are known; None when the group keeps none."""
+    """The key of the first-run results; None when the group stores none."""
     if not plan.warm_paths or plan.artifact is None:
         return None
     return BootstrapKey(

@@ -1,7 +1,7 @@
-"""Which file of a working directory comes from which layer. Pure.
+"""Layout of a working directory: which file comes from which layer. Pure.
 
-Layers are laid in their order: a later one wins, unless it does not override; then what is there stays.
-Files that the group asks to merge keep all their layers, lowest first.
+Layers are laid in their order: a later one replaces files, unless it does not override; then existing files stay. Files
+that the group configures to be merged keep all their layers, lowest first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class FileLayer(NamedTuple):
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is made of several, the strongest last."""
+    """A file that is made of several, the one with the highest precedence last."""
 
     path: str
     mode: int
@@ -31,7 +31,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """Every file once, and every directory, parents before what is in them."""
+    """Every file once, and every directory, parents before their content."""
 
     directories: tuple[str, ...]
     copies: tuple[TemplateFile, ...]
@@ -46,7 +46,7 @@ class TreeLayout(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset((*(file.path for file in self.copies), *(merge.path for merge in self.merges)))
 
     def only(self, wanted: frozenset[str]) -> TreeLayout:
-        """The same for some of its files; directories come with their files."""
+        """The layout of some of its files; directories are included with their files."""
         copies = tuple(file for file in self.copies if file.path in wanted)
         merges = tuple(merge for merge in self.merges if merge.path in wanted)
         found = [*(file.path for file in copies), *(merge.path for merge in merges)]
@@ -54,7 +54,7 @@ class TreeLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lay_out(layers: Sequence[FileLayer], merge: Globs) -> TreeLayout:
-    """PATH_REFUSED when a layer has a file where another has a directory."""
+    """Compute the layout; PATH_REFUSED when a layer has a file where another has a directory."""
     winners: dict[str, list[TemplateFile]] = {}
     bare: set[str] = set()
     for layer in layers:
@@ -64,7 +64,7 @@ def lay_out(layers: Sequence[FileLayer], merge: Globs) -> TreeLayout:
             if present is None:
                 winners[file.path] = [file]
             elif merge and merge.matches(file.path):
-                # What does not override lies beneath everything that is there.
+                # A layer that does not override goes below all existing ones.
                 present.insert(len(present) if layer.override else 0, file)
             elif layer.override:
                 winners[file.path] = [file]

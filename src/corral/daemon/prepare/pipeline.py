@@ -1,8 +1,8 @@
 """Start pipeline: from an order to a `PreparedStart`, stage by stage, with everything on the node that it needs.
 
 Validation, then the files (`tree_builder`), then command and environment: a `PreparedStart`, which the node's modules
-may change before it is finished. A stage that fails names itself in the answer to the start. Whatever is done here
-can be done again: a start that was interrupted begins anew, and leaves nothing but what lies in `.staging`.
+may change before it is finished. A stage that fails is named in the answer to the start. Every stage can be repeated:
+an interrupted start begins anew, and leaves nothing but files in `.staging`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class Preparer:
-    """Runs the stages. One for the node; it keeps nothing of a single start."""
+    """Runs the stages. One for the node; it stores nothing about a single start."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Preparer:
         *,
         anew: bool = False,
     ) -> PreparedStart:
-        """Everything but what modules say to it, see `finish`; StageFailed when a stage refuses. `mask` hides what it
-        is given from then on; `anew`: the directory is made again although this is a restart. Cancelled, it stops
-        at once."""
+        """Run all stages before the modules' start hooks, see `finish`; StageFailed when a stage refuses. `mask` hides
+        every secret it receives from then on; `anew`: the directory is made again although this is a restart.
+        Cancelled, it stops at once."""
         with progress.stage(VALIDATION):
             user, java, values = await self._validate(order, mask)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
@@ -120,15 +120,15 @@ class Preparer:
         )
 
     def mask_of(self, order: StartOrder, run_directory: pathlib.Path) -> RunMask:
-        """For everything that is said about this run."""
+        """The mask for every message about this run."""
         return RunMask(order, run_directory, node=self._node, secrets=self._secrets)
 
     def probed_address(self, order: StartOrder) -> str:
-        """Where probes of the network find it."""
+        """The address for probes of the network."""
         return probed_address(order, self._node)
 
     async def keep_first_run(self, order: StartOrder, mask: RunMask) -> None:
-        """It was ready and has ended: what it made may serve others."""
+        """Store the first-run results of a run that was ready and has ended, for other starts to use."""
         if order.plan is not None and order.plan.warm_paths:
             user = await asyncio.to_thread(
                 self._users.choose,
@@ -156,7 +156,7 @@ class Preparer:
         return await asyncio.to_thread(self._look_around, order, mask)
 
     def _look_around(self, order: StartOrder, mask: RunMask) -> tuple[WorkloadUser, str, Values]:
-        """What has to be asked of the host: Java, user, ports, room, secrets. Blocks."""
+        """Checks of the host: Java, user, ports, room, secrets. Blocks."""
         plan, java = order.plan, ""
         if not order.command and plan is not None and plan.jvm is not None:
             java = find_java(plan.jvm.java, self._java)
@@ -185,7 +185,7 @@ class Preparer:
         *,
         anew: bool,
     ) -> pathlib.Path:
-        """A first run gets its directory made; a restart by the node goes on where it was, if it can."""
+        """Make the directory of a first run; a restart by the node keeps the one it had, if it can."""
         path = self._directories.path(order.instance_id, static=order.static)
         first = order.incarnation % RESTARTS_PER_START == 0
         goes_on = not first and is_tree(path) and (order.static or not anew)
@@ -206,8 +206,8 @@ class Preparer:
     async def _is_owned(
         self, path: pathlib.Path, user: WorkloadUser, order: StartOrder, progress: StartProgress
     ) -> bool:
-        """Whether the run can go on in the directory of the one before: the way users are chosen may have changed
-        since. A static one is given to its user; another is made anew, for what lies in it is somebody else's."""
+        """Whether the run can use the directory of the previous one: the way users are chosen may have changed since. A
+        static directory is given to its user; another is made anew, because its files belong to another user."""
         owner = owner_of(user)
         with progress.stage(TEMPLATE_APPLY):
             if owner is None or path.stat().st_uid == user.uid:
@@ -242,7 +242,7 @@ def _refuse(where: str, names: Iterable[str]) -> None:
 
 
 class Preparation:
-    """Made of plain constructors; `close` ends what is being made ahead."""
+    """Built by plain constructors; `close` ends the building of warm trees."""
 
     def __init__(
         self, config: DaemonConfig, *, node_id: str, address: str, cache: FileCache, entropy: Entropy

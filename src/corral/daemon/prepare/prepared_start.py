@@ -1,7 +1,7 @@
-"""A prepared start: everything is made but its process.
+"""Prepared start: everything is done but the spawn of its process.
 
-Between its preparation and its spawn the node's modules are called: `proposal` is what they receive, with the parts
-of the command line that they may change, and `finish` takes the result.
+Between preparation and spawn the node's modules are called: `proposal` is what they receive, with the parts of the
+command line that they may change, and `finish` takes the result.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from corral.sdk.runtime import RunSpec, run_name
 
 
 class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables are replaced."""
+    """A command line whose variables are replaced."""
 
     program: str
     jvm: PlanJvm | None = None
-    """Where the plan says what Java shall run; None: the command is written out."""
+    """The plan's settings for Java; None: the command is given in full."""
     values: StartValues
 
     @property
@@ -53,7 +53,7 @@ class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def command_line(order: StartOrder, java: str, values: Values) -> tuple[LaunchCommand, list[str], list[str]]:
-    """With the variables that nobody defines: of the command, and of the environment."""
+    """The command line, with the undefined variables: of the command, and of the environment."""
     plan, jvm = order.plan, None
     options: list[str] = []
     if order.command or plan is None or plan.jvm is None:
@@ -77,7 +77,7 @@ def propose(
     node_id: str,
     directory: pathlib.Path,
 ) -> Proposal:
-    """What modules are asked about it."""
+    """The proposal that modules receive."""
     artifact = order.plan.artifact if order.plan else None
     spec = InstanceSpec(
         instance_id=order.instance_id,
@@ -100,7 +100,7 @@ def propose(
 
 
 class StartValues(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables are replaced already."""
+    """Arguments and environment; variables are replaced already."""
 
     jvm_args: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -108,20 +108,20 @@ class StartValues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How far modules may go with this command."""
+    """What modules may change in this command."""
 
     takes_jvm_args: bool = True
     fixed_args: int | None = 0
-    """So many of `args`, from the first, say what is run and stay as they are; None: all of them."""
+    """So many of `args`, from the first, select the program and must not change; None: all of them."""
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A start, before its modules were asked."""
+    """A start before its modules were called."""
 
     spec: InstanceSpec
     rules: StartRules = StartRules()
     secrets: Mapping[str, str] = {}
-    """Values by their variables: they are written down nowhere."""
+    """Values by their variables: never written to disk."""
 
 
 def values_of(spec: InstanceSpec) -> StartValues:
@@ -133,7 +133,7 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class PreparedStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Its files are in their place, and its variables are replaced."""
+    """A start whose files are in place and whose variables are replaced."""
 
     order: StartOrder
     user: WorkloadUser
@@ -141,12 +141,12 @@ class PreparedStart(msgspec.Struct, frozen=True, kw_only=True):
     directory: pathlib.Path
     run_directory: pathlib.Path
     proposal: Proposal
-    """What of it modules may see and change."""
+    """The part that modules may see and change."""
 
 
 def finish(start: PreparedStart, values: StartValues, progress: StartProgress) -> RunSpec:
-    """What is spawned, with the arguments and the environment in `values`. StageFailed when these cannot be an
-    environment."""
+    """The specification to spawn, with the arguments and the environment in `values`. StageFailed when these cannot be
+    an environment."""
     order, user, directory = start.order, start.user, start.directory
     command = msgspec.structs.replace(start.line, values=values).command
     with progress.stage(PROCESS_START):
@@ -177,12 +177,12 @@ def finish(start: PreparedStart, values: StartValues, progress: StartProgress) -
 
 
 def _buffered(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Line by line, where the node has the program that makes others do so."""
+    """The command with line-buffered output, where the node has the program that does this."""
     return (*_STDBUF, *command) if shutil.which(_STDBUF[0]) else command
 
 
 def _time_zone() -> str:
-    """The host's zone by its name, which every program understands."""
+    """The host's time zone by its name, which every program understands."""
     if given := os.environ.get("TZ"):
         return given
     _, found, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")

@@ -1,8 +1,7 @@
-"""Staged tree of a working directory: layers laid out, first-run results, variables, patches. Blocking, for one
-thread.
+"""Staged tree of a working directory: layers laid out, first-run results, variables, patches. Blocking, for one thread.
 
-All of it is one piece of work in one thread: on a busy node each way to a thread and back costs more than what a
-small template has to do there.
+All of it is one job in one thread: on a busy node each switch to a thread and back costs more than the work on a small
+template.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from corral.domain.templates import TemplateFile
 THREADS: Final = 4
 _DIRECTORY_MODE: Final = 0o750
 _FEW: Final = 64
-"""Up to so many files a second thread costs more than it brings."""
+"""Up to so many files a second thread costs more than it gains."""
 _LARGE: Final = 4 * 1024 * 1024
 
 Content = Callable[[str], pathlib.Path]
@@ -55,8 +54,8 @@ def materialise(
     owner: tuple[int, int] | None = None,
     threads: int = THREADS,
 ) -> None:
-    """Lay it all into `target`, an empty directory. OSError when the disk refuses; what is there by then
-    is the caller's to remove."""
+    """Lay all files into `target`, an empty directory. OSError when the disk refuses; the caller removes what was
+    written by then."""
     root = str(target)
     for path in layout.directories:
         make_directory(target / path, owner)
@@ -82,7 +81,7 @@ def materialise(
             done, _ = concurrent.futures.wait(laying, return_when=concurrent.futures.FIRST_EXCEPTION)
             failed = next((error for each in done if (error := each.exception())), None)
             if failed is not None:
-                abort.set()  # the others have nothing to copy for any more
+                abort.set()  # the other threads need not go on
                 raise failed
     for merge in layout.merges:
         abort.check()
@@ -134,7 +133,7 @@ def lay_beneath(
     owner: tuple[int, int] | None,
     abort: Abort,
 ) -> None:
-    """Regular files and directories of `source` that `target` lacks. Blocks."""
+    """Copy the regular files and directories of `source` that `target` lacks. Blocks."""
     for directory, names, files in os.walk(source):
         relative = os.path.relpath(directory, source)
         here = target if relative == "." else target / relative
@@ -157,18 +156,18 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
-    """One directory on its way. Each method is a stage, or a part of one."""
+    """One directory being built. Each method is a stage, or a part of one."""
 
     plan: Plan
     staged: pathlib.Path
     owner: tuple[int, int] | None
     clone: bool
     link: bool
-    """Read-only files may be links into the cache: whoever runs there cannot write to them."""
+    """Read-only files may be links into the cache: the user of the workload cannot write to them."""
     progress: StartProgress
 
     def lay(self, layout: TreeLayout, found: Ingredients, abort: Abort) -> None:
-        """The files of `layout` into a new directory."""
+        """Lay the files of `layout` into a new directory."""
         with self.progress.stage(TEMPLATE_APPLY):
             make_directory(self.staged, self.owner)
             materialise(
@@ -181,7 +180,7 @@ class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def lay_first_run(self, tree: pathlib.Path | None, abort: Abort) -> None:
-        """What a first run of the program made, where nothing else lies."""
+        """Add the files that a first run of the program created, where the path is free."""
         if tree is None:
             return
         with self.progress.stage(BOOTSTRAP_WARMUP):
@@ -189,7 +188,7 @@ class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
             lay_beneath(tree, self.staged, copier, self.owner, abort)
 
     def render(self, texts: frozenset[str], values: Values, abort: Abort) -> Rendered:
-        """Variables in those of these files that the globs choose."""
+        """Replace variables in those of these files that the globs match."""
         chosen = globs(self.plan.substitute)
         if not chosen:
             return Rendered()

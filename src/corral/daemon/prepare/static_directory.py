@@ -1,4 +1,4 @@
-"""The working directory of a static instance: seeded when it is not there, else brought up to date."""
+"""Working directory of a static instance: seeded when it is missing, else updated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class StaticBuilder:
-    """Makes and updates them, with the means of `WorkingTreeBuilder`."""
+    """Makes and updates static directories, by means of `WorkingTreeBuilder`."""
 
     def __init__(
         self, trees: WorkingTreeBuilder, *, cache: FileCache, directories: WorkingDirectories, warm: WarmTrees
@@ -54,7 +54,7 @@ class StaticBuilder:
         *,
         run_directory: pathlib.Path,
     ) -> pathlib.Path:
-        """`DATA/static/<id>`: seeded when it is not there, else brought up to date file by file."""
+        """Make `DATA/static/<id>`: seeded when it is missing, else updated file by file."""
         assert order.plan is not None
         tree = StaticTree(self._directories.static, order.instance_id, order.plan)
         with progress.stage(TEMPLATE_APPLY):
@@ -90,7 +90,7 @@ class StaticBuilder:
         def settle(_: Abort) -> None:
             directories = found.layout.directories
             seed = first_seed(staged, plan, offered, rendered, values, self._digests, directories)
-            tree.write_seed(seed)  # first: a directory without one is one that nobody knows anything of
+            tree.write_seed(seed)  # first: a directory without a seed has unknown content
             tree.move_all_in(staged)
 
         with progress.stage(PROCESS_START):
@@ -138,7 +138,8 @@ class StaticBuilder:
         values: Values,
         progress: StartProgress,
     ) -> StaticChanges:
-        """What is replaced, added or compared, made aside and filled in; nothing but the first two is left there."""
+        """Build the replaced, added and compared files in the staging directory, with variables; only the replaced and
+        the added ones stay there."""
         async with self._cache.use() as use:
             found = await fetch(plan, use, progress)
             offered = offers(plan, found)
@@ -172,8 +173,8 @@ class StaticBuilder:
         values: Values,
         abort: Abort,
     ) -> frozenset[str]:
-        """Patches hold for every start: they are made in copies of what the directory has. Returns which of these
-        files nobody had edited."""
+        """Apply the patches, which hold for every start, to copies of the directory's files. Returns those of these
+        files that were not edited."""
         open_files = tree.open_to_change(patch.file for patch in plan.patches)
         patches = [patch for patch in plan.patches if patch.file in open_files]
         unedited = update.unedited(sorted(open_files))

@@ -1,4 +1,4 @@
-"""Whose the directories are that instances keep: from one user to another as a whole, or not at all."""
+"""Owners of static directories: a directory changes from one user to another as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Owners(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def own_static(path: pathlib.Path, owner: tuple[int, int]) -> None:
-    """A static tree to the user of its instance, before the start: its group changed its user, or the way in
-    which users are chosen changed. What the former owner did not own stays as it is. Said and written down;
-    errors as of `check_hand_over`, with nothing changed. Blocks."""
+    """Give a static tree to the user of its instance, before the start: its group changed its user, or the way in which
+    users are chosen changed. Files that the former owner did not own stay as they are. Logged and recorded; errors as
+    of `check_hand_over`, with nothing changed. Blocks."""
     check_hand_over(path, owner)
     with open_tree(path) as root:
         if os.fstat(root).st_uid == owner[0]:
@@ -47,16 +47,16 @@ def own_static(path: pathlib.Path, owner: tuple[int, int]) -> None:
     record.parent.mkdir(mode=0o700, exist_ok=True)
     try:
         before = read_versioned(record, _Owners, name=_FORMAT, version=_VERSION) or _Owners()
-    except CorralError:  # it only tells what was
+    except CorralError:  # the record is only history
         before = _Owners()
     kept = (*before.handed_over, result)[-_HAND_OVERS:]
     store(record, _Owners(handed_over=kept), name=_FORMAT, version=_VERSION)
 
 
 def check_hand_over(path: pathlib.Path, owner: tuple[int, int]) -> None:
-    """Whether a static tree can be the user's of its instance: RUN_AS_REFUSED when files of its former owner have
-    more than one name, for these stay with him, and the workload could not use its own world; OSError, and
-    FILE_UNREADABLE when somebody moves directories in it meanwhile. Blocks."""
+    """Check that a static tree can be given to the user of its instance. RUN_AS_REFUSED when files of its former owner
+    have more than one name: these stay with that owner, and the workload could not use its own world. OSError, and
+    FILE_UNREADABLE when directories in it are moved meanwhile. Blocks."""
     with open_tree(path) as root:
         former = os.fstat(root).st_uid
         if former == owner[0]:
@@ -67,15 +67,15 @@ def check_hand_over(path: pathlib.Path, owner: tuple[int, int]) -> None:
             if found.status.st_uid == former and _stays_behind(found.status):
                 count += 1
                 if len(shown) < _SHOWN:
-                    name = found.path.encode(errors="replace").decode()  # it may be no UTF-8
+                    name = found.path.encode(errors="replace").decode()  # it may not be UTF-8
                     shown.append(name if len(name) <= _SHOWN_LENGTH else f"...{name[-_SHOWN_LENGTH:]}")
     if count:
         raise _bound(path, former, owner[0], shown, count)
 
 
 def _stays_behind(status: os.stat_result) -> bool:
-    """A file with another name, that may lie elsewhere, unless everybody may read it and nobody write: so are
-    the files that we link out of our cache."""
+    """A file with another name, which may be elsewhere, unless it is readable by all and writable by none: such are the
+    files that are linked from the cache."""
     mode = status.st_mode
     for_all = mode & stat.S_IROTH and not mode & 0o222
     return stat.S_ISREG(mode) and status.st_nlink > 1 and not for_all

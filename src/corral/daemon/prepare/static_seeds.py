@@ -1,9 +1,9 @@
-"""What is known of a directory that an instance keeps: each file as it was laid, and what it was made of.
+"""Seed of a static directory: each file as it was laid, and what it was made of.
 
-A static directory is its operator's. A later start may replace a file only when what the templates give for that very
-path has changed and the file is still as it was laid; so both are written down, beside the directory. A start that
-replaces files writes down first what each of them becomes: killed at any point, the next one knows a file that it was
-about to lay, or had laid, from one that somebody has edited.
+A static directory belongs to its operator. A later start may replace a file only when what the templates give for that
+very path has changed and the file is still as it was laid; so both are recorded, beside the directory. A start that
+replaces files first records what each of them becomes: killed at any point, the next start can tell a file that was
+about to be laid, or had been, from one that was edited.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file that templates or artifacts have."""
 
     source: str = ""
-    """What they gave for it when it was laid, as of `OfferedFile`. Empty: the file was there before they had one."""
+    """The `OfferedFile.source` at the time it was laid. Empty: the file was there before templates or artifacts had
+    one."""
     laid: str = ""
     """The digest of the file after merging, variables and patches. Empty: it was never laid."""
     coming: str = ""
-    """The digest of what a start was about to put there."""
+    """The digest of the file that a start was about to put there."""
     filled: dict[str, str | None] = {}
-    """The variables in it with the values they got; None: nobody defined it."""
+    """The variables in it with the values they got; None: the variable was not defined."""
     secrets: dict[str, str] = {}
-    """The secrets in it, by keyed digests: nobody learns one by guessing it."""
+    """The secrets in it, as keyed digests, so that a secret cannot be found by guessing."""
 
     def is_outdated(self, values: Values, digests: Digests) -> bool:
-        """Whether a variable in it has another value by now."""
+        """Whether a variable in it has another value now."""
         return bool(self.outdated_names(values, digests))
 
     def outdated_names(self, values: Values, digests: Digests) -> list[str]:
-        """Of the variables in it, those that have another value by now."""
+        """The variables in it that have another value now."""
         plain = [name for name, value in self.filled.items() if values.all.get(name) != value]
         hidden = [
             name
@@ -64,32 +65,32 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Seed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a static directory was last made of. Earlier versions wrote no `files`: of what they laid no digests are
-    known. They read the other fields of ours."""
+    """Content of a static directory at its last start. Earlier versions wrote no `files`: the digests of what they laid
+    are unknown. They can read our other fields."""
 
     templates: tuple[str, ...] = ()
     merge: tuple[str, ...] = ()
     placed: dict[str, str] = {}
-    """Artifacts by their place, each with its digest."""
+    """Artifacts by their path, each with its digest."""
     substitute: tuple[str, ...] | None = None
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     """Files with secrets."""
     files: dict[str, Laid] | None = None
-    """Everything that was ever laid, also what no template has any more: what is gone stays gone."""
+    """Every file that was ever laid, also those that no template has any more: a deleted file stays deleted."""
     directories: tuple[str, ...] = ()
-    """Those that were ever laid."""
+    """The directories that were ever laid."""
     kept: dict[str, str] = {}
-    """Files that stay though templates give others for them, each with the reason."""
+    """Files that stay although templates give others for them, each with the reason."""
 
     def same_plan(self, other: Seed) -> bool:
-        """Whether both are of the same templates, artifacts and rules."""
+        """Whether both have the same templates, artifacts and rules."""
         mine = (self.templates, self.merge, self.placed, self.substitute, self.protected)
         return mine == (other.templates, other.merge, other.placed, other.substitute, other.protected)
 
 
 def seed_of(plan: Plan) -> Seed:
-    """What a plan says, before anything is known of files."""
+    """The seed of a plan, before anything is known about files."""
     artifacts = (*((plan.artifact,) if plan.artifact else ()), *(e.artifact for e in plan.extensions))
     return Seed(
         templates=tuple(f"{t.name}@{t.hash}{'' if t.override else '?'}" for t in plan.templates),
@@ -101,18 +102,18 @@ def seed_of(plan: Plan) -> Seed:
 
 
 class OfferedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What templates and artifacts have for one path now."""
+    """The current content for one path from templates and artifacts."""
 
     source: str
     """A digest of the contents it is made of, their modes, and whether variables are filled in."""
     content: str = ""
-    """The SHA-256 of the result, where it is known without making it."""
+    """The SHA-256 of the result, where it is known without building it."""
     size: int = 0
-    """Of that result."""
+    """The size of that result."""
 
 
 def offers(plan: Plan, found: Ingredients) -> dict[str, OfferedFile]:
-    """By path. Patches are no part of it: they are made at every start in the file as it is."""
+    """The offered files by path. Patches are not included: they are applied at every start to the existing file."""
     chosen = globs(plan.substitute)
     made: dict[str, OfferedFile] = {}
     parts: list[tuple[str, int, tuple[TemplateFile, ...]]] = [
@@ -133,8 +134,8 @@ def offers(plan: Plan, found: Ingredients) -> dict[str, OfferedFile]:
 
 
 class Digests:
-    """Digests of files and values. Where secrets are in them they are keyed, with a key that lies elsewhere on the
-    node: whoever reads the record of a directory cannot try passwords on it. One for the node; it blocks."""
+    """Digests of files and values. Those that include secrets are keyed, with a key stored elsewhere on the node: a
+    reader of the seed cannot try passwords on it. One for the node; it blocks."""
 
     def __init__(self, key_file: pathlib.Path) -> None:
         self._key_file = key_file
@@ -142,8 +143,8 @@ class Digests:
         self._lock = threading.Lock()
 
     def of_file(self, descriptor: int, *, keyed: bool) -> str:
-        """With the file's mode: who changes it has changed the file. And with its size, so that no file is read that
-        is another for certain. It is read from its beginning."""
+        """The digest of the file with its mode, so that a changed mode is a changed file, and with its size, so that a
+        file of another size is not read. The file is read from its beginning."""
         kind = _KEYED if keyed else _PLAIN
         hash = hashlib.blake2b(key=self._node_key()) if keyed else hashlib.sha256()
         found, position = os.fstat(descriptor), 0
@@ -153,21 +154,22 @@ class Digests:
         return f"{kind}:{hash.hexdigest()}:{_mode_and_size(found.st_mode, found.st_size)}"
 
     def has_digest(self, descriptor: int, digest: str) -> bool:
-        """Whether a file has this digest, of whichever kind it is. One of another size or mode is not read: a workload
-        makes files of any size that take no room."""
+        """Whether a file has this digest, of either kind. A file of another size or mode is not read: a workload can
+        make sparse files of any size."""
         found = os.fstat(descriptor)
         if not digest.endswith(f":{_mode_and_size(found.st_mode, found.st_size)}"):
             return False
         return self.of_file(descriptor, keyed=digest.startswith(_KEYED)) == digest
 
     def of_value(self, name: str, value: str | None) -> str:
-        """Of a secret; empty when it is none any more."""
+        """The digest of a secret; empty when it is none any more."""
         if value is None:
             return ""
         return hashlib.blake2b(f"{name}={value}".encode(), key=self._node_key(), digest_size=32).hexdigest()
 
     def _node_key(self) -> bytes:
-        """Made when it is first needed. A lost one is made anew: files with secrets then count as edited."""
+        """The key, created when it is first needed. A lost one is created anew: files with secrets then count as
+        edited."""
         with self._lock:
             if not self._key:
                 found = self._key_file.read_bytes() if self._key_file.exists() else b""
@@ -179,7 +181,7 @@ class Digests:
 
 
 def plain_digest(offer: OfferedFile, mode: int) -> str:
-    """Of a file that is laid as it is in its template, and has this mode."""
+    """The digest of a file that is laid unchanged from its template, and has this mode."""
     return f"{_PLAIN}:{offer.content}:{_mode_and_size(mode, offer.size)}"
 
 
@@ -195,7 +197,7 @@ def same_content(one: str, other: str) -> bool:
 def laid_from(
     offer: OfferedFile, path: str, rendered: Rendered, values: Values, digests: Digests, *, laid: str
 ) -> Laid:
-    """What is known of a file that has just been made."""
+    """The record of a file that has just been made."""
     return Laid(
         source=offer.source,
         laid=laid,
@@ -209,7 +211,7 @@ def laid_from(
 def with_coming(
     files: Mapping[str, Laid], after: Mapping[str, Laid], moved: Iterable[str]
 ) -> dict[str, Laid]:
-    """What is written down before these files take their places."""
+    """The seed to write before these files are put in place."""
     return {
         **files,
         **{

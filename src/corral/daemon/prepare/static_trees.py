@@ -1,9 +1,9 @@
-"""Directories that instances keep: seeded once, changed file by file, and never at the cost of a world.
+"""Static directories: seeded once, changed file by file, and never at the cost of a world.
 
-Beside the directory lies what was laid into it (`static_seeds`). Files that are replaced or added
-(`static_updates` says which) are made aside, flushed, and renamed into place one by one. Killed at any point, a
-directory holds each file in its old or its new form, and the next start does the rest again. Protected files and
-files that no template has are never touched, and nothing is ever deleted.
+The record of what was laid is beside the directory (`static_seeds`). Files that are replaced or added (chosen by
+`static_updates`) are built in a staging directory, flushed, and renamed into place one by one. Killed at any point, a
+directory has each file in its old or its new form, and the next start does the rest again. Protected files and files
+that no template has are never touched, and nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class StaticTree:
-    """The directory of one static instance. Everything blocks."""
+    """The directory of one static instance. Every method blocks."""
 
     def __init__(self, root: pathlib.Path, instance_id: str, plan: Plan) -> None:
         self.path = root / instance_id
@@ -55,7 +55,7 @@ class StaticTree:
         return os.path.lexists(self.path)
 
     def seed(self) -> Seed | None:
-        """None when nobody knows what was laid."""
+        """The stored seed; None when it is unknown what was laid."""
         try:
             return read_versioned(self._seed_file, Seed, name=_FORMAT, version=_VERSION)
         except CorralError as error:
@@ -69,7 +69,7 @@ class StaticTree:
         return self._protected.matches(path)
 
     def open_to_change(self, paths: Iterable[str]) -> frozenset[str]:
-        """Without those that are protected and there."""
+        """These paths without those that are protected and exist."""
         with open_tree(self.path) as root:
             return frozenset(
                 path for path in paths if not self._protected.matches(path) or is_missing(root, path)
@@ -78,9 +78,9 @@ class StaticTree:
     def bring(
         self, staged: pathlib.Path, paths: Iterable[str], owner: tuple[int, int] | None, abort: Abort
     ) -> None:
-        """Copies of files of the world that are to be patched, where no newer form is staged. Those of its
-        owner, who may change with this start, are the workload's, and so are directories: a file that a patch
-        makes anew takes after the one it is made in."""
+        """Copy the files of the world that are to be patched, where no newer form is staged. Copies of the owner's
+        files, who may change with this start, are given to the workload, and so are directories: a file that a patch
+        creates gets the owner of its directory."""
         with contextlib.ExitStack() as stack:
             root = stack.enter_context(open_tree(self.path))
             aside = stack.enter_context(open_tree(staged))
@@ -93,18 +93,18 @@ class StaticTree:
                     with open_beneath(root, path) as reading, parent_of(aside, path, make=True, owner=owner):
                         check_size(
                             reading, path
-                        )  # before it is copied: one that takes no room would take all there is
+                        )  # before it is copied: the copy of a sparse file could fill the disk
                         found = os.fstat(reading)
                         whose = found.st_uid, found.st_gid
                         if owner is not None and found.st_uid == former:
                             whose = owner
                         _copy(reading, staged / path, whose, abort)
                 except FileNotFoundError:
-                    continue  # a patch that sets something makes the file
+                    continue  # a patch that sets a value creates the file
 
     def changed_by(self, staged: pathlib.Path) -> list[str]:
-        """The staged files that differ from what is there. PATH_REFUSED when the workload has put a link or a
-        directory where one of them goes."""
+        """The staged files that differ from the existing ones. PATH_REFUSED when the workload has put a link or a
+        directory at the path of one of them."""
         with open_tree(self.path) as root:
             changed = [path for path in files_beneath(staged) if not self._same(root, staged, path)]
             for path in changed:
@@ -112,7 +112,7 @@ class StaticTree:
             return changed
 
     def move_in(self, staged: pathlib.Path, changed: list[str], owner: tuple[int, int] | None) -> None:
-        """These staged files take their places, durably."""
+        """Put these staged files in place, durably."""
         with open_tree(self.path) as root:
             flush(staged, changed)
             for path in changed:
@@ -121,7 +121,7 @@ class StaticTree:
             flush_folders(root, changed)
 
     def make_directories(self, paths: Iterable[str], owner: tuple[int, int] | None) -> None:
-        """Those of them where nothing lies; behind a link of the workload's none is made."""
+        """Create those directories whose paths are free; none is made behind a link of the workload."""
         with open_tree(self.path) as root:
             for path in paths:
                 if is_missing(root, path):
@@ -129,7 +129,7 @@ class StaticTree:
                         os.fsync(made)
 
     def _same(self, root: int, staged: pathlib.Path, path: str) -> bool:
-        """Whether the world has this very file already."""
+        """Whether the world already has exactly this file."""
         try:
             with open_beneath(root, path) as present, (staged / path).open("rb") as new:
                 found, wanted = os.fstat(present), os.fstat(new.fileno())
@@ -143,7 +143,7 @@ class StaticTree:
             return False
 
     def move_all_in(self, staged: pathlib.Path) -> None:
-        """The first seeding: the whole tree at once, durably."""
+        """The first seeding: put the whole tree in place at once, durably."""
         files = files_beneath(staged)
         flush(staged, files)
         with open_tree(staged) as root:
@@ -153,20 +153,20 @@ class StaticTree:
 
 
 def write_seed(path: pathlib.Path, seed: Seed) -> None:
-    """Beside the static directory at `path`, durably."""
+    """Write the seed beside the static directory at `path`, durably."""
     seeds = path.parent / SEEDS
     seeds.mkdir(mode=0o700, exist_ok=True)
     store(seeds / f"{path.name}.json", seed, name=_FORMAT, version=_VERSION)
 
 
 def files_beneath(root: pathlib.Path) -> list[str]:
-    """Relative paths of everything that is no directory, sorted."""
+    """Relative paths of everything that is not a directory, sorted."""
     with open_tree(root) as top:
         return sorted(found.path for found in walk(top) if not found.is_directory)
 
 
 def _check_way(root: int, path: str) -> None:
-    """Nothing but directories on the way to it, as far as there are any, and none at its end."""
+    """Check that all existing parents are directories, and that the path itself is not one."""
     with contextlib.suppress(FileNotFoundError), parent_of(root, path) as parent:
         name = path.rpartition("/")[2]
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -178,7 +178,7 @@ def _check_way(root: int, path: str) -> None:
 
 
 def flush(root: pathlib.Path, paths: list[str]) -> None:
-    """These files are on disk afterwards; many are flushed with everything else of the file system."""
+    """Flush these files to disk; many are flushed with everything else of the file system."""
     with open_tree(root) as descriptor:
         if len(paths) > _FLUSH_ALL:
             _flush_all(descriptor)
@@ -189,7 +189,7 @@ def flush(root: pathlib.Path, paths: list[str]) -> None:
 
 
 def flush_folders(root: int, paths: list[str]) -> None:
-    """The names of these files are on disk afterwards, with those of every directory above them."""
+    """Flush the names of these files to disk, with those of every directory above them."""
     if len(paths) > _FLUSH_ALL:
         _flush_all(root)
         return

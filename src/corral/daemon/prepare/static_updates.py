@@ -1,9 +1,9 @@
-"""A later start of a static directory: which files it replaces or adds, and which stay, and why.
+"""Update of a static directory at a later start: which files it replaces or adds, which it keeps, and why.
 
 A file is replaced when what templates and artifacts give for it has changed, a variable's value included, and it is
-still as it was laid. It is added when it was never laid and nothing lies there. Everything else stays as it is. Of a
-directory without a record of what was laid nothing is replaced or added; what it has in common with its templates
-counts as laid from then on.
+still as it was laid. It is added when it was never laid and nothing is at its path. Everything else stays as it is. In
+a directory without a record of what was laid nothing is replaced or added; files that equal those of its templates
+count as laid from then on.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ class _Why(enum.StrEnum):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done about the files that templates and artifacts have."""
+    """What to do with each file that templates and artifacts have."""
 
     lay: frozenset[str] = frozenset()
     """Replaced or added."""
     compare: frozenset[str] = frozenset()
-    """Kept, unless they turn out to be what would be laid."""
+    """Kept, unless they equal what would be laid."""
     gone: frozenset[str] = frozenset()
-    """Neither there nor laid again."""
+    """Missing, and not laid again."""
 
 
 class StaticChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of templates and artifacts at this start; empty when they were not looked at."""
+    """The result for templates and artifacts at this start; empty when they were not compared."""
 
     choice: Choice = Choice()
     offered: dict[str, OfferedFile] = {}
     rendered: Rendered = Rendered()
     equal: frozenset[str] = frozenset()
-    """Of what was compared, what is as it would be laid."""
+    """The compared files that equal what would be laid."""
     directories: tuple[str, ...] = ()
 
 
 class StaticUpdate:
-    """One later start of one directory. Everything blocks."""
+    """One later start of one directory. Every method blocks."""
 
     def __init__(self, tree: StaticTree, plan: Plan, values: Values, digests: Digests) -> None:
         self._tree = tree
@@ -81,7 +81,7 @@ class StaticUpdate:
         self._digests = digests
         stored = tree.seed()
         self.adopts = stored is None or stored.files is None
-        """Nobody knows what was laid: nothing is replaced or added."""
+        """It is unknown what was laid: nothing is replaced or added."""
         self._stored = stored or Seed()
         self._files: dict[str, Laid] = dict(self._settled(self._stored.files or {}))
         """What is known of each file before this start."""
@@ -89,8 +89,8 @@ class StaticUpdate:
 
     @property
     def needs_layers(self) -> bool:
-        """Whether templates and artifacts have to be looked at. Not when they and all values are the same, and
-        every file of theirs was laid."""
+        """Whether templates and artifacts have to be compared. Not when they and all values are the same, and all their
+        files were laid."""
         before = self._stored
         if self.adopts or before.kept or self._files != before.files:
             return True
@@ -116,13 +116,13 @@ class StaticUpdate:
         return Choice(lay=frozenset(lay), compare=frozenset(compare), gone=frozenset(gone))
 
     def made_aside(self, choice: Choice, offered: Mapping[str, OfferedFile]) -> frozenset[str]:
-        """What has to be made: what is laid, and of what is compared that whose result nobody knows."""
+        """The files that have to be built: those that are laid, and the compared ones whose result is unknown."""
         patches = {patch.file for patch in self._plan.patches}
         unknown = {path for path in choice.compare if not offered[path].content or path in patches}
         return choice.lay | unknown
 
     def unedited(self, paths: Sequence[str]) -> frozenset[str]:
-        """Of these files, those that are as they were laid: a patch makes no edited file ours."""
+        """Those of these files that are as they were laid: a patch does not turn an edited file into a laid one."""
         with open_tree(self._tree.path) as root:
             return frozenset(
                 path
@@ -133,8 +133,8 @@ class StaticUpdate:
     def equal(
         self, choice: Choice, offered: Mapping[str, OfferedFile], staged: pathlib.Path
     ) -> frozenset[str]:
-        """Of the compared files those that are what would be laid, after their patches. What was made of them is
-        removed again, so that nothing but what is laid is staged."""
+        """The compared files that equal what would be laid, after their patches. Their staged copies are removed, so
+        that only files to be laid are staged."""
         found = set()
         with open_tree(self._tree.path) as root, open_tree(staged) as aside:
             for path in choice.compare:
@@ -147,7 +147,7 @@ class StaticUpdate:
         return frozenset(found)
 
     def seed(self, staged: pathlib.Path, changes: StaticChanges, *, unedited: frozenset[str]) -> Seed:
-        """What is known once everything that is staged is in its place."""
+        """The seed for when all staged files are in place."""
         choice, offered, rendered = changes.choice, changes.offered, changes.rendered
         files, kept = dict(self._files), {}
         with open_tree(staged) as aside, open_tree(self._tree.path) as root:
@@ -169,7 +169,7 @@ class StaticUpdate:
                         files[path], laid=self._digest(aside, path, rendered)
                     )
         for path in files.keys() - offered.keys() if offered else ():
-            if files[path].filled:  # values of what no template has any more change nothing
+            if files[path].filled:  # values in files that no template has any more change nothing
                 files[path] = msgspec.structs.replace(files[path], source="", filled={})
         hidden = {path for path, known in files.items() if known.secrets} | {
             path for path in self._patched_secrets if path in files
@@ -183,7 +183,7 @@ class StaticUpdate:
         )
 
     def announce(self, seed: Seed, changed: Sequence[str]) -> None:
-        """Write down what these files are about to become."""
+        """Record what these files are about to become."""
         coming = with_coming(self._files, seed.files or {}, changed)
         if not self.adopts and coming != self._files:
             self._tree.write_seed(msgspec.structs.replace(self._stored, files=coming))
@@ -200,8 +200,8 @@ class StaticUpdate:
         return [path for path in directories if path not in known]
 
     def _settled(self, files: Mapping[str, Laid]) -> Iterator[tuple[str, Laid]]:
-        """Without what a start before was about to do: it has done that or not. What it has is of templates that
-        nobody wrote down, and is laid again."""
+        """The records with the announced changes of an interrupted start resolved, done or not. The files it did lay
+        come from templates that were not recorded, and are laid again."""
         coming = {path: known for path, known in files.items() if known.coming}
         yield from ((path, known) for path, known in files.items() if not known.coming)
         if not coming:
@@ -224,7 +224,7 @@ class StaticUpdate:
         return self._has(root, path, known.laid)
 
     def _has(self, root: int, path: str, digest: str) -> bool:
-        """Whether the directory has this very file. A link, or what cannot be read, is none of ours."""
+        """Whether the directory has exactly this file. A link, or an unreadable file, does not count."""
         if not digest:
             return False
         try:
@@ -264,7 +264,7 @@ class StaticUpdate:
             return self._digests.of_file(descriptor, keyed=keyed)
 
     def _kept(self, path: str, offer: OfferedFile, rendered: Rendered) -> tuple[Laid, str]:
-        """What stays known of a file that is kept, and why it is."""
+        """The new record of a file that is kept, and the reason why it is kept."""
         known = self._files.get(path)
         if self.adopts:
             return laid_from(offer, path, rendered, self._values, self._digests, laid=""), _Why.UNKNOWN.value
@@ -285,7 +285,8 @@ class StaticUpdate:
 
 
 def _was_laid(known: Laid) -> bool:
-    """Or counts as such, as what was missing when nobody knew what was laid; not what the directory had itself."""
+    """Whether the file was laid, or counts as laid because it was missing when the record began; not a file that the
+    directory had by itself."""
     return bool(known.source or known.laid)
 
 
@@ -304,7 +305,7 @@ def first_seed(
     digests: Digests,
     directories: Sequence[str],
 ) -> Seed:
-    """Of a directory that is made: everything is as it is laid. Blocks."""
+    """The seed of a new directory: every file is as it was laid. Blocks."""
     patches = {patch.file for patch in plan.patches}
     secret = patched_with_secrets(plan) | rendered.hidden
     files = {}
@@ -312,7 +313,7 @@ def first_seed(
         for path, offer in offered.items():
             found = entry_at(root, path)
             if offer.content and path not in patches and found is not None:
-                laid = plain_digest(offer, found.st_mode)  # not every file system has the modes it is given
+                laid = plain_digest(offer, found.st_mode)  # not every file system stores the given modes
             else:
                 with open_beneath(root, path) as descriptor:
                     laid = digests.of_file(descriptor, keyed=path in secret)

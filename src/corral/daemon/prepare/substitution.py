@@ -1,4 +1,5 @@
-"""`%NAME%` in files. Byte for byte: what is no variable stays as it is, whatever its encoding."""
+"""Substitution of `%NAME%` in files. Byte for byte: text that is not a variable stays as it is, whatever its
+encoding."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _MAX_BYTES: Final = 256 * 1024 * 1024
 
 
 class MissingValues(msgspec.Struct, frozen=True):
-    """A variable in a file that nobody defines."""
+    """A variable in a file that is not defined."""
 
     file: str
     line: int
@@ -31,25 +32,25 @@ class MissingValues(msgspec.Struct, frozen=True):
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was replaced where, as far as it may be written down, and what could not be."""
+    """What was replaced in each file, as far as it may be recorded, and what could not be."""
 
     files: dict[str, dict[str, str | None]] = {}
-    """By path: the variables it holds with the values they got; None: nobody defines it."""
+    """By path: the variables it has with the values they got; None: the variable is not defined."""
     secrets: dict[str, tuple[str, ...]] = {}
-    """By path: the secrets it holds."""
+    """By path: the secrets it has."""
     missing: tuple[MissingValues, ...] = ()
 
     @property
     def hidden(self) -> frozenset[str]:
-        """The files that hold secrets."""
+        """The files that have secrets."""
         return frozenset(self.secrets)
 
 
 def substitute_files(
     root: pathlib.Path, paths: Iterable[str], values: Values, *, abort: Abort, owner: tuple[int, int] | None
 ) -> Rendered:
-    """In these files beneath `root`, a tree that nobody else writes to. Each is written aside and renamed:
-    a file that is shared with others is never written to. Blocks."""
+    """Substitute in these files below `root`, a tree that no other process writes to. Each is written to a temporary
+    file and renamed: a file that is shared with others is never written to. Blocks."""
     files: dict[str, dict[str, str | None]] = {}
     hidden: dict[str, tuple[str, ...]] = {}
     missing: list[MissingValues] = []
@@ -85,8 +86,10 @@ def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:
 
 def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) -> None:
     mode = place.stat().st_mode & 0o7777
-    aside = place.with_name(f".{secrets.token_hex(6)}.corral")  # its own name may be as long as names can be
-    # Never a file that is there: a template may have one of any name, and it may be linked into the cache.
+    aside = place.with_name(
+        f".{secrets.token_hex(6)}.corral"
+    )  # its own name may have the maximal length already
+    # Never an existing file: a template may have one of any name, and it may be linked into the cache.
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(body)
@@ -97,7 +100,7 @@ def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) ->
 
 
 def strictly(missing: Iterable[MissingValues]) -> None:
-    """VARIABLE_UNRESOLVED with file and line of the first few."""
+    """Raise VARIABLE_UNRESOLVED with file and line of the first few."""
     found = list(missing)
     if not found:
         return

@@ -1,4 +1,4 @@
-"""The working directory of a run, from its plan: fetched, laid aside, filled in, patched, put in place."""
+"""Builder of a run's working directory from its plan: fetch, lay out in staging, fill in, patch, put in place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 class WorkingTreeBuilder:
-    """Makes directories. One for the node; it keeps nothing of a single start."""
+    """Makes directories. One for the node; it stores nothing about a single start."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class WorkingTreeBuilder:
         self._reserve_mb = reserve_mb
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._clones: dict[pathlib.Path, bool] = {}
-        """By the place of the directories: whether files of the cache can be cloned to there."""
+        """By the parent of the directories: whether files of the cache can be cloned to there."""
 
     async def make(
         self, order: StartOrder, user: WorkloadUser, values: Values, progress: StartProgress
     ) -> pathlib.Path:
-        """`DATA/running/<id>`, complete, in place of whatever lay there. StageFailed; then, and when it is
-        cancelled, what lay there is untouched and nothing half-made is left."""
+        """Make `DATA/running/<id>`, complete, replacing an existing one. StageFailed; then, and when it is cancelled,
+        the existing one is untouched and nothing incomplete is left."""
         assert order.plan is not None
         plan, owner = order.plan, owner_of(user)
         with progress.stage(TEMPLATE_APPLY):
@@ -98,8 +98,8 @@ class WorkingTreeBuilder:
         laid: bool = False,
         links: bool | None = None,
     ) -> Rendered:
-        """The whole directory at `staged`; `laid`: all but variables and patches is there already, and the
-        daemon's own. Without values it is left at that."""
+        """Build the whole directory at `staged`; `laid`: all but variables and patches is there already, owned by the
+        daemon. Without values, variables and patches are omitted."""
         size = 0 if laid else found.layout.size
         filling = await self.filling(plan, staged, owner, progress, size=size, links=links)
         results = found.use.bootstrap(first_run) if first_run is not None else None
@@ -110,9 +110,7 @@ class WorkingTreeBuilder:
                 filling.lay_first_run(results, abort)
             elif owner is not None:
                 with open_tree(staged) as root:
-                    hand_over(
-                        root, owner, check=abort.check
-                    )  # what is linked into the cache stays the daemon's
+                    hand_over(root, owner, check=abort.check)  # files linked into the cache stay the daemon's
             if values is None:
                 return Rendered()
             rendered = filling.render(found.texts, values, abort)
@@ -122,8 +120,8 @@ class WorkingTreeBuilder:
         return await self.in_turn(work)
 
     async def in_turn(self, work: Callable[[Abort], Rendered]) -> Rendered:
-        """In a thread, a few at a time: orders and reports need threads as well, and must not wait until
-        large trees are copied."""
+        """Run in a thread, a few at a time: orders and reports need threads as well, and must not wait until large
+        trees are copied."""
         async with self._turns:
             return await in_thread(work)
 
@@ -137,8 +135,8 @@ class WorkingTreeBuilder:
         size: int,
         links: bool | None = None,
     ) -> TreeFill:
-        """DISK_FULL when files of this size do not fit. `links`: whether read-only files may be links; None:
-        as it is right for the owner."""
+        """A directory to fill; DISK_FULL when files of this size do not fit. `links`: whether read-only files may be
+        links; None: as is safe for the owner."""
         with progress.stage(TEMPLATE_APPLY):
             clone = await self._can_clone(staged.parent)
             try:
@@ -147,7 +145,7 @@ class WorkingTreeBuilder:
                     staged.parent, reserve_mb=self._reserve_mb, wanted_mb=plan.disk_mb, copied_bytes=copied
                 )
             except CorralError:
-                self._warm.clear()  # the next try has this room as well
+                self._warm.clear()  # the next attempt can use this room
                 raise
         link = may_link(owner) if links is None else links
         return TreeFill(plan=plan, staged=staged, owner=owner, clone=clone, link=link, progress=progress)
@@ -155,7 +153,7 @@ class WorkingTreeBuilder:
     async def _make_ahead(
         self, plan: Plan, target: pathlib.Path, first_run: BootstrapKey | None, *, links: bool
     ) -> None:
-        """Nobody's yet: whoever takes it gets it."""
+        """Build a warm tree, which belongs to no run until one takes it."""
         async with self._cache.use() as use:
             quiet = StartProgress()
             found = await fetch(plan, use, quiet)
@@ -167,10 +165,10 @@ class WorkingTreeBuilder:
         return self._clones[place]
 
     async def keep_first_run(self, order: StartOrder, user: WorkloadUser, guard: FileGuard) -> None:
-        """What this run made, which has ended and had been ready, is there for the next ones of its group,
-        where the group says so. Only of a user that nobody else has: another workload with the same one
-        could write into the directory even now. Files with secrets are none: they are filled in anew at each
-        start, and what the workload wrote of them is not ours to keep."""
+        """Store what this run, which was ready and has ended, created, for the next ones of its group, where the group
+        is configured so. Only for a user of this workload alone: another workload of the same user could write into the
+        directory even now. Files with secrets are excluded: they are filled in anew at each start, and what the
+        workload wrote of them must not be stored."""
         key = bootstrap_key(order.plan, user) if order.plan is not None else None
         if key is None or order.static:
             return
@@ -186,7 +184,7 @@ class WorkingTreeBuilder:
 
 
 def tree_key(plan: Plan, first_run: BootstrapKey | None, *, links: bool) -> str:
-    """Equal for trees that are equal before variables, patches and the hand-over to their user."""
+    """Equal for trees that are equal before variables, patches and the change of owner."""
     parts = (plan.templates, plan.merge, plan.artifact, plan.extensions, first_run, links)
     return hashlib.sha256(_ENCODER.encode(parts)).hexdigest()
 

@@ -1,7 +1,7 @@
-"""Warm trees: directories made ahead, so that the next start of the same tree takes one by a rename.
+"""Warm trees: directories built ahead, so that the next start of the same tree takes one by a rename.
 
-They hold only what is alike for every run: layers, artifacts and first-run results, before variables and patches.
-They are made one at a time, and only while nothing else is prepared.
+They have only the files that are equal for every run: layers, artifacts and first-run results, before variables and
+patches. They are built one at a time, and only while nothing else is prepared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MakeTree = Callable[[pathlib.Path], Awaitable[None]]
 
 
 class WarmTrees:
-    """`taken` and `wanted` belong to the loop; `close` ends the making."""
+    """Use it from the loop only; `close` ends the building."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class WarmTrees:
         self._each = each
         self._idle_seconds = idle_seconds
         self._used: dict[str, float] = {}
-        """When each tree was asked for last, by the loop's clock."""
+        """When each tree was requested last, by the loop's clock."""
         self._ready: OrderedDict[str, list[pathlib.Path]] = OrderedDict()
         self._wanted: OrderedDict[str, MakeTree] = OrderedDict()
         self._busy = 0
@@ -55,7 +55,7 @@ class WarmTrees:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """While a start is prepared, nothing is made ahead."""
+        """While a start is prepared, no tree is built ahead."""
         self._busy += 1
         try:
             yield
@@ -64,7 +64,7 @@ class WarmTrees:
             self._wake.set()
 
     def take(self, key: str, target: pathlib.Path) -> bool:
-        """One becomes `target`; False when there is none."""
+        """Rename a tree to `target`; False when there is none."""
         found = self._ready.get(key)
         while found:
             try:
@@ -76,7 +76,7 @@ class WarmTrees:
         return False
 
     def want(self, key: str, make: MakeTree) -> None:
-        """From now on there shall be some of these; the trees longest unused go."""
+        """Have some of these built from now on; the trees longest unused are removed."""
         if not self._each:
             return
         self._ready.setdefault(key, [])
@@ -96,13 +96,13 @@ class WarmTrees:
             self._directories.drop(tree)
 
     def _drop_idle(self) -> None:
-        """Of versions that nobody starts any more, and groups that are gone."""
+        """Remove the trees of versions that are not started any more, and of removed groups."""
         oldest = asyncio.get_running_loop().time() - self._idle_seconds
         for key in [key for key, used in self._used.items() if used < oldest]:
             self._forget(key)
 
     def clear(self) -> None:
-        """Give their room back."""
+        """Remove all trees to free their room."""
         for trees in self._ready.values():
             while trees:
                 self._directories.drop(trees.pop())
@@ -132,14 +132,14 @@ class WarmTrees:
                 self._root.mkdir(mode=0o700, exist_ok=True)
                 await make(making)
                 trees.append(making.rename(self._root / new_id(key[:16], self._entropy)))
-                if self._ready.get(key) is not trees:  # forgotten meanwhile
+                if self._ready.get(key) is not trees:  # removed meanwhile
                     self._directories.drop(trees.pop())
                     return
             except (CorralError, OSError, StageFailed) as error:
                 _log.info("instances.warm_tree_not_made", reason=str(error))
                 self._directories.drop(making)
                 return
-            except Exception:  # the trees of others can still be made
+            except Exception:  # the other trees can still be built
                 _log.exception("instances.warm_tree_not_made")
                 self._directories.drop(making)
                 return

@@ -1,8 +1,8 @@
-"""Working directories: `DATA/running/<id>`, and `DATA/static/<id>` for instances that keep theirs.
+"""Working directories: `DATA/running/<id>`, and `DATA/static/<id>` for static instances, which keep theirs.
 
-A directory is made aside, in `.staging` beside its place, and gets its name in one rename; it goes by being renamed
-first and deleted afterwards. So for the next start under the same id it is either wholly there or wholly gone. A
-static directory is never removed by us; `was_static` finds those that earlier versions kept elsewhere.
+A directory is built in `.staging` beside its place and put there in one rename; to remove it, it is renamed first and
+deleted afterwards. So for the next start under the same id it is either complete or gone. The daemon never removes a
+static directory; `was_static` finds those that earlier versions kept elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = structlog.get_logger("corral.daemon.prepare")
 
 
 def staging_beside(directory: pathlib.Path) -> pathlib.Path:
-    """Where is made what becomes part of a working directory; a daemon that starts empties it. OSError when the
+    """The directory in which parts of a working directory are built; a daemon that starts empties it. OSError when the
     disk refuses."""
     place = directory.parent / STAGING
     place.mkdir(mode=0o700, exist_ok=True)
@@ -54,11 +54,11 @@ class WorkingDirectories:
         self._bin = data / _DISCARDED
         self._entropy = entropy
         self._holders: dict[str, int] = {}
-        """Whose each directory is that we made or found in use: its start, for restarts keep it."""
+        """The owner of each directory that was made or found in use: its start, because restarts keep the directory."""
 
     def open(self) -> None:
-        """Make the places, and put away what a daemon before us was making. A root daemon lets other users
-        pass through to theirs, and see nothing else."""
+        """Create the parent directories, and remove what a previous daemon was building. With a daemon of root, other
+        users may pass through to their own directories, and see nothing else."""
         for path in (self.running, self.static, self._bin, self._data / "secrets"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for unfinished in (self.running / STAGING, self.running / WARM, self.static / STAGING):
@@ -68,23 +68,24 @@ class WorkingDirectories:
         shared = (self.running, self.static)
         for path in self._data.iterdir():
             if not path.is_symlink() and path not in shared and (path.is_dir() or path.is_file()):
-                with contextlib.suppress(FileNotFoundError):  # somebody's temporary file
+                with contextlib.suppress(FileNotFoundError):  # a temporary file of another process
                     path.chmod(0o700 if path.is_dir() else 0o600)
         for path in (self._data, *shared):
             path.chmod(_OPEN_TO_PASS)
 
     def path(self, instance_id: str, *, static: bool = False) -> pathlib.Path:
-        """Where it runs. A static one of an earlier version may still lie among the others."""
+        """The working directory of an instance. A static one of an earlier version may still be in `running`."""
         if static and ((self.static / instance_id).exists() or not (self.running / instance_id).exists()):
             return self.static / instance_id
         return self.running / instance_id
 
     def present(self, instance_id: str) -> bool:
-        """Whether anything of it lies here, be it a link to a disk that is not mounted."""
+        """Whether the instance has anything here, be it a link to a disk that is not mounted."""
         return any(os.path.lexists(place / instance_id) for place in (self.running, self.static))
 
     def worlds(self) -> list[str]:
-        """The ids whose static directories lie here, sorted, some of very many. Blocks for a moment."""
+        """The ids whose static directories are here, sorted, a part of them if there are very many. Blocks for a
+        moment."""
         try:
             names = [entry.name for entry in self.static.iterdir()]
         except OSError:
@@ -92,7 +93,8 @@ class WorkingDirectories:
         return sorted(name for name in names if not name.startswith("."))[:_MOST_WORLDS]
 
     def make(self, instance_id: str, incarnation: int, user: WorkloadUser, *, empty: bool) -> pathlib.Path:
-        """A directory with nothing in it, owned by its user; `empty`: whatever lay there is put away."""
+        """Make the directory, owned by its user; `empty`: an existing one is moved to the bin first, else it is
+        kept."""
         path = self.running / instance_id
         try:
             if empty:
@@ -109,11 +111,11 @@ class WorkingDirectories:
         return path
 
     def make_static(self, instance_id: str, user: WorkloadUser, run_directory: pathlib.Path) -> pathlib.Path:
-        """One that is kept, without anything of ours in it. Blocks for a moment."""
+        """Make a static directory, without any file of ours in it. Blocks for a moment."""
         self.take_over(instance_id, run_directory)
         path = self.static / instance_id
         if not os.path.lexists(path):
-            write_seed(path, Seed(files={}))  # what templates have later is new to it
+            write_seed(path, Seed(files={}))  # files that templates have later count as new
         try:
             path.mkdir(mode=_MODE)
         except FileExistsError:
@@ -123,8 +125,8 @@ class WorkingDirectories:
         return path
 
     def take_over(self, instance_id: str, run_directory: pathlib.Path) -> None:
-        """Earlier versions kept static directories among the others: it moves, in one rename. What a run
-        left there that kept nothing goes."""
+        """Move a static directory of an earlier version, which kept it in `running`, in one rename. A directory there
+        of a run that was not static is removed."""
         former, path = self.running / instance_id, self.static / instance_id
         if not former.exists():
             return
@@ -135,13 +137,13 @@ class WorkingDirectories:
             _log.info("instances.static_moved", instance=instance_id, to=str(path))
 
     def staging(self, run: str, *, static: bool) -> pathlib.Path:
-        """Where this run's directory is made; nothing is there yet. OSError when the disk refuses."""
+        """The path at which this run's directory is built; nothing is there yet. OSError when the disk refuses."""
         place = staging_beside((self.static if static else self.running) / run) / run
         self.drop(place)
         return place
 
     def place(self, staged: pathlib.Path, instance_id: str, incarnation: int) -> pathlib.Path:
-        """The staged directory becomes the instance's, instead of whatever lay there."""
+        """Make the staged directory the instance's, replacing an existing one."""
         self._put_away(instance_id)
         path = self.running / instance_id
         staged.rename(path)
@@ -149,12 +151,12 @@ class WorkingDirectories:
         return path
 
     def hold(self, instance_id: str, incarnation: int) -> None:
-        """This run uses the directory of its id from now on."""
+        """Record that this run uses the directory of its id from now on."""
         self._holders[instance_id] = incarnation // RESTARTS_PER_START
 
     def discard(self, instance_id: str, incarnation: int) -> bool:
-        """Put the directory of this run where `empty_bin` finds it. False when there is none, when it is
-        a later start's by now, or when the disk refuses: that is said, and tried again the next time."""
+        """Move the directory of this run to the bin, for `empty_bin`. False when there is none, when it belongs to a
+        later start by now, or when the disk refuses: that is logged, and retried the next time."""
         start = incarnation // RESTARTS_PER_START
         if self._holders.get(instance_id, start) > start:
             return False
@@ -167,8 +169,8 @@ class WorkingDirectories:
         return gone
 
     def drop(self, path: pathlib.Path) -> None:
-        """Something that was being made, or has ended, and is not wanted any more: gone in one rename. What can
-        be moved nowhere is deleted where it is, which takes as long as it takes."""
+        """Remove a directory that was being built, or is no longer needed, in one rename. One that cannot be moved is
+        deleted in place, however long that takes."""
         try:
             self._move_away(path)
         except FileNotFoundError:
@@ -185,7 +187,7 @@ class WorkingDirectories:
         return True
 
     def _move_away(self, path: pathlib.Path) -> None:
-        """To the bin, or to one on its own disk where that is another."""
+        """Move to the bin, or to a bin on its own disk where that is another."""
         try:
             path.rename(self._unused(self._bin))
         except OSError as error:
@@ -197,7 +199,7 @@ class WorkingDirectories:
             path.rename(self._unused(beside))
 
     async def empty_bin(self) -> None:
-        """Delete what was put away; what cannot be deleted is said and tried again the next time."""
+        """Delete the content of the bin; failures are logged and retried the next time."""
         await asyncio.to_thread(self._delete_discarded)
 
     def _delete_discarded(self) -> None:
@@ -207,27 +209,27 @@ class WorkingDirectories:
                     _log.warning("instances.directory_not_deleted", path=str(entry), reason=reason)
 
     def _unused(self, bin: pathlib.Path) -> pathlib.Path:
-        """A name in it that nothing has."""
+        """An unused name in the bin."""
         return bin / new_id("gone", self._entropy)
 
 
 def give(path: pathlib.Path, user: WorkloadUser) -> None:
-    """A directory to the user whose workload runs in it."""
+    """Give a directory to the user whose workload runs in it."""
     with open_tree(path) as directory:
-        os.fchmod(directory, _MODE)  # the umask had its say in mkdir
+        os.fchmod(directory, _MODE)  # mkdir applied the umask
         if os.geteuid() == 0:
             os.fchown(directory, user.uid, user.gid)
 
 
 def owner_of(user: WorkloadUser) -> tuple[int, int] | None:
-    """Whom new files are given to; None: they are the daemon's, and so is the workload."""
+    """The owner of new files; None: the daemon, which is the workload's user as well."""
     return (user.uid, user.gid) if os.geteuid() == 0 else None
 
 
 def was_static(run_directory: pathlib.Path) -> bool:
-    """By the newest run of the same instance before this one. Nothing that can be read, or no such run any
-    more: nobody knows, and what is not known to be disposable is kept. (A directory that is not kept goes
-    with the last run of its instance at the latest.)"""
+    """Whether the newest earlier run of the same instance was static. Without such a run, or without a readable file of
+    it, the answer is unknown, and a directory that is not known to be disposable is kept. (A directory that is not
+    static is removed with the last run of its instance at the latest.)"""
     before = [
         entry
         for entry in run_directory.parent.iterdir()

@@ -1,9 +1,9 @@
-"""A start order as the node stores it: what the controller sent, in a form that outlives the link.
+"""Start order as the node stores it: what the controller sent, in a form that does not depend on the link.
 
-The wire's message is not stored: a daemon of another version must read what this one wrote. Where the controller sent
-a plan, everything in the plan is taken from there, after its hash was checked; what belongs to this one run (id,
-ports, token, values of variables) comes beside it. A published controller sends no plan in our form: then one is made
-of the published fields.
+The wire's message is not stored: a daemon of another version must read what this one wrote. Where the controller sent a
+plan, everything in the plan is taken from there, after its hash was checked; what belongs to this one run (id, ports,
+token, values of variables) is stored beside it. A published controller sends no plan in our form: then one is made of
+the published fields.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ALIASES: Final = {"": "process", "k8s": "kubernetes"}
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the stop ladder: say or signal something, then wait for the end."""
+    """One step of the stop ladder: send a command or a signal, then wait for the exit."""
 
     command: str = ""
     signal: str = ""
@@ -47,7 +47,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """As the outcome names the rung that worked."""
+        """The name of this rung in the outcome of the stop that it completed."""
         return f"command {self.command}" if self.command else self.signal
 
 
@@ -55,7 +55,8 @@ class RestartRule(msgspec.Struct, frozen=True, kw_only=True):
     """Restarts by the node: how many within an interval, and how long to wait before each."""
 
     on: str = ""
-    """always, failure or never; empty, of an order that does not know clean ends: every end by itself is a crash."""
+    """always, failure or never; empty, in an order that does not know clean exits: every exit that was not requested is
+    a crash."""
     attempts: int = 0
     interval_seconds: float = 300.0
     delay_seconds: float = 0.0
@@ -63,7 +64,7 @@ class RestartRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a run is started and minded by, also without a controller."""
+    """Everything needed to start and supervise a run, also without a controller."""
 
     instance_id: InstanceId
     group: str
@@ -92,16 +93,16 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     decision: str = ""
     """The controller's id of the decision behind this start, for log records."""
     request: str = ""
-    """The id of the request behind it; empty: nobody asked for it."""
+    """The id of the request behind it; empty: no request."""
     api_url: str = ""
     token: str = ""
-    """A secret: it goes into the environment and this file, and nowhere else."""
+    """A secret: written to the environment and this file, and nowhere else."""
     ticket: str = ""
-    """What the controller wants back with every run of this start, as it gave it."""
+    """Opaque value of the controller, to be returned with every run of this start."""
     runtime: str = "process"
     probes: tuple[ProbeSpec, ...] = ()
     plan: Plan | None = None
-    """What its directory is made of, and its Java; None: nothing is laid into the directory."""
+    """The content of its directory, and its Java; None: nothing is laid into the directory."""
 
     @property
     def primary_port(self) -> int:
@@ -109,8 +110,8 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_start(message: StartInstance) -> StartOrder:
-    """Refuses, by the name of its field, what is missing or makes no sense; PLAN_MISMATCH for a plan that
-    is not the one that was announced."""
+    """Convert the message. Refuses missing or invalid fields by name; PLAN_MISMATCH for a plan that is not the
+    announced one."""
     plan = verified_plan(message)
     if plan is None:
         return _published(message)
@@ -150,7 +151,7 @@ def read_start(message: StartInstance) -> StartOrder:
 
 
 def verified_plan(message: StartInstance) -> Plan | None:
-    """The plan as it was hashed; None when the controller sent none in our form."""
+    """The plan, with its hash checked; None when the controller sent none in our form."""
     wire = message.composition_plan
     if not wire.canonical_json:
         return None
@@ -174,7 +175,7 @@ def verified_plan(message: StartInstance) -> Plan | None:
 
 
 def _of_the_run(message: StartInstance) -> StartOrder:
-    """What no plan says, for it is of this run alone."""
+    """The fields that are in no plan, because they belong to this run alone."""
     _require(message)
     return StartOrder(
         instance_id=instance_id(message.instance_id),
@@ -224,7 +225,7 @@ def _published(message: StartInstance) -> StartOrder:
 
 
 def _runtime(name: str) -> str:
-    """By its own name. Whether this node has it is asked when it is started."""
+    """The runtime by its own name. Whether this node has it is checked at the start."""
     wanted = _ALIASES.get(name, name)
     known = (*RUNTIMES, "docker", "kubernetes")
     return _choice("runtime", wanted, known)
@@ -265,7 +266,7 @@ def _limits(message: StartInstance) -> RunLimits:
 
 
 def _ladder(message: StartInstance) -> tuple[Rung, ...]:
-    """As given; else the usual one, with the grace of the published field."""
+    """The given ladder; else the default one, with the grace of the published field."""
     if message.stop_ladder:
         if any(not rung.command and not rung.signal for rung in message.stop_ladder):
             raise Rejected(
