@@ -1,1 +1,1 @@
-"""Control groups: one port, four adapters."""
+"""Control groups: one interface (`port`) and four adapters: systemd, v2, v1 and none."""

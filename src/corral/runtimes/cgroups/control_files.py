@@ -1,6 +1,7 @@
-"""Reading and writing the files of control groups. A group that is gone is an ordinary answer.
+"""Files of control groups: reads, writes, and where the hierarchies are mounted.
 
-Where the kernel's control group hierarchies are mounted; nowhere but in mountinfo is that written.
+A group that does not exist is an ordinary result, not an error. The mount points are taken from mountinfo,
+the only place where the kernel lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BUSY_TRIES: Final = 20
 
 
 def read_text(path: str) -> str:
-    """Its content; empty when it is gone or was never there."""
+    """The file's content; empty when the file does not exist."""
     try:
         return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -46,8 +47,8 @@ def read_field(path: str, key: str) -> int:
 
 
 def write_text(path: str, text: str) -> None:
-    """One write, as the kernel wants it. Never makes a file. EBUSY passes: the kernel says it while
-    another is at the same group."""
+    """Write in one call, as the kernel requires. Never creates a file. EBUSY is retried: the kernel returns
+    it while another process changes the same group."""
     for attempt in range(_BUSY_TRIES):
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -64,7 +65,8 @@ def write_text(path: str, text: str) -> None:
 
 
 def write_if_there(path: str, text: str) -> bool:
-    """Did it work? False when the group is gone or the kernel does not have the file, or refuses."""
+    """Whether the write worked. False when the group is gone, or the kernel lacks the file or refuses the
+    value."""
     try:
         write_text(path, text)
     except OSError:
@@ -73,7 +75,7 @@ def write_if_there(path: str, text: str) -> bool:
 
 
 def move(pid: int, group: str) -> bool:
-    """A process into a group; False when the process is gone."""
+    """Move a process into a group; False when the process is gone."""
     try:
         write_text(f"{group}/cgroup.procs", str(pid))
     except OSError as error:
@@ -84,7 +86,8 @@ def move(pid: int, group: str) -> bool:
 
 
 def member_pids(group: str) -> list[int]:
-    """Of the group and all groups beneath it: a workload may divide its own. Zombies may be among them."""
+    """The pids of the group and all groups below it: a workload may divide its own. Zombies may be among
+    them."""
     found: list[int] = []
     for directory, _, _ in os.walk(group):
         with contextlib.suppress(OSError):  # gone between the walk and the read
@@ -93,8 +96,8 @@ def member_pids(group: str) -> list[int]:
 
 
 def remove_tree(group: str) -> None:
-    """Remove an empty group with those beneath it; one that is gone is fine. EBUSY when a process is
-    left there."""
+    """Remove an empty group with those below it; a group that does not exist is fine. EBUSY when a process is
+    left in it."""
     for directory, _, _ in os.walk(group, topdown=False):
         _remove(directory)
 
@@ -108,19 +111,19 @@ def _remove(directory: str) -> None:
                 return
             if error.errno != errno.EBUSY or attempt == _BUSY_TRIES - 1:
                 raise
-            time.sleep(_BUSY_PAUSE)  # the last process is dead, the kernel is still letting go of it
+            time.sleep(_BUSY_PAUSE)  # the last process is dead, the kernel has not released it yet
         else:
             return
 
 
 def remove_unless_busy(group: str) -> None:
-    """What has a process left there stays."""
+    """Remove the group, or keep it when it still holds a process."""
     with contextlib.suppress(OSError):
         remove_tree(group)
 
 
 def remove_empty(group: str, run: str) -> None:
-    """A run's group, gone afterwards; `Retryable` when something of the run is left in it."""
+    """Remove a run's group; `Retryable` when a process of the run is left in it."""
     try:
         remove_tree(group)
     except OSError as error:
@@ -135,21 +138,21 @@ def remove_empty(group: str, run: str) -> None:
 _MOUNTINFO: Final = "/proc/self/mountinfo"
 _OWN: Final = "/proc/self/cgroup"
 NAMED: Final = "name=systemd"
-"""The service manager's own hierarchy on machines of the older kind; it has no controller."""
+"""systemd's own hierarchy on machines with v1; it has no controller."""
 
 _V1_WANTED: Final = ("memory", "cpu", "cpuacct", "pids", "freezer", NAMED)
 
 
 class Hierarchies(msgspec.Struct, frozen=True, kw_only=True):
-    """`unified` is the v2 tree; `controllers` the v1 trees by what each controls. Trees that are
-    mounted together (`cpu,cpuacct`) have one path."""
+    """Mounted hierarchies: `unified` is the v2 tree; `controllers` are the v1 trees by controller. Trees that
+    are mounted together (`cpu,cpuacct`) have one path."""
 
     unified: str | None
     controllers: dict[str, str]
 
 
 def mounted_hierarchies(text: str | None = None) -> Hierarchies:
-    """What is mounted, the first mount of each; `text` is a mountinfo file's content."""
+    """The first mount of each hierarchy; `text` is a mountinfo file's content."""
     if text is None:
         text = pathlib.Path(_MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape")
     unified: str | None = None
@@ -182,7 +185,7 @@ def own_groups(text: str | None = None) -> dict[str, str]:
 
 
 def _unescaped(word: str) -> str:
-    """mountinfo writes blanks and backslashes in octal."""
+    """Decode mountinfo's octal escapes of blanks and backslashes."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         word = word.replace(code, character)
     return word

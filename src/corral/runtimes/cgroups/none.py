@@ -1,9 +1,9 @@
-"""No control groups: a run is whoever descends from its shim.
+"""No control groups: a run consists of the descendants of its shim.
 
-The shim is a subreaper, so that descent is complete while it lives. After its death the run's mark in
-the environments (`CORRAL_RUN`) is what is left, and a process can have wiped its own: therefore this
-adapter does not claim to end every process. It neither limits nor freezes: a SIGSTOP is seen by
-parents and undone by anybody.
+The shim is a subreaper, so the descent is complete while it lives. After its death only the run's mark in the
+environments (`CORRAL_RUN`) is left, and a process can have wiped its own: therefore this adapter does not
+claim to kill every process. It neither limits nor freezes: a SIGSTOP is visible to parents and any process of
+the user can undo it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoCgroups:
-    """Runs by descent. `owner` keeps apart the daemons of one machine, whose runs may share names;
-    without one, marks are not looked for: they could be another's."""
+    """Runs by descent. `owner` separates the daemons of one machine, whose runs may have equal names; without
+    an owner, marks are not searched: they could belong to another daemon."""
 
     name = "none"
 
@@ -63,8 +63,8 @@ class NoCgroups:
         return run in self._known or bool(self._marked(run))
 
     def pids(self, run: str) -> list[int]:
-        """By the whole process table, and by the kernel's lists of children before and after: a process
-        that forks and ends is missed by one look easily."""
+        """Pids from the whole process table, and from the kernel's lists of children before and after: a
+        single scan easily misses a process that forks and exits."""
         quick, whole = processes.descendants, processes.descendants_by_parent
         return self._members(run, quick) or self._members(run, whole) or self._members(run, quick)
 
@@ -72,14 +72,14 @@ class NoCgroups:
         processes.send_to_members(lambda: self.pids(run), number)
 
     async def kill(self, run: str) -> None:
-        """First by the kernel's lists of children, which are read faster than a process forks; then
-        by the whole process table."""
+        """Kill first by the kernel's lists of children, which are read faster than a process forks; then by
+        the whole process table."""
         quick = lambda: self._members(run, processes.descendants)  # noqa: E731
         await processes.kill_until_quiet(quick, run)
         await processes.kill_until_quiet(lambda: self.pids(run), run)
 
     async def set_frozen(self, run: str, frozen: bool) -> None:
-        """Nothing is ever frozen here, so that a thaw is fine."""
+        """Freezing is refused; thawing is a no-op, because nothing is ever frozen here."""
         if frozen:
             raise Rejected(
                 Code.NOT_SUPPORTED,
@@ -110,14 +110,14 @@ class NoCgroups:
         return sorted({*self._known, *(marked[pid] for pid in processes.alive_among(marked))})
 
     async def house_keeper(self, pid: int, name: str) -> None:
-        """There is nowhere to move it."""
+        """No-op: there is no group to move the keeper to."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: nothing is held."""
 
     def _members(self, run: str, below: Callable[[Iterable[int]], set[int]]) -> list[int]:
-        """Everything below the shim while it lives; else the workload's first process, everything
-        below it, and whoever bears the mark."""
+        """All descendants of the shim while it lives; otherwise the workload's first process, its
+        descendants, and every process that carries the mark."""
         known = self._known.get(run)
         if known is not None and _lives(known.shim):
             return processes.living(lambda: list(below([known.shim[0]])))
@@ -130,7 +130,7 @@ class NoCgroups:
         return [pid for pid, marked in self._marks().items() if marked == run]
 
     def _marks(self) -> dict[int, str]:
-        """Runs of this owner by the pids that bear their mark."""
+        """Runs of this owner by the pids that carry their mark."""
         found: dict[int, str] = {}
         for pid in processes.all_pids() if self._owner else ():
             marks = processes.environment_of(pid)

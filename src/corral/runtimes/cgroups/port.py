@@ -1,10 +1,8 @@
-"""What the process runtime needs of the kernel's control groups, whatever their kind.
+"""The interface to control groups that the process runtime uses, and the removal of a run's group.
 
-A run has one group of its own, never reused, with two leaves: `shim` for our own process, `work` for
-the workload. Limits, freezing and killing concern `work` alone. No group of ours lies beneath the
-daemon's own unit: the service manager may then restart the daemon as it likes.
-
-The end of a run's control group.
+A run has one group of its own, never reused, with two leaves: `shim` for our own process, `work` for the
+workload. Limits, freezing and killing apply to `work` alone. No group of ours lies below the daemon's own
+unit: the service manager can then restart the daemon at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from corral.system.aio.backoff import doubled
 
 
 class CgroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was proven on a scratch group when the daemon started; `notes` say what failed, and why."""
+    """What was proven on a scratch group when the daemon started; `notes` name what failed, and why."""
 
     kill: bool
     freeze: bool
@@ -52,12 +50,12 @@ class Cgroups(Protocol):
         files into each of which the shim writes the workload's pid (decimal) before it executes."""
 
     def environment(self, run: str) -> dict[str, str]:
-        """What the workload's environment must hold so that a process which fled its parents is found
-        again. Empty where groups do that."""
+        """Variables for the workload's environment by which a process that left its parents is found again.
+        Empty where groups do that."""
 
     def know(self, run: str, *, shim_pid: int, pid: int) -> None:
-        """After an adoption: the processes whose descendants belong to this run. Only an adapter
-        without groups of its own needs it (it also looks for what `environment` gave)."""
+        """Register, after an adoption, the processes whose descendants belong to this run. Only an adapter
+        without groups needs it (it also searches for the variables of `environment`)."""
 
     def exists(self, run: str) -> bool: ...
 
@@ -65,32 +63,32 @@ class Cgroups(Protocol):
         """Every process in `work`, zombies excepted; empty when there is none, or no group."""
 
     async def signal(self, run: str, number: int) -> None:
-        """To every process in `work`."""
+        """Send a signal to every process in `work`."""
 
     async def kill(self, run: str) -> None:
-        """SIGKILL to every process in `work`, those forked meanwhile included. Thaws what is frozen.
-        Returns when the kernel was told."""
+        """SIGKILL to every process in `work`, those forked meanwhile included. Thaws what is frozen. Returns
+        when the kernel has accepted the request, not when the processes are gone."""
 
     async def set_frozen(self, run: str, frozen: bool) -> None: ...
 
     def usage(self, run: str) -> WorkUsage: ...
 
     def oom_killed(self, run: str) -> bool:
-        """Has the kernel ended something in `work` for want of memory?"""
+        """Whether the kernel killed a process in `work` because memory ran out."""
 
     def oom_file(self, run: str) -> str:
-        """The file whose line `oom_kill N` says the same; empty: there is none. It may vanish with the
-        last process of the run, so that the shim reads it before it ends."""
+        """The file whose line `oom_kill N` counts such kills; empty when there is none. It may vanish with
+        the last process of the run, so the shim reads it before it exits."""
 
     async def remove(self, run: str) -> None:
-        """Forget the run's group; only when it is empty."""
+        """Remove the run's group; only when it is empty."""
 
     def leftovers(self) -> list[str]:
-        """Runs that have a group here, ours or of a daemon before us."""
+        """Runs that have a group here, created by this daemon or an earlier one."""
 
     async def house_keeper(self, pid: int, name: str) -> None:
-        """Move the keeper out of the daemon's own unit, so that whoever stops the unit leaves it alone.
-        Idempotent; `name` tells the keepers of a node apart."""
+        """Move the keeper out of the daemon's own unit, so that stopping the unit does not kill it.
+        Idempotent; `name` distinguishes the keepers of a node."""
 
     async def close(self) -> None: ...
 
@@ -101,7 +99,8 @@ _log = structlog.get_logger("corral.runtimes.process")
 
 
 async def remove_group(cgroups: Cgroups, run: str) -> None:
-    """The kernel may count a process that has just ended for a moment more. Idempotent."""
+    """Remove a run's group, with retries: the kernel may count a process for a moment after its exit.
+    Idempotent."""
     for attempt in range(_TRIES):
         try:
             await cgroups.remove(run)
@@ -114,7 +113,7 @@ async def remove_group(cgroups: Cgroups, run: str) -> None:
 
 
 async def remove_group_if_empty(cgroups: Cgroups, run: str) -> None:
-    """What is not empty stays, and is said."""
+    """Remove a run's group; a group that is not empty stays, and that is logged."""
     try:
         await remove_group(cgroups, run)
     except CorralError as error:

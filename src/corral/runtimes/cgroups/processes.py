@@ -1,7 +1,7 @@
-"""Processes of runs: what /proc says of them, and signals to a changing set of them.
+"""Processes of runs: their state in /proc, and signals to a changing set of them.
 
-Every answer of /proc is a moment old: code that acts on one checks it again. A signal never reaches a stranger that
-inherited a pid.
+What /proc shows is already a moment old: code that acts on it checks again. A signal never reaches an
+unrelated process that got a reused pid.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class ProcessStat(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     parent: int
     alive: bool
-    """Not a zombie; one whose first thread has ended while others run is alive."""
+    """Whether it is not a zombie; a process whose first thread has ended while others run is alive."""
     start: int
     """Field 22: with the pid it names the process for this boot."""
     cpu_seconds: float
-    """Its own and of the children it has waited for."""
+    """CPU time of the process and of the children it has waited for."""
 
 
 def read_stat(pid: int) -> ProcessStat | None:
@@ -60,8 +60,9 @@ def alive_among(pids: Iterable[int]) -> list[int]:
 
 
 def living(members: Callable[[], list[int]]) -> list[int]:
-    """The living of a group whose list may change while we look: a run whose processes fork and end
-    all the time is not taken for empty. Zombies alone are, when two looks find the same ones."""
+    """The living processes of a group whose list may change during the scan: a run whose processes fork and
+    exit all the time is not taken for empty. A group of zombies only is empty when two scans find the same
+    ones."""
     before: list[int] | None = None
     for _ in range(_LOOKS):
         listed = sorted(members())
@@ -73,7 +74,8 @@ def living(members: Callable[[], list[int]]) -> list[int]:
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Shared pages are counted for each process: an upper bound, for where no group counts."""
+    """Resident memory. Shared pages are counted for each process: an upper bound, for machines without a
+    memory controller."""
     total = 0
     for pid in pids:
         try:
@@ -88,8 +90,8 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def descendants(roots: Iterable[int]) -> set[int]:
-    """All living below `roots`, by the kernel's lists of children: quick, and it may miss one that is
-    being re-parented at this moment. See `descendants_by_parent`."""
+    """All living descendants of `roots`, by the kernel's lists of children: quick, but may miss a process
+    that is being re-parented at this moment. See `descendants_by_parent`."""
     found: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -101,7 +103,8 @@ def descendants(roots: Iterable[int]) -> set[int]:
 
 
 def descendants_by_parent(roots: Iterable[int]) -> set[int]:
-    """The same from the whole process table: slower, and needs nothing of the kernel but `stat`."""
+    """All living descendants of `roots` from the whole process table: slower, and needs only `stat` of the
+    kernel."""
     below: dict[int, list[int]] = {}
     for pid in all_pids():
         stat = read_stat(pid)
@@ -118,7 +121,7 @@ def descendants_by_parent(roots: Iterable[int]) -> set[int]:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """What it was executed with; empty when it is not ours to read, or gone."""
+    """The environment the process was executed with; empty when it may not be read, or the process is gone."""
     try:
         text = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -143,7 +146,7 @@ def _children(pid: int) -> list[int]:
 
 
 Members = Callable[[], Iterable[int]]
-"""Who belongs, alive, at this moment."""
+"""Returns the living members at this moment."""
 
 KILL_SECONDS: Final = 10.0
 _DYING_SECONDS: Final = 1.0
@@ -153,8 +156,8 @@ _QUIET_LOOKS: Final = 3
 
 
 def send_to_members(members: Members, number: int) -> set[int]:
-    """To each who belongs; returns whom it reached. A pid is held by a descriptor and then asked for
-    its membership again: what was reused in between is no member."""
+    """Send the signal to each member; returns the pids it reached. Membership is checked again after the
+    pidfd is open: a pid that was reused in between is no member."""
     held = _held(members())
     try:
         still = set(members()) if held else set()
@@ -165,9 +168,9 @@ def send_to_members(members: Members, number: int) -> set[int]:
 
 
 async def kill_until_quiet(members: Members, run: str) -> None:
-    """SIGKILL until several looks in a row find nobody: for where the kernel cannot end a group at
-    once. Whom the signal has reached and who does not die at once (it sits in the kernel) is left to
-    the kernel after a while."""
+    """SIGKILL until several scans in a row find no process: for kernels that cannot kill a group at once. A
+    process that got the signal and does not die at once (it is blocked in the kernel) is left to the kernel
+    after a while."""
     told: set[int] = set()
     began = time.monotonic()
     quiet = 0

@@ -1,4 +1,4 @@
-"""What control groups can do on this machine, tried on a scratch group and not assumed."""
+"""Capabilities of the control groups on this machine, tested on a scratch group and not assumed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _DEADLINE: Final = 10.0
 _LIMITS: Final = RunLimits(memory_mb=32, cpu_cores=0.5, pids=64)
 _WANTED_MB: Final = 128
 _IDLE: Final = "import sys; sys.stdin.buffer.read()"
-"""Until we end, however we do."""
+"""A process that lives until its parent exits, however that happens."""
 _GREEDY: Final = f"import sys; sys.stdin.read(1); b'x' * ({_WANTED_MB} << 20)"
 
 
 class Provable(Cgroups, Protocol):
-    """An adapter, and what it says of the limits that it set."""
+    """An adapter that can also report the limits that it set."""
 
     def limits_in_force(self, run: str) -> frozenset[str]:
         """Which of `memory`, `cpu`, `pids` the kernel limits in `work`."""
@@ -34,7 +34,7 @@ class Provable(Cgroups, Protocol):
 
 async def proven_facts(cgroups: Provable) -> CgroupFacts:
     """Starts three short-lived processes in a scratch group; leaves nothing. A refusal is a fact."""
-    run = f"scratch-{os.getpid()}.{time.monotonic_ns()}"  # what was killed here before us had another
+    run = f"scratch-{os.getpid()}.{time.monotonic_ns()}"  # unique: an earlier proof may have been killed
     notes: list[str] = []
     with _process(_IDLE) as shim:
         try:
@@ -92,7 +92,7 @@ async def _memory_is_limited(
 
 
 async def _freezes(cgroups: Provable, run: str, pid: int, notes: list[str]) -> bool:
-    """Frozen and thawed again, the process still there."""
+    """Whether a process can be frozen and thawed again, and survives it."""
     try:
         await cgroups.set_frozen(run, True)
         await cgroups.set_frozen(run, False)
@@ -128,7 +128,7 @@ def _put(pid: int, files: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def _process(code: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of our own interpreter: there is no machine without it. Dead and reaped at the end."""
+    """A short-lived process of our own interpreter, which every machine has. Dead and reaped at the end."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", code],
         stdin=subprocess.PIPE,

@@ -1,9 +1,8 @@
-"""The group beneath which all groups of one daemon lie, in one hierarchy.
+"""The root group of one daemon in one hierarchy, and the names of the groups in it.
 
-Made when it is needed and removed when nothing is left in it. Daemons of one machine may share its
-upper part: what another removes in between is made again.
-
-Run names as names of directories and units: nothing in them leads out of its place.
+The root group is made when it is needed and removed when it is empty. Daemons of one machine may share its
+upper part: a part that another daemon removes in between is made again. Run names are escaped, so that no
+name leads out of its directory or unit.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _ESCAPED: Final = re.compile(r"\\x([0-9a-f]{2})")
 
 
 def escaped(name: str) -> str:
-    """As systemd escapes: what may not stand in a unit's name becomes `\\xNN`. Names of runs pass
-    unchanged."""
+    """The name as systemd escapes it: characters that a unit's name may not have become `\\xNN`. Names of
+    runs pass unchanged."""
     return "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in name.encode())
 
 
@@ -33,7 +32,7 @@ def unescaped(name: str) -> str:
 
 
 def keeper_name(name: str, pid: int) -> str:
-    """Of a keeper's group; without a dot, so that it is never taken for a run's."""
+    """The name of a keeper's group; without a dot, so that it is never taken for a run's."""
     return f"keeper-{escaped(name)}-{pid}".replace(".", "\\x2e")
 
 
@@ -42,7 +41,7 @@ def is_keeper_name(name: str) -> bool:
 
 
 RUN: Final = "run-"
-"""What the names of the groups of runs begin with."""
+"""The prefix of the names of run groups."""
 
 _TRIES: Final = 5
 _ENDING_SECONDS: Final = 1.0
@@ -50,10 +49,10 @@ _PAUSE: Final = 0.01
 
 
 class RootGroup:
-    """`<mount>/<root>`; `v2` hands controllers down on the way to it."""
+    """The group `<mount>/<root>`; in a `v2` tree controllers are enabled on the way to it."""
 
     def __init__(self, mount: str, root: str, *, v2: bool) -> None:
-        """`OSError` when this process may not make it or use it."""
+        """Raises `OSError` when this process may not make or use the group."""
         self._mount = pathlib.Path(mount)
         self._parts = pathlib.PurePosixPath(root).parts
         self._v2 = v2
@@ -63,7 +62,7 @@ class RootGroup:
             raise PermissionError(errno.EACCES, "not writable", self.path)
 
     def make(self) -> None:
-        """Idempotent."""
+        """Make the group. Idempotent."""
         for attempt in range(_TRIES):
             try:
                 self._make_once()
@@ -74,7 +73,7 @@ class RootGroup:
                 return
 
     def make_child(self, name: str) -> str:
-        """A new group of ours; `FileExistsError` when there is one."""
+        """Make a new group in it; `FileExistsError` when it exists."""
         child = f"{self.path}/{name}"
         try:
             pathlib.Path(child).mkdir()
@@ -84,7 +83,7 @@ class RootGroup:
         return child
 
     def house_keeper(self, pid: int, name: str) -> None:
-        """A group for a keeper; those of dead ones go."""
+        """Move the keeper into a group of its own; groups of dead keepers are removed."""
         self.prune(keep=keeper_name(name, pid))
         child = f"{self.path}/{keeper_name(name, pid)}"
         if not pathlib.Path(child).is_dir():
@@ -97,7 +96,8 @@ class RootGroup:
                 control_files.remove_unless_busy(f"{self.path}/keeper-{name}")
 
     async def remove_if_empty(self) -> None:
-        """A keeper that was just told to end is given a moment to do so; one that minds runs stays."""
+        """Remove the group when it is empty. A keeper that is just quitting gets a moment for it; one that
+        supervises runs stays."""
         ends = time.monotonic() + _ENDING_SECONDS
         self.prune()
         while unified.groups_below(self.path, "keeper-") and not unified.groups_below(self.path, RUN):
@@ -114,7 +114,7 @@ class RootGroup:
                 path.rmdir()
             except FileNotFoundError:
                 pass
-            except OSError:  # something lies in it: a run, a keeper, another daemon
+            except OSError:  # not empty: a run, a keeper, another daemon
                 return
             path = path.parent
 

@@ -1,4 +1,4 @@
-"""Choosing the control groups of this machine."""
+"""Selection of the control group adapter for this machine."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _LIMITING: Final = ("memory", "cpu", "pids")
 
 
 def owner_of(directory: str) -> str:
-    """A short name for a daemon's data directory: runs of two daemons on one machine may have equal
-    names, and one must never take the other's for its own leftovers."""
+    """A short name for a daemon's data directory: runs of two daemons on one machine may have equal names,
+    and one daemon must never take the other's runs for its own leftovers."""
     return hashlib.sha256(str(pathlib.Path(directory).resolve()).encode()).hexdigest()[:12]
 
 
 def open_cgroups(choice: str, root: str, *, owner: str = "") -> Cgroups:
-    """The adapter of this choice; `auto` takes the best that this machine lets us use. `root` is a path
-    within the hierarchy (empty: `corral`), `owner` see `owner_of`. Blocks for milliseconds, and for
-    seconds when a bus does not answer. `Rejected` says why a choice does not work here."""
+    """The adapter of this choice; `auto` takes the best that works on this machine. `root` is a path within
+    the hierarchy (empty: `corral`), `owner` see `owner_of`. Blocks for milliseconds, and for seconds when a
+    bus does not answer. `Rejected` gives the reason when a choice does not work here."""
     if choice not in CHOICES:
         raise unknown_choice(
             "kind of control groups", choice, CHOICES, code=Code.INVALID_CONFIG, field=_FIELD
@@ -66,7 +66,7 @@ def open_cgroups(choice: str, root: str, *, owner: str = "") -> Cgroups:
 
 
 def _candidates(mounted: Hierarchies) -> list[str]:
-    """v1 before a v2 tree that has no controllers while v1 has them."""
+    """The adapters to try, in order: v1 before a v2 tree that has no controllers while v1 has them."""
     order = ["systemd", "v2", "v1"]
     on_v2 = (
         control_files.read_text(f"{mounted.unified}/cgroup.controllers").split() if mounted.unified else []
@@ -112,7 +112,7 @@ def _open_v1(mounted: Hierarchies, root: str) -> SeparateCgroups:
 
 
 def _refuse_own_unit(choice: str, root: str, own: str) -> None:
-    """A unit with live groups beneath it cannot be started again."""
+    """Refuse a root below the daemon's own unit: a unit with live groups below it cannot be started again."""
     if systemd_is_pid_1() and own != "/" and f"/{root}/".startswith(f"{own}/"):
         raise _refused(
             choice, f"'{root}' lies beneath the daemon's own unit ({own}), which could not restart"

@@ -1,11 +1,8 @@
-"""Control groups under systemd: a transient scope for each run, so that the manager knows whose they
-are and leaves them alone when the daemon's unit stops.
+"""Control groups under systemd: one transient scope for each run, which stays when the daemon's unit stops.
 
-The scope is delegated: the two leaves within it, their limits, freezing and killing are ours. systemd
-removes a scope with its last process.
-
-The few calls to systemd that we make, over the system bus. Each has a connection of its own and a
-deadline: a bus that restarts costs one call, and none of ours waits for it.
+The scope is delegated: its two leaves, their limits, freezing and killing are done here. systemd removes a
+scope with its last process. Each call over the system bus has a connection of its own and a deadline: a
+restart of the bus costs one call, and no call waits for it.
 """
 
 from __future__ import annotations
@@ -36,7 +33,8 @@ _SUFFIX: Final = ".scope"
 
 
 def systemd_is_pid_1() -> bool:
-    """As sd_booted(3) asks, and not from within somebody's container that shares only the directory."""
+    """Whether systemd is the init process, as sd_booted(3) tests it; false within a container that shares
+    only the directory."""
     try:
         first = pathlib.Path("/proc/1/comm").read_text(encoding="utf-8").strip()
     except OSError:
@@ -45,7 +43,8 @@ def systemd_is_pid_1() -> bool:
 
 
 def open_systemd(mount: str, owner: str) -> SystemdCgroups:
-    """Asks the manager over the system bus (blocking, with a deadline) where its groups lie."""
+    """Open the adapter. Requests the place of its groups from systemd over the system bus (blocking, with a
+    deadline)."""
     group = manager_group().rstrip("/")
     path = f"{mount}{group}"
     if not pathlib.Path(path, "cgroup.procs").exists():
@@ -80,8 +79,8 @@ class SystemdCgroups(RunsInOneTree):
         return (f"{work}/cgroup.procs",)
 
     async def remove(self, run: str) -> None:
-        """An empty scope goes by itself; stopping it only makes sure. The manager kills what a scope
-        holds when it is stopped: one that is not empty is refused."""
+        """Remove a run's scope. An empty scope goes by itself; stopping it only makes sure. systemd kills the
+        content of a scope that it stops: a scope that is not empty is refused."""
         group = self._group(run)
         if unified.is_populated(group):
             raise Retryable(
@@ -103,7 +102,7 @@ class SystemdCgroups(RunsInOneTree):
         await start_scope(unit, slice=SLICE, pid=pid, description=f"Corral keeper {name}")
 
     async def close(self) -> None:
-        """Scopes stay: daemons come and go."""
+        """No-op: scopes outlive the daemon."""
 
     def _unit(self, run: str) -> str:
         return f"{_PREFIX}{escaped(run)}{self._ending}"
@@ -122,7 +121,7 @@ _NOT_LOADED: Final = (f"{_NAME}.NoSuchUnit", "org.freedesktop.DBus.Error.Unknown
 
 
 def manager_group() -> str:
-    """The manager's own group, beneath which all its units lie. Blocks; for the start of the daemon."""
+    """systemd's own group, below which all its units lie. Blocks; for the start of the daemon."""
     try:
         with open_blocking_connection(_BUS) as connection:
             asked = Properties(_MANAGER).get("ControlGroup")
@@ -133,8 +132,8 @@ def manager_group() -> str:
 
 
 async def start_scope(unit: str, *, slice: str, pid: int, description: str) -> None:
-    """A transient scope that holds this process, delegated to us; running when this returns. The
-    manager forgets it with its last process, however that ended."""
+    """Start a transient scope that holds this process, delegated to us; running when this returns. systemd
+    forgets it with its last process, however that ended."""
     properties = [
         ("Description", ("s", description)),
         ("Slice", ("s", slice)),
@@ -150,12 +149,12 @@ async def start_scope(unit: str, *, slice: str, pid: int, description: str) -> N
 
 
 async def stop_unit(unit: str) -> None:
-    """Idempotent: one that is not loaded is stopped."""
+    """Stop a unit. Idempotent: a unit that is not loaded counts as stopped."""
     await _job(new_method_call(_MANAGER, "StopUnit", "ss", (unit, "replace")), unit)
 
 
 async def _job(call: Any, unit: str) -> str:
-    """Makes a call that answers with a job, and waits for the end of that job; returns its result."""
+    """Make a call that returns a job, and wait for the end of that job; returns its result."""
     rule = MatchRule(type="signal", interface=_MANAGER.interface, member="JobRemoved", path=_PATH)
     async with _router(unit) as router:
         ended: asyncio.Queue[Any] = asyncio.Queue()

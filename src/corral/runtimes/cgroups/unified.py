@@ -1,6 +1,6 @@
-"""A run's group in the v2 tree, wherever it lies there: leaves, limits, kill, freeze, counters.
+"""A run's group in the v2 tree: leaves, limits, kill, freeze, counters.
 
-Blocking calls are single reads and writes of kernel files. What is gone counts as empty.
+Blocking calls are single reads and writes of kernel files. A group that is gone counts as empty.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _PAUSE: Final = 0.002
 
 
 def hand_down(group: str) -> None:
-    """Let the groups beneath have the controllers that this one has. What the kernel refuses (a group
-    with processes of its own, a controller that v1 holds) stays away, and no limit can be set then."""
+    """Enable this group's controllers for the groups below it. A controller that the kernel refuses (a group
+    with processes of its own, a controller that v1 holds) stays off, and its limit cannot be set then."""
     for name in CONTROLLERS:
         control_files.write_if_there(f"{group}/cgroup.subtree_control", f"+{name}")
 
 
 def make_leaves(group: str, *, shim_pid: int, limits: RunLimits) -> str:
-    """The two leaves of a run whose group exists, the shim in its own; returns the `work` leaf."""
+    """Make the two leaves of a run whose group exists and move the shim into its own; returns the `work`
+    leaf."""
     shim, work = f"{group}/shim", f"{group}/work"
     for leaf in (shim, work):
         pathlib.Path(leaf).mkdir(exist_ok=True)
@@ -56,7 +57,7 @@ def set_limits(work: str, limits: RunLimits) -> None:
 
 
 def limits_in_force(work: str) -> frozenset[str]:
-    """Which of memory, cpu and pids the kernel limits there."""
+    """Which of memory, cpu and pids the kernel limits in this group."""
     files = {"memory": "memory.max", "cpu": "cpu.max", "pids": "pids.max"}
     texts = {name: control_files.read_text(f"{work}/{file}").strip() for name, file in files.items()}
     return frozenset(name for name, text in texts.items() if text and not text.startswith("max"))
@@ -71,8 +72,8 @@ def send(work: str, number: int) -> None:
 
 
 async def kill(work: str, run: str) -> None:
-    """At once where the kernel can (5.14); else frozen, so that nobody forks meanwhile. First killed,
-    then thawed: nothing of a frozen run gets to run again."""
+    """Kill the group: at once where the kernel can (5.14); otherwise frozen, so that no process forks
+    meanwhile. Kill comes before thaw: no process of a frozen run executes again."""
     if not pathlib.Path(work).is_dir():
         return
     if not control_files.write_if_there(f"{work}/cgroup.kill", "1"):
@@ -81,7 +82,7 @@ async def kill(work: str, run: str) -> None:
 
 
 async def set_frozen(work: str, run: str, frozen: bool) -> None:
-    """Returns when the kernel says so; an empty group is frozen at once."""
+    """Freeze or thaw. Returns when the kernel reports it done; an empty group is frozen at once."""
     try:
         control_files.write_text(f"{work}/cgroup.freeze", "1" if frozen else "0")
     except OSError as error:
@@ -105,7 +106,7 @@ async def set_frozen(work: str, run: str, frozen: bool) -> None:
 def usage(work: str) -> WorkUsage:
     members = pids(work)
     memory = control_files.read_number(f"{work}/memory.current")
-    if memory:  # pages of files that the kernel may drop at any time are not what a run needs
+    if memory:  # not counted: pages of files that the kernel may drop at any time
         memory = max(0, memory - control_files.read_field(f"{work}/memory.stat", "inactive_file"))
     else:
         memory = processes.resident_bytes(members)
@@ -118,7 +119,7 @@ def is_populated(group: str) -> bool:
 
 
 def groups_below(directory: str, prefix: str) -> list[str]:
-    """Names of groups there, without their prefix."""
+    """Names of the groups there, without their prefix."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:

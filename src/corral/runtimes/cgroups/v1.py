@@ -1,7 +1,7 @@
-"""Control groups of the older kind: a tree for each controller, and perhaps an empty v2 tree beside.
+"""Control groups v1: one tree for each controller, and possibly an empty v2 tree beside them.
 
-Where that v2 tree can kill and freeze, it does; limits and counters are the controllers' own. The
-kernel ends one process of a run that is out of memory, not the run: v1 has no `memory.oom.group`.
+Where that v2 tree can kill and freeze, it does; limits and counters are the controllers' own. When memory
+runs out the kernel kills one process of a run, not the run: v1 has no `memory.oom.group`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SeparateCgroups:
     name = "v1"
 
     def __init__(self, hierarchies: Hierarchies, root: str) -> None:
-        """Makes the root groups where it may; `OSError` when it may nowhere."""
+        """Makes the root groups where it is allowed; `OSError` when it is allowed nowhere."""
         mounts = dict(hierarchies.controllers)
         if hierarchies.unified is not None:
             mounts[_V2] = hierarchies.unified
@@ -76,7 +76,7 @@ class SeparateCgroups:
         return {}
 
     def know(self, run: str, *, shim_pid: int, pid: int) -> None:
-        """The kernel knows."""
+        """No-op: the kernel knows the members."""
 
     def exists(self, run: str) -> bool:
         return any(
@@ -163,16 +163,17 @@ class SeparateCgroups:
                 ) from error
 
     async def close(self) -> None:
-        """Groups of runs stay: daemons come and go."""
+        """No-op: groups of runs outlive the daemon."""
         for root in self._distinct_roots():
             await root.remove_if_empty()
 
     def _distinct_roots(self) -> list[RootGroup]:
-        """Controllers that are mounted together share their directory."""
+        """The root groups without duplicates: controllers that are mounted together share their directory."""
         return list({root.path: root for root in self._roots.values()}.values())
 
     def _work(self, run: str, controller: str) -> str:
-        """Of a controller that is not there: a path that is not there either."""
+        """The `work` directory of a controller; for a controller that is not mounted, a path that does not
+        exist either."""
         root = self._roots.get(controller)
         return f"{root.path if root else '/nonexistent'}/{RUN}{escaped(run)}/work"
 
@@ -190,8 +191,8 @@ class SeparateCgroups:
             write(f"{self._work(run, 'pids')}/pids.max", str(limits.pids))
 
     async def _kill_frozen(self, run: str) -> None:
-        """Whoever is frozen forks no more: one round that froze everything reaches everything. They
-        die when they are thawed, before an instruction of theirs."""
+        """Freeze, kill, thaw. A frozen process does not fork: one round that froze everything reaches
+        everything. The processes die when they are thawed, before they execute an instruction."""
         for _ in range(_KILL_ROUNDS):
             if not self.pids(run):
                 break
@@ -203,11 +204,11 @@ class SeparateCgroups:
         control_files.write_if_there(f"{self._work(run, 'freezer')}/freezer.state", "THAWED")
 
     async def _freeze(self, run: str, frozen: bool) -> bool:
-        """False: not complete in time."""
+        """Freeze or thaw; False when it is not complete in time."""
         path = f"{self._work(run, 'freezer')}/freezer.state"
         wanted = "FROZEN" if frozen else "THAWED"
         ends = time.monotonic() + unified.FREEZE_SECONDS
-        while control_files.write_if_there(path, wanted):  # again and again: a fork may have slipped by
+        while control_files.write_if_there(path, wanted):  # repeated: a fork may have been missed
             if control_files.read_text(path).strip() == wanted:
                 return True
             if time.monotonic() > ends:
@@ -230,7 +231,8 @@ def _usable_roots(mounts: Mapping[str, str], root: str) -> dict[str, RootGroup]:
 
 
 def _v2_can_kill(root: str) -> bool:
-    """The root group of a hierarchy has no such file; a scratch group beneath ours shows."""
+    """Whether the v2 tree has `cgroup.kill`: tested on a scratch group, for the root of a hierarchy has no
+    such file."""
     scratch = f"{root}/look-{os.getpid()}"
     with contextlib.suppress(FileExistsError):
         pathlib.Path(scratch).mkdir()

@@ -1,7 +1,5 @@
-"""Control groups of the plain v2 tree, for machines whose service manager is not systemd.
-
-What is the same for every run whose group lies in the v2 tree, whoever made the group.
-"""
+"""Control groups of a v2 tree: the plain tree (`UnifiedCgroups`), for machines without systemd, and what all
+groups in a v2 tree have in common (`RunsInOneTree`)."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from corral.system.threads import to_end
 
 
 class RunsInOneTree(abc.ABC):
-    """The part of the port that concerns a run's `work` leaf. Adapters say where its group lies."""
+    """The part of the interface that concerns a run's `work` leaf. Subclasses say where the run's group lies."""
 
     @abc.abstractmethod
     def _group(self, run: str) -> str:
@@ -29,7 +27,7 @@ class RunsInOneTree(abc.ABC):
         return {}
 
     def know(self, run: str, *, shim_pid: int, pid: int) -> None:  # noqa: B027  # nothing to remember
-        """The kernel knows."""
+        """No-op: the kernel knows the members."""
 
     def exists(self, run: str) -> bool:
         return pathlib.Path(self._group(run)).is_dir()
@@ -50,7 +48,7 @@ class RunsInOneTree(abc.ABC):
         return unified.usage(self._work(run))
 
     def oom_killed(self, run: str) -> bool:
-        """False also when the group is gone: `oom_file` is to be read before."""
+        """Whether there was an OOM kill. False also when the group is gone: read `oom_file` before."""
         return oom_kill_counted(self.oom_file(run))
 
     def oom_file(self, run: str) -> str:
@@ -107,7 +105,7 @@ class UnifiedCgroups(RunsInOneTree):
             ) from error
 
     async def close(self) -> None:
-        """Groups of runs stay: daemons come and go."""
+        """No-op: groups of runs outlive the daemon."""
         await self._root.remove_if_empty()
 
     def _group(self, run: str) -> str:

@@ -1,1 +1,1 @@
-"""The console of a run on disk: segments, index, gaps; who writes and who reads them."""
+"""The console of a run on disk: segments, index, gaps; their readers and the search."""

@@ -1,5 +1,5 @@
-"""The reader of a console. It may stand beside a live writer, and beside a writer that died at any
-instruction: it takes what is there, and says what is not."""
+"""The reader of a console. It works beside a live writer, and beside a writer that died at any instruction:
+it returns the bytes that are there, and a gap for those that are not."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ _ATTEMPTS: Final = 16
 
 
 def note_loss(directory: str) -> None:
-    """The console of a run that ended unseen with its host, or whose bytes go elsewhere: a gap says that something
-    may be missing at its end.
-    Idempotent; for a console that nobody writes any more."""
+    """Record a gap at the end of a console: the run ended unseen with its host, or its bytes go elsewhere, so
+    something may be missing. Idempotent; for a console without a writer."""
     with ConsoleLog(directory) as log:
         end = log.end_offset
     try:
@@ -49,7 +48,7 @@ def note_loss(directory: str) -> None:
 
 
 class ConsoleGap(msgspec.Struct, frozen=True):
-    """Bytes that are not there (any more): [from_offset, to_offset)."""
+    """Bytes that are missing: [from_offset, to_offset)."""
 
     from_offset: int
     to_offset: int
@@ -57,7 +56,7 @@ class ConsoleGap(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Bytes in one piece. `gap_before`, when there is one, ends where they begin."""
+    """Consecutive bytes. `gap_before`, when there is one, ends where they begin."""
 
     offset: int
     data: bytes
@@ -69,8 +68,8 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class ConsoleLog:
-    """One console. Not for two threads at once; open as many as you like. A console whose directory is
-    gone is empty. Use as a context manager, or `release` when done: nothing else is held."""
+    """One console. Not for two threads at once; any number may be open. A console whose directory is gone is
+    empty. Use as a context manager, or call `release` when done: nothing else is held."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = os.fspath(directory)
@@ -90,20 +89,20 @@ class ConsoleLog:
 
     @property
     def first_offset(self) -> int:
-        """The oldest byte that is still there, or would be: where the console ends when it has none."""
+        """The offset of the oldest byte that is still there; the end of the console when it has none."""
         self._list()
         return self._firsts[0] if self._firsts else self._open_gap_end()
 
     @property
     def end_offset(self) -> int:
-        """Where the next byte will be."""
+        """The offset of the next byte."""
         self._list()
         stored = self._firsts[-1] + self._size(self._firsts[-1]) if self._firsts else 0
         return max(stored, self._open_gap_end())
 
     def fingerprint(self) -> tuple[int, ...]:
-        """Another one when something was added or given up since; much cheaper than to read. Files know
-        their time within a few milliseconds only, so it is no more than a second opinion."""
+        """A value that changes when bytes were added or dropped; much cheaper than to read. File times are
+        exact only within a few milliseconds, so an equal value does not prove that nothing changed."""
         newest = self._size(self._firsts[-1]) if self._firsts else 0
         try:
             gaps = os.stat(f"{self._directory}/{layout.GAPS_NAME}").st_mtime_ns  # noqa: PTH116 - often
@@ -112,8 +111,8 @@ class ConsoleLog:
             return (newest,)
 
     def read(self, offset: int, limit: int) -> Block:
-        """Bytes from this offset on, out of one segment, so possibly fewer than there are. What is not
-        there any more is passed over: the block begins behind its gap. Without data: there is none yet."""
+        """Bytes from this offset on, out of one segment, so possibly fewer than there are. Missing bytes are
+        skipped: the block begins behind its gap. A block without data: there is none yet."""
         if self._fd >= 0 and self._first <= offset:
             data = os.pread(self._fd, limit, offset - self._first)
             if data:
@@ -121,8 +120,8 @@ class ConsoleLog:
         return self._look(offset, limit)
 
     def read_on(self, offset: int, limit: int) -> Block:
-        """Like `read`, for one who looks again and again: much cheaper where nothing is. What was begun
-        or given up in the very moment of the last look may not be seen; so `read` now and then."""
+        """Like `read`, for repeated polling: much cheaper when nothing is new. A segment that was begun or
+        dropped in the very moment of the last call may not be seen; so call `read` now and then."""
         if self._fd < 0 or self._first > offset:
             return self.read(offset, limit)
         data = os.pread(self._fd, limit, offset - self._first)
@@ -131,7 +130,7 @@ class ConsoleLog:
         return self._look(offset, limit)
 
     def _changed(self) -> bool:
-        """Whether files came or went since the last time."""
+        """Whether files came or went since the last call."""
         try:
             changed_at = os.stat(self._directory).st_mtime_ns  # noqa: PTH116 - often
         except FileNotFoundError:
@@ -140,7 +139,7 @@ class ConsoleLog:
         return changed
 
     def blocks(self, start: int, end: int) -> Iterator[Block]:
-        """All that is there of [start, end), in order."""
+        """All stored blocks of [start, end), in order."""
         while start < end:
             block = self.read(start, min(_READ_BYTES, end - start))
             if not block.data or block.offset >= end:
@@ -153,8 +152,8 @@ class ConsoleLog:
             start = block.end
 
     def times(self, start: int, end: int) -> list[Stamp]:
-        """When the bytes of [start, end) came: first what holds at the start, then each change. Cheap
-        when one goes on where one stopped, within a segment."""
+        """When the bytes of [start, end) were received: first the time that holds at the start, then each
+        change. Cheap when it continues where the last call stopped, within a segment."""
         found: list[Stamp] = []
         at = bisect.bisect_right(self._firsts, start) - 1
         if at < 0 or self._fd < 0:
@@ -167,8 +166,8 @@ class ConsoleLog:
         return found
 
     def since(self, timestamp_ms: int) -> int:
-        """Where the bytes begin that came then or later; where the console ends when there are none yet. A clock that
-        was put back may have put some of them before it."""
+        """The offset of the first byte received then or later; the end of the console when there is none yet.
+        A clock that was set back may have put some of them before it."""
         self._list()
         low, high = 0, len(self._firsts)
         found: int | None = None
@@ -182,7 +181,7 @@ class ConsoleLog:
         return self.end_offset if found is None else found
 
     def gaps(self, start: int, end: int) -> list[ConsoleGap]:
-        """What is missing of [start, end)."""
+        """The gaps in [start, end)."""
         self._list()
         found: list[ConsoleGap] = []
         reached = 0
@@ -192,7 +191,7 @@ class ConsoleLog:
         return found + self._hole(max(start, reached), min(end, self._open_gap_end()))
 
     def lines(self, start: int, end: int) -> Iterator[Line]:
-        """Lines for display. A line that goes on behind a read of 1 MiB is cut there, too."""
+        """Lines for display. A line that continues behind a read of 1 MiB is cut there, too."""
         rest, rest_at = b"", start
         for block in self.blocks(start, end):
             if rest and rest_at + len(rest) != block.offset:
@@ -207,15 +206,15 @@ class ConsoleLog:
         yield from self._shown(rest, rest_at)
 
     def tail(self, lines: int, max_bytes: int = TAIL_BYTES) -> list[Line]:
-        """The last lines, of at most so many bytes; a line whose beginning lies before these is left out,
-        unless it is the only one."""
+        """The last lines, of at most so many bytes; a line that begins before these is left out, unless it is
+        the only one."""
         end = self.end_offset
         start = self.line_start(max(self.first_offset, end - max_bytes), end)
         found = list(self.lines(start, end))
         return found[-lines:] if lines else []
 
     def line_start(self, offset: int, end: int) -> int:
-        """The first offset from here on at which a line begins; `offset` itself when none does."""
+        """The first offset from here on at which a line begins; `offset` itself when there is none."""
         if offset <= self.first_offset:
             return offset
         at = offset - 1
@@ -232,7 +231,7 @@ class ConsoleLog:
         return offset
 
     def release(self) -> None:
-        """Let go of the files; reading again opens them again. An unlinked segment takes space until then."""
+        """Close the files; reading again opens them again. An unlinked segment takes disk space until then."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -241,7 +240,7 @@ class ConsoleLog:
             self._index = None
 
     def release_old(self) -> None:
-        """Let go of a segment that is not the newest any more: it may have been given up to make room."""
+        """Close a segment that is not the newest any more: it may have been dropped to make room."""
         self._list()
         if self._firsts and self._first != self._firsts[-1]:
             self.release()
@@ -257,7 +256,8 @@ class ConsoleLog:
             )
 
     def _look(self, offset: int, limit: int) -> Block:
-        """Find the segment that holds this offset. The writer may take it from under us, but not for ever."""
+        """Find the segment that holds this offset. The writer may drop it meanwhile, so a bounded number of
+        tries."""
         for _ in range(_ATTEMPTS):
             self._list()
             try:
@@ -273,15 +273,15 @@ class ConsoleLog:
             data = os.pread(self._fd, limit, offset - self._first)
             if data:
                 return Block(offset, data)
-        if at + 1 == len(self._firsts):  # behind the newest: a gap that goes on, or simply the end
+        if at + 1 == len(self._firsts):  # behind the newest: an open gap, or simply the end
             return self._behind(offset)
-        # The next segment was there before we looked at the end of this one: this one is complete.
+        # The next segment existed before the end of this one was read: this one is complete.
         following = self._firsts[at + 1]
         self._open(following)
         return Block(following, os.pread(self._fd, limit, 0), self._gap(offset, following))
 
     def _behind(self, offset: int) -> Block:
-        """What follows the last byte; a gap that begins further on has bytes before it that just came."""
+        """The position behind the last byte; a gap that begins further on has bytes before it that just came."""
         for record in self._noted():
             if record.from_offset <= offset < record.to_offset:
                 gap = ConsoleGap(offset, record.to_offset, REASONS.get(record.reason, UNKNOWN))
@@ -289,7 +289,7 @@ class ConsoleLog:
         return Block(offset, b"")
 
     def _open(self, first: int) -> None:
-        # An empty segment may have been given up and begun again under its name.
+        # An empty segment may have been dropped and begun again under its name.
         if self._fd >= 0 and self._first == first and os.fstat(self._fd).st_nlink:
             return
         fd = os.open(f"{self._directory}/{layout.segment_name(first)}", os.O_RDONLY | os.O_CLOEXEC)
@@ -327,7 +327,7 @@ class ConsoleLog:
         return RETENTION if not self._firsts or start < self._firsts[0] else UNKNOWN
 
     def _open_gap_end(self) -> int:
-        """How far the newest gap reaches. Bytes may be stored behind it by now; none lie within."""
+        """The end of the newest gap. Bytes may be stored behind it by now; none lie within."""
         noted = self._noted()
         return noted[-1].to_offset if noted else 0
 

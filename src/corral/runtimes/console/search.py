@@ -1,5 +1,5 @@
-"""Search in a console. The pattern comes from outside: RE2, whose time is linear in the text whatever the
-pattern, with bounds on the size of the pattern, of the memory, of the text looked at and of what is found."""
+"""Search in a console. The pattern is untrusted: RE2, whose time is linear in the text for every pattern,
+with bounds on the size of the pattern, the memory, the text searched and the hits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from corral.runtimes.console.log import ConsoleLog
 
 MAX_PATTERN: Final = 1000
 MAX_SCAN_BYTES: Final = 64 << 20
-"""One search looks at no more text than this; it says where the next one goes on."""
+"""Most text that one search reads; the result contains where the next one continues."""
 _MEMORY_BYTES: Final = 8 << 20
 _WINDOW_BYTES: Final = 1 << 20
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A line that matches, with its line break; of a very long one the part around the match."""
+    """A line that matches, with its line break; of a very long one only the part around the match."""
 
     offset: int
     data: bytes
@@ -29,9 +29,9 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 class Hits(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[SearchHit, ...]
-    """In the order of the console."""
+    """In console order."""
     next_offset: int
-    """Searching forward: everything before was looked at. Backward: everything from here on was."""
+    """Searching forward: everything before was searched. Backward: everything from here on was."""
 
 
 class Pattern:
@@ -42,7 +42,7 @@ class Pattern:
             raise _invalid(f"it has {len(pattern)} characters, between 1 and {MAX_PATTERN} are allowed")
         try:
             encoded = pattern.encode()
-            re2.compile(encoded, _options())  # alone, so that it cannot close the group we put it in
+            re2.compile(encoded, _options())  # alone, so that it cannot close the group it is put in
             self._compiled: Any = re2.compile(b"(?m:" + encoded + b")", _options())
         except (re2.error, UnicodeEncodeError) as error:
             raise _invalid(_reason(error)) from error
@@ -64,7 +64,7 @@ class Pattern:
             at = newline + 1
 
     def _line_by_line(self, data: bytes, offset: int) -> Iterator[SearchHit]:
-        """As terminals end their lines: `$` stands before the carriage return."""
+        """Treat the carriage return of a terminal's line as part of its end: `$` matches before it."""
         for line in _split(data):
             match = self._compiled.search(line.removesuffix(b"\n").removesuffix(b"\r"))
             if match is not None:

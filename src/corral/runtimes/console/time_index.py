@@ -1,4 +1,4 @@
-"""When the bytes of a console came: the reader's side of the index."""
+"""Receive times of a console's bytes: the reader of the index."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _RECORD: Final = INDEX_RECORD.size
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """From this offset on, until the next stamp, bytes came at this time."""
+    """The bytes from this offset on, until the next stamp, were received at this time."""
 
     offset: int
     timestamp_ms: int
 
 
 class TimeIndex:
-    """The index of one segment. Reading on from where one read before costs one look at the file."""
+    """The index of one segment. Continuing from the last position costs one read of the file."""
 
     def __init__(self, directory: str, first: int) -> None:
         self.first = first
@@ -32,7 +32,7 @@ class TimeIndex:
         self._current: Stamp | None = None
 
     def stamps(self, start: int, end: int) -> list[Stamp]:
-        """What is known of [start, end): first the stamp that holds at its start, then each change."""
+        """The stamps of [start, end): first the one that holds at its start, then each change."""
         if self._fd < 0 and not self._open():
             return []
         if start < self._from:
@@ -46,8 +46,8 @@ class TimeIndex:
         return found
 
     def since(self, timestamp_ms: int) -> int | None:
-        """Where the bytes begin that came then or later; None: all came before. Without an index that is the whole
-        segment: it may be so."""
+        """The offset of the first byte received then or later; None: all came before. Without an index it is
+        the start of the segment, because any byte may be that recent."""
         if self._fd < 0 and not self._open():
             return self.first
         low, high = 0, os.fstat(self._fd).st_size // _RECORD
@@ -76,7 +76,7 @@ class TimeIndex:
         return True
 
     def _advance(self, start: int, end: int) -> list[Stamp]:
-        """Go to `start`, and collect what changes before `end`; a record cut off at the end is no record."""
+        """Go to `start`, and collect the changes before `end`; a record cut off at the end is ignored."""
         found: list[Stamp] = []
         position = self._next
         while True:
@@ -89,7 +89,9 @@ class TimeIndex:
                 if offset <= start:
                     self._current = Stamp(offset, timestamp_ms)
                     self._next = position
-                elif found and found[-1].offset == offset:  # a writer died before the bytes it spoke of
+                elif (
+                    found and found[-1].offset == offset
+                ):  # a writer died before it wrote the bytes of this record
                     found[-1] = Stamp(offset, timestamp_ms)
                 else:
                     found.append(Stamp(offset, timestamp_ms))
@@ -97,7 +99,7 @@ class TimeIndex:
                 return found
 
     def _find(self, start: int) -> None:
-        """Bisect: records are in order, and there may be many before the one that counts."""
+        """Bisect: records are in order, and there may be many before the one that applies."""
         low, high = 0, os.fstat(self._fd).st_size // _RECORD
         while low < high:
             middle = (low + high) // 2
