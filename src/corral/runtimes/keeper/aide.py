@@ -1,10 +1,10 @@
-"""The aide: one process for each program that is run beside a workload, or for the node.
+"""The aide: the process that runs one program beside a workload, or for the node.
 
-It starts the program, keeps the last part of what it writes, and tells whoever asked how it ended. When
-the time is over, the run's main process ends, or nobody waits for the answer any more, everything that
-the program started is killed; so it is when the program ends by itself: nothing of it may be mistaken for
-the run. A program for the node (`run` is empty) may leave processes behind, which is what it is for: the
-server of a terminal multiplexer.
+It starts the program, keeps the last part of its output, and sends the requester how it ended. When the
+timeout is reached, the run's main process ends, or the requester is gone, everything that the program started
+is killed; likewise when the program ends by itself: no process of it may be mistaken for one of the run. A
+program for the node (`run` is empty) may leave processes behind, which is its purpose: the server of a
+terminal multiplexer.
 
 Forked from the keeper, it imports nothing by itself.
 """
@@ -34,7 +34,7 @@ HUNG_UP = "hung_up"
 
 
 def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
-    """The whole life of an aide."""
+    """The main function of an aide."""
     forked_process.begin(b"corral-aide", {connection.fileno()})
     beside = bool(request["run"])
     if beside:
@@ -71,12 +71,12 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
 
 def _refusal(failure: StartFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
-        return {"how": RUN_ENDED}  # its group went
+        return {"how": RUN_ENDED}  # its group is gone
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
 def _mind(program: SideProgram, connection: socket.socket, wake: int, main: int | None, ends: float) -> str:
-    """Until there is nothing to wait for any more; says why."""
+    """Wait until nothing is left to wait for; returns the reason."""
     while not program.reap():
         left = ends - time.monotonic()
         if left <= 0:
@@ -92,13 +92,14 @@ def _mind(program: SideProgram, connection: socket.socket, wake: int, main: int 
             program.read()
         if main is not None and main in ready:
             return RUN_ENDED
-        if connection.fileno() in ready:  # nothing else is ever said to us
+        if connection.fileno() in ready:  # the requester hung up: it never sends anything else
             return HUNG_UP
     return RUN_ENDED if _killed_with_run(program.status, main) else DONE
 
 
 def _killed_with_run(status: int | None, main: int | None) -> bool:
-    """Who kills a run kills all of its group, in any order: the end of the main process may come next."""
+    """Whether the program was killed with its run: a kill of the run kills its group in any order, so the end
+    of the main process may be seen a moment later."""
     if main is None or status is None or not os.WIFSIGNALED(status):
         return False
     poller = select.poll()

@@ -1,9 +1,9 @@
-"""The minder of a companion: one process for each program that stays beside a workload.
+"""The minder of a companion: the process that supervises one program that stays beside a workload.
 
-It starts the program in the groups of the run, puts it on record first, keeps the last part of what it
-writes, and notes how it ended, once nothing that it started is left. When the run's main process ends the
-companion is asked to end, and made to two seconds later. Nothing that happens to the daemon or the keeper
-concerns it; the companion dies with it.
+It starts the program in the groups of the run, writes its record first, keeps the last part of its output,
+and records how it ended, once no process that it started is left. When the run's main process ends the
+companion gets a SIGTERM, and a SIGKILL two seconds later. The end of the daemon or the keeper does not affect
+it; the companion dies with its minder.
 
 Forked from the keeper, it imports nothing by itself.
 """
@@ -27,7 +27,7 @@ from corral.runtimes.keeper.run_files import StartFailure
 from corral.runtimes.keeper.side_program import STAGE_CGROUP, SideProgram, end_descendants
 
 GRACE_SECONDS = 2.0
-"""Between asking and killing, when the run has ended."""
+"""Seconds between SIGTERM and SIGKILL, when the run has ended."""
 HELD = "held"
 RUN_ENDED = "run_ended"
 STAGE_RECORD = "record"
@@ -36,8 +36,8 @@ _OUTPUT_EVERY = 0.2
 
 
 def run_companion(request: dict[str, Any], connection: socket.socket) -> NoReturn:
-    """The whole life of a minder. The lock comes first and the look at the run second: whoever finds the
-    run ended and the lock free knows that nothing comes any more."""
+    """The main function of a minder. The lock is taken before the run is checked: a process that finds the
+    run ended and the lock free knows that no companion can start any more."""
     forked_process.begin(b"corral-beside", {connection.fileno()})
     linux_calls.become_subreaper()
     wake = forked_process.child_signals()
@@ -73,12 +73,13 @@ def _refuse(connection: socket.socket, answer: dict[str, Any]) -> NoReturn:
 
 def _told(failure: StartFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
-        return {"how": RUN_ENDED}  # its group went
+        return {"how": RUN_ENDED}  # its group is gone
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
 def _launch(request: dict[str, Any], place: str) -> tuple[SideProgram | None, StartFailure | None]:
-    """Fork it, put it on record, let it go. It exists unexecuted until it is in its groups and on record."""
+    """Fork the program, write its record, release it. It is not executed before it is in its groups and
+    recorded."""
     try:
         if not clear_up(place):
             return None, StartFailure(STAGE_RECORD, errno.EBUSY, place)
@@ -118,19 +119,19 @@ def _put_on_record(request: dict[str, Any], place: str, program: SideProgram) ->
 
 
 class Minder:
-    """Minds a program until nothing of it is left."""
+    """Supervises a program until no process of it is left."""
 
     def __init__(self, program: SideProgram, place: str, wake: int, main: int) -> None:
         self._program = program
         self._place = place
         self._wake = wake
         self._main = main
-        """-1 once its end was seen."""
+        """-1 once its exit was seen."""
         self._ends: float | None = None
-        """When it is killed; None while nobody wants it to end, and when that was done."""
+        """When it is killed; None while no stop was requested, and after the kill."""
         self._killed = False
         self._unsaid: float | None = None
-        """When what it wrote last is to be in the file."""
+        """When its latest output has to be in the file."""
 
     def mind(self) -> None:
         while not self._program.reap():
@@ -168,15 +169,15 @@ class Minder:
             self._say_output()
 
     def _ask_to_end(self, grace: float) -> None:
-        """Its whole process group, once; it was not reaped yet, so that the number is still its own. Asked
-        again, the earlier moment counts."""
+        """Send SIGTERM to its whole process group, once; the program is not reaped yet, so the number is
+        still its own. A second request counts when its deadline is earlier."""
         if self._killed:
             return
         ends = time.monotonic() + grace
         if self._ends is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._program.pid, signal.SIGTERM)
-                os.killpg(self._program.pid, signal.SIGCONT)  # one that was stopped hears of it, too
+                os.killpg(self._program.pid, signal.SIGCONT)  # a stopped one receives SIGTERM, too
         self._ends = ends if self._ends is None else min(self._ends, ends)
 
     def _say_output(self) -> None:

@@ -1,9 +1,9 @@
 """The files of a companion, in `beside/NAME` of its run's directory: a frozen format, as the run's own.
 
-`lock` is held by its minder as long as anything of it exists or is coming; `record` says which processes it
-is; `exit` how it ended (see `exit_file`); `output` has the last part of what it wrote; `stop` is where its
-minder is told to end it; `lost` says that one of its minders was killed. All but `record` and `lost` have
-their blocks before it is executed: a full disk hides nothing.
+`lock` is held by its minder as long as anything of it exists or is being started; `record` lists its
+processes; `exit` is how it ended (see `exit_file`); `output` has the last part of its output; `stop` holds a
+stop request to its minder; `lost` marks that one of its minders was killed. All but `record` and `lost` have
+their blocks before it is executed, so a full disk hides nothing.
 
 Only the standard library, and little of it: the keeper imports this.
 """
@@ -27,7 +27,7 @@ _STOP_BYTES = 32
 
 
 class CompanionRecord:
-    """Which processes it is. A pid counts with its start time and boot alone."""
+    """The processes of a companion. A pid is valid only with its start time and boot."""
 
     __slots__ = ("boot", "command", "mark", "minder", "minder_start", "pid", "start", "started_ns")
 
@@ -51,7 +51,7 @@ class CompanionRecord:
         self.boot = boot
         self.started_ns = started_ns
         self.mark = mark
-        """What it and all it starts carry in their environment."""
+        """The mark in the environment of the companion and of all that it starts."""
 
 
 def place_of(run_directory: str, name: str) -> str:
@@ -59,7 +59,7 @@ def place_of(run_directory: str, name: str) -> str:
 
 
 def names_in(run_directory: str) -> list[str]:
-    """Every name that was ever used and not cleared away, in order."""
+    """Every name that was used and not removed, in order."""
     try:
         return sorted(os.listdir(f"{run_directory}/{BESIDE}"))  # noqa: PTH208 - no pathlib in the keeper
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def try_lock(place: str) -> int | None:
 
 
 def take_lock(place: str) -> int:
-    """Waits until it is free: the minder ends soon after the run's main process."""
+    """Take the lock, waiting until it is free: the minder ends soon after the run's main process."""
     descriptor = _open_lock(place)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
@@ -89,7 +89,7 @@ def _open_lock(place: str) -> int:
 
 
 def prepare(place: str) -> None:
-    """Files for a new one, with the lock in hand. What was said of an earlier one is forgotten."""
+    """Make the files of a new companion, with the lock held. The results of an earlier one are removed."""
     run_files.remove(place, run_files.RECORD, run_files.EXIT)
     exit_file.allocate_exit(place)
     for name, size in ((OUTPUT, OUTPUT_BYTES), (STOP, _STOP_BYTES)):
@@ -101,13 +101,14 @@ def prepare(place: str) -> None:
 
 
 def forget(place: str) -> None:
-    """It was never executed."""
+    """Remove the files of a companion that was never executed."""
     run_files.remove(place, run_files.RECORD, run_files.EXIT, OUTPUT, STOP)
 
 
 def say_lost(place: str) -> None:
-    """What a companion without a minder left may not have been found. It stays said, whatever follows."""
-    with contextlib.suppress(OSError):  # a full disk: then `exit` says it until the next one of this name
+    """Record that processes of a companion without a minder may not have been found. The mark stays, whatever
+    follows."""
+    with contextlib.suppress(OSError):  # a full disk: then `exit` records it until the next one of this name
         run_files.make_file(place, LOST)
 
 
@@ -122,8 +123,8 @@ def write_record(place: str, record: CompanionRecord) -> None:
 
 
 def read_record(place: str) -> CompanionRecord | None:
-    """None when there is none, or a power failure emptied it. ValueError for one that is damaged, or of a
-    version whose meaning cannot be known."""
+    """None when there is none, or a power failure emptied it. ValueError for a damaged one, or one of a newer
+    version whose meaning is unknown."""
     content = _whole(f"{place}/{run_files.RECORD}")
     if not content.strip(b"\0"):
         return None
@@ -156,12 +157,12 @@ def read_output(place: str) -> str:
 
 
 def ask_to_stop(place: str, grace: float) -> None:
-    """Its minder looks when it is woken."""
+    """Write the stop request; the minder reads it when it is woken."""
     _write_in_place(f"{place}/{STOP}", b"%d\n" % round(grace * 1000))
 
 
 def asked_to_stop(place: str) -> float | None:
-    """With how many seconds of grace; None when nobody has."""
+    """The seconds of grace of the stop request; None when there is no request."""
     told = _whole(f"{place}/{STOP}").partition(b"\n")[0].strip(b"\0")
     return int(told) / 1000 if told.isdigit() else None
 
@@ -175,7 +176,7 @@ def _write_in_place(path: str, content: bytes) -> None:
 
 
 def _whole(path: str) -> bytes:
-    """Empty when there is none."""
+    """The whole content; empty when there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

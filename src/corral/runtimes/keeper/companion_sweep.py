@@ -1,7 +1,8 @@
-"""The end of what a companion left whose minder was killed: everything that carries its mark.
+"""The cleanup after a companion whose minder was killed: kills every process that carries the companion's
+mark.
 
-The companion itself dies with its minder. What it had started is found by the mark in the environment; a
-process that wiped its own is not, and ends with the run's group.
+The companion itself dies with its minder. The processes that it had started are found by the mark in the
+environment; a process that wiped its own is not found, and ends with the run's group.
 
 Standard library only: forks of the keeper share it.
 """
@@ -23,7 +24,7 @@ _SECONDS = 5.0
 
 
 def run_sweep(place: str) -> NoReturn:
-    """The whole life of a fork of the keeper that clears up after a minder that was killed."""
+    """The main function of a fork of the keeper that cleans up after a minder that was killed."""
     forked_process.begin(b"corral-sweep", set())
     lock = companion_files.try_lock(place)
     if lock is not None:
@@ -32,8 +33,9 @@ def run_sweep(place: str) -> NoReturn:
 
 
 def clear_lost(run_directory: str, *, wait: bool) -> None:
-    """For whoever minds a run whose main process has ended, when nobody else may be left to do it. Those that
-    have their minders end by themselves; `wait`: until they have, for one may be dying at this moment."""
+    """Clean up after lost minders of a run whose main process has ended; called by the process that
+    supervises the run, because no other may be left. Companions that have a minder end by themselves; `wait`:
+    until they have, for a minder may be dying at this moment."""
     for name in companion_files.names_in(run_directory):
         place = companion_files.place_of(run_directory, name)
         try:
@@ -50,7 +52,7 @@ def clear_lost(run_directory: str, *, wait: bool) -> None:
 
 
 def wake_minder(place: str) -> None:
-    """Somebody may have stopped it; whoever waits for its end would wait for ever."""
+    """Send SIGCONT to a minder: if it was stopped, a wait for its end would last for ever."""
     try:
         record = companion_files.read_record(place)
     except ValueError:
@@ -69,12 +71,12 @@ def wake_minder(place: str) -> None:
 
 
 def clear_up(place: str) -> bool:
-    """With the lock in hand: whatever is left of a companion that lost its minder is killed, and that
-    nobody knows how it ended is said. False when something withstands. Idempotent."""
+    """With the lock held: kill whatever is left of a companion that lost its minder, and record that its exit
+    status is unknown. False when a process survives. Idempotent."""
     try:
         record = companion_files.read_record(place)
     except ValueError:
-        return True  # nobody can know what it was; it died with its minder
+        return True  # no record: it cannot be identified, and it died with its minder
     if record is None or exit_file.read_exit(place) is not None:
         return True
     companion_files.say_lost(place)
@@ -103,7 +105,7 @@ def _kill_marked(mark: str) -> bool:
 
 
 def _marked(mark: str) -> list[tuple[int, int]]:
-    """By pid and start time, which was the same before and after its environment was read."""
+    """Marked processes by pid and start time, which was the same before and after the environment was read."""
     found = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - no pathlib in the keeper
         if name.isdecimal():

@@ -1,13 +1,13 @@
 """The console on disk: a frozen format, shared by the writer in the shim and every reader.
 
-A console is a directory. `<first>.log` are its segments, append-only; the name is the logical offset of
-the first byte, so the size of a segment says where it ends, and a hole between two segments is a gap.
-`<first>.idx` tells when the bytes of that segment came: records of (offset, unix ms), written before
-the bytes they speak of. `gaps` is one page, written in full before the first byte is stored: a header
-and a ring of records that say which bytes were discarded, and why.
+A console is a directory. `<first>.log` are its segments, append-only; the name is the logical offset of the
+first byte, so the size of a segment gives its end, and a hole between two segments is a gap. `<first>.idx`
+holds when the bytes of that segment were received: records of (offset, unix ms), written before their bytes.
+`gaps` is one page, written in full before the first byte is stored: a header and a ring of records of the
+bytes that were discarded, and why.
 
-Only the standard library is imported, and little of it: the shim pays for every module in each run.
-A writer may be years older than its reader; numbers are little endian, nothing may change its meaning.
+Only the standard library is imported, and little of it: the shim pays for every module in each run. A writer
+may be years older than its reader; numbers are little endian, nothing may change its meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INDEX_SUFFIX = ".idx"
 GAPS_NAME = "gaps"
 
 INDEX_RECORD = struct.Struct("<QQ")
-"""Offset, unix ms: bytes from this offset on came at this time, until the next record."""
+"""Offset, unix ms: bytes from this offset on, until the next record, were received at this time."""
 INDEX_INTERVAL = 0.05
 """At most one index record in so many seconds."""
 
@@ -35,16 +35,16 @@ DISK_FULL = 1
 DISK_QUOTA = 2
 DISK_ERROR = 3
 LOST = 4
-"""Nobody was there to store them when the run ended. How many they were nobody knows: such a gap counts one
-byte, so that every reader finds it."""
+"""No process stored them when the run ended. Their number is unknown: such a gap counts one byte, so that
+every reader finds it."""
 REMOVED = 5
-"""They were stored, and somebody removed or cut the file."""
+"""They were stored, and the file was removed or truncated from outside."""
 
 _DIGITS = 20
 
 
 class GapRecord:
-    """Bytes that were discarded instead of stored. Open (`ended_ms` 0) while that goes on."""
+    """Bytes that were discarded instead of stored. Open (`ended_ms` 0) while that continues."""
 
     __slots__ = ("began_ms", "ended_ms", "from_offset", "reason", "sequence", "to_offset")
 
@@ -67,7 +67,7 @@ class GapRecord:
 
     @property
     def place(self) -> int:
-        """Where in the file this record lies; it takes the place of the one a full ring before."""
+        """The record's position in the file; it replaces the record one full ring before."""
         return GAP_BYTES * (1 + self.sequence % GAP_SLOTS)
 
     def packed(self) -> bytes:
@@ -78,7 +78,7 @@ class GapRecord:
 
 
 def gap_records(page: bytes) -> list[GapRecord]:
-    """The records of a `gaps` file, oldest first; what is empty, torn or short is left out."""
+    """The records of a `gaps` file, oldest first; empty, torn or short ones are left out."""
     found = []
     for place in range(GAP_BYTES, len(page) - GAP_BYTES + 1, GAP_BYTES):
         body = page[place : place + _GAP.size]

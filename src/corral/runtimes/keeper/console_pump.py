@@ -1,14 +1,14 @@
 """The writer of a console: moves bytes from the run's FIFO into segments, inside the shim.
 
-It may be killed at any instruction and another one takes over: `splice` takes exactly the bytes out of
-the pipe that it adds to the file, so the size of the newest segment is the whole truth, and nothing is
-lost or doubled. (A pump that reads and then writes loses what it holds; that is done only on a file
-system which cannot splice.)
+It may be killed at any instruction and another one takes over: `splice` takes exactly the bytes out of the
+pipe that it adds to the file, so the size of the newest segment is the complete state, and nothing is lost or
+doubled. (A pump that reads and then writes loses what it holds; that is done only on a file system which
+cannot splice.)
 
-The workload is never made to wait for a disk that is full: the oldest segments go first, then bytes are
-discarded under a gap record, and storing is tried again at least once a second.
+The workload never waits for a full disk: the oldest segments are dropped first, then bytes are discarded
+under a gap record, and storing is retried at least once a second.
 
-Single-threaded, without imports beyond the standard library and this room, and none after the fork.
+Single-threaded; imports only the standard library and this package, and nothing after the fork.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from corral.runtimes.keeper.console_writer import GapRing, Segments
 
 MOVE_BYTES = 1 << 20
 MOVES = 8
-"""`move` returns after so many transfers, so that its caller sees to other things, too."""
+"""`move` returns after so many transfers, so that its caller can serve other descriptors."""
 PIPE_BYTES = 256 * 1024
 RETRY_SECONDS = 1.0
 HOLD_SECONDS = 0.01
 HOLD_BELOW = 16 * 1024
-"""A source that gave less than this, and was served just before, is left alone for `HOLD_SECONDS`: a chatty
-workload costs one wake-up for many lines, and one that becomes a flood meanwhile waits for no more than
-that. One that writes now and then is not: to hold it would cost a second wake-up and gain nothing."""
+"""A source that gave less than this, and was served just before, is not polled for `HOLD_SECONDS`: a chatty
+workload costs one wake-up for many lines, and one that starts to flood meanwhile waits no longer than that. A
+source that writes now and then is polled at once: to hold it would cost a second wake-up and gain nothing."""
 _SPARE_BYTES = 64 * 1024
 _COPY_BYTES = 64 * 1024
 
@@ -42,10 +42,10 @@ _WAITING = struct.Struct("i")
 
 
 class Pump:
-    """One console's writer. Only one may exist for a console at a time; the run's lock sees to that.
+    """The writer of one console. Only one may exist for a console at a time; the run's lock guarantees that.
 
-    Poll the source when `ready_at` has come, call `move` when it is readable, and `drain` once nobody
-    will write any more. Neither blocks, and neither fails for a reason that lies with the disk.
+    Poll the source when `ready_at` has come, call `move` when it is readable, and `drain` once no writer is
+    left. Neither blocks, and neither fails because of the disk.
     """
 
     def __init__(
@@ -57,8 +57,9 @@ class Pump:
         quota_bytes: int,
         taking_over: bool = False,
     ) -> None:
-        """`source_fd` is the read end of a FIFO or pipe and stays the caller's; it is made non-blocking.
-        A quota of 0 is none. The directory exists. `taking_over`: the source keeps its size until `size_source`."""
+        """`source_fd` is the read end of a FIFO or pipe and stays the caller's; it is made non-blocking. A
+        quota of 0 is none. The directory exists. `taking_over`: the source keeps its size until
+        `size_source`."""
         self.ready_at = 0.0
         """Monotonic time before which the source need not be polled."""
         self._moved_at = 0.0
@@ -67,8 +68,8 @@ class Pump:
         self._retry_at = 0.0
         os.set_blocking(source_fd, False)
         self.source_is_fresh = self._capacity() != PIPE_BYTES
-        """Whether the source was opened by nobody since the last pump, which gave it its size: then what was in
-        it is gone. True as well where the kernel refuses that size."""
+        """Whether no process had the source open since the last pump, which gave it its size: then its
+        content is gone. True as well where the kernel refuses that size."""
         if not taking_over:
             self.size_source()
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -76,21 +77,21 @@ class Pump:
         self._gaps = GapRing(self._directory)
         self._segments = Segments(self._directory, segment_bytes=segment_bytes, quota_bytes=quota_bytes)
         self.end_offset = self._segments.resume()
-        """Where the next byte goes."""
+        """The offset of the next byte."""
         self._leave_gap()
 
     def size_source(self) -> None:
-        """Give the source its size, by which the next pump sees that somebody had it."""
-        with contextlib.suppress(OSError):  # over the user's share of pipe memory: the size it has will do
+        """Give the source its size, by which the next pump sees that the source was held open."""
+        with contextlib.suppress(OSError):  # over the user's limit of pipe memory: the present size will do
             fcntl.fcntl(self._source, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def fileno(self) -> int:
-        """What to poll: the source."""
+        """The descriptor to poll: the source."""
         return self._source
 
     @property
     def discarding(self) -> bool:
-        """Whether bytes are thrown away at present, for want of a disk that takes them."""
+        """Whether bytes are discarded at present, because the disk does not take them."""
         return self._gaps.open_until is not None
 
     def timeout(self) -> float | None:
@@ -99,7 +100,7 @@ class Pump:
         return left if left > 0 else None
 
     def move(self) -> bool:
-        """Move what waits, within a bound; True when something was moved (or discarded)."""
+        """Move the waiting bytes, within a bound; True when something was moved (or discarded)."""
         total = 0
         for _ in range(MOVES):
             moved = self._step()
@@ -113,20 +114,20 @@ class Pump:
         return total > 0
 
     def drain(self) -> None:
-        """Move everything that waits now. For the end: whoever is left and goes on writing (a stranger to
-        whom the workload gave its output) does not keep this going."""
+        """Move everything that waits now. For the end: a process that goes on writing (one outside the run to
+        which the workload gave its output) does not keep this going."""
         left = self._capacity()
         while left > 0 and (moved := self._step()):
             left -= moved
 
     def note_loss(self) -> None:
-        """Nobody knows what was written behind the last byte that is stored: a gap says so, once."""
+        """Record a gap, once: what was written behind the last stored byte is unknown."""
         self._gaps.end()
         self.end_offset = self._gaps.add_loss(self.end_offset)
         self._segments.abandon()
 
     def close(self) -> None:
-        """Let go of everything but the source. Idempotent. An open gap ends here."""
+        """Close everything but the source. Idempotent. An open gap ends here."""
         self._notice_removal()
         self._gaps.end()
         self._gaps.close()
@@ -137,8 +138,9 @@ class Pump:
         self._directory = self._null = -1
 
     def _leave_gap(self) -> None:
-        """Whoever died while discarding is not us: we store, or find out for ourselves that we cannot.
-        Offsets go on behind the newest gap, also when one before us has ended it and stored nothing."""
+        """End the gap of a pump that died while discarding: this one stores, or finds out by itself that it
+        cannot. Offsets continue behind the newest gap, also when an earlier pump has ended it and stored
+        nothing."""
         if self._gaps.newest_end > self.end_offset:
             self.end_offset = self._gaps.newest_end
         else:
@@ -146,7 +148,7 @@ class Pump:
         self._gaps.end()
 
     def _step(self) -> int:
-        """One transfer of whatever kind; how many bytes have left the source, 0 when none wait."""
+        """One transfer of any kind; the number of bytes that left the source, 0 when none wait."""
         if self.discarding and not self._worth_a_try():
             return self._discard()
         return self._store()
@@ -169,8 +171,9 @@ class Pump:
                     return self._discard()
 
     def _notice_removal(self) -> None:
-        """Before each transfer: what we would add to a file that is gone nobody could read, and to one that was
-        cut it would leave a hole of zeros. A gap says what is missing, and storing goes on in a new segment."""
+        """Check the file before each transfer: bytes added to a removed file could not be read, and in a
+        truncated one they would leave a hole of zeros. A gap records what is missing, and storing continues
+        in a new segment."""
         missing = self._segments.missing_from(self.end_offset)
         if missing is None:
             return
@@ -182,11 +185,11 @@ class Pump:
         return int(_WAITING.unpack(fcntl.ioctl(self._source, termios.FIONREAD, b"\0" * 4))[0])
 
     def _capacity(self) -> int:
-        """How many bytes can wait in the source."""
+        """The capacity of the source in bytes."""
         try:
             return int(fcntl.fcntl(self._source, fcntl.F_GETPIPE_SZ))
         except OSError:
-            return 1 << 62  # no pipe: it ends by itself
+            return 1 << 62  # not a pipe: it ends by itself
 
     def _transfer(self) -> int:
         count = min(self._segments.room, MOVE_BYTES)
@@ -203,7 +206,8 @@ class Pump:
         return moved
 
     def _copy(self, count: int) -> int:
-        """For a file system without splice. What the disk refuses of what was read is discarded."""
+        """Copy, for a file system without splice. Bytes that were read and that the disk refuses are
+        discarded."""
         data = os.read(self._source, min(count, _COPY_BYTES))
         left = memoryview(data)
         while left:
@@ -230,7 +234,8 @@ class Pump:
         self._gaps.grow(self.end_offset)
 
     def _discard(self) -> int:
-        """Killed between the two, the gap is noted shorter than it was; what is stored stays right."""
+        """Discard the waiting bytes and extend the gap. Killed between the two, the recorded gap is too
+        short; what is stored stays right."""
         try:
             gone = os.splice(self._source, self._null, MOVE_BYTES)
         except BlockingIOError:
@@ -239,9 +244,9 @@ class Pump:
         return gone
 
     def _begin_gap(self, error: OSError) -> None:
-        """Stop storing, until it is worth a try again, in a new segment."""
+        """Stop storing until the next retry, which begins a new segment."""
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        if not self.discarding:  # before the segment goes, whose name is perhaps all that tells our offset
+        if not self.discarding:  # before the segment goes: its name may be the only record of our offset
             self._gaps.begin(self.end_offset, _NO_SPACE.get(error.errno or 0, DISK_ERROR))
         self._segments.abandon()
 

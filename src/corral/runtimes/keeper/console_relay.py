@@ -1,4 +1,4 @@
-"""Moves the bytes of one run: its output into the console, and on a terminal its input, too."""
+"""The relay of one run: moves its output into the console, and on a terminal its input, too."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from corral.runtimes.keeper.console_pump import Pump
 from corral.runtimes.keeper.run_files import CONSOLE, INPUT, OUTPUT
 
 _LOOK_AGAIN_SECONDS = 1.0
-"""A FIFO without writers is always 'ready': it is looked at this often, for one may come back."""
+"""A FIFO without writers is always 'ready': it is polled this often, for a writer may come back."""
 _CHUNK = 65536
 _LAST_TURNS = 1024
-"""More than a terminal holds, were each turn to bring one page."""
+"""More turns than a terminal's buffer needs, even at one page each."""
 _INPUT_CHUNK = 4096
 
 
 class ConsoleRelay:
-    """What shim and rescue poll. With a terminal (`master` ≥ 0) its output goes through the same FIFO,
-    which the keeper holds open, so that bytes in it outlive whoever moves them."""
+    """The descriptors that shim and rescue poll. With a terminal (`master` ≥ 0) its output goes through the
+    same FIFO, which the keeper holds open, so that bytes in it outlive the process that moves them."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class ConsoleRelay:
         quota_bytes: int,
         taking_over: bool = False,
     ) -> None:
-        """`out` is the read end of the FIFO, where somebody held it; that of the directory may be another.
-        `taking_over`: from one who died; `note_loss` comes next."""
+        """`out` is the read end of the FIFO, where another process held it; the FIFO of the directory may be
+        a different one. `taking_over`: from a process that died; `note_loss` comes next."""
         source = f"{directory}/{OUTPUT}" if out < 0 else f"/proc/self/fd/{out}"
         self._out = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pump = Pump(
@@ -54,12 +54,12 @@ class ConsoleRelay:
         self._typed = b""
 
     def note_loss(self, *, main_ended: bool, terminal_lost: bool) -> None:
-        """For whoever takes over: where nobody held the console meanwhile, what waited in it went with the
-        workload, and where nobody held the terminal, what waited there is gone. A gap says so."""
+        """Record a gap on a takeover, where bytes may be lost: if no process held the console meanwhile, what
+        waited in it went with the workload, and if none held the terminal, what waited there is gone."""
         if terminal_lost or (main_ended and self._pump.source_is_fresh):
             self._pump.drain()
             self._pump.note_loss()
-        self._pump.size_source()  # after the gap: one who dies in between leaves the next to tell it
+        self._pump.size_source()  # after the gap: if we die in between, the next one still records it
 
     def wait(self, descriptors: tuple[int, ...], timeout: float | None = None) -> set[int]:
         """Serve the console until an event or the timeout; returns those of `descriptors` that are ready."""
@@ -74,7 +74,8 @@ class ConsoleRelay:
         return {descriptor for descriptor, _ in events if descriptor in descriptors}
 
     def _register(self, poller: select.poll) -> float | None:
-        """Register what matters now; returns after how many seconds to come back without an event."""
+        """Register the descriptors that matter now; returns after how many seconds to come back without an
+        event."""
         now = time.monotonic()
         pauses = []
         begin = max(self._quiet_until, self._pump.ready_at)
@@ -105,9 +106,9 @@ class ConsoleRelay:
                     self._take_from_terminal()
 
     def finish(self) -> None:
-        """Everything that was written is in the console afterwards; for when no writer is left. Closes what
-        it opened, and the terminal: the relay is of no further use."""
-        for _ in range(_LAST_TURNS):  # a stranger with the terminal open does not keep us
+        """Move everything that was written into the console; for when no writer is left. Closes what it
+        opened, and the terminal: the relay cannot be used afterwards."""
+        for _ in range(_LAST_TURNS):  # bounded: a process outside the run may have the terminal open
             self._pump.drain()  # first: with a full FIFO a terminal looks as if it had nothing to read
             if self._master < 0 or not self._take_from_terminal():
                 break

@@ -1,7 +1,8 @@
-"""The writer's side of the console's files: segments with their index, and the ring of gaps.
+"""The files of a console as they are written: segments with their index, and the ring of gaps.
 
-The newest segment is written, the oldest go first. Nothing about gaps needs space on the disk once their page is
-written, and nothing there fails: a gap that cannot be noted is still visible as a hole between two segments.
+The newest segment is written, the oldest is dropped first. Gaps need no disk space once their page is
+written, and recording one never fails: a gap that cannot be recorded is still visible as a hole between two
+segments.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Segments:
         self._stamped_at = 0.0
 
     def resume(self) -> int:
-        """Take over what the last writer left; returns where its bytes end."""
+        """Take over the files of the last writer; returns where its bytes end."""
         names = os.listdir(self._directory)  # noqa: PTH208 - a descriptor has no path
         firsts = first_offsets(names)
         for first in set(first_offsets(names, INDEX_SUFFIX)).difference(firsts):
@@ -57,7 +58,8 @@ class Segments:
         return self._first + self._size(segment_name(self._first))
 
     def reopen(self) -> None:
-        """Go on in the newest one; if that fails, `room` stays 0 and the next byte needs another."""
+        """Continue in the newest segment; if that fails, `room` stays 0 and the next byte needs another
+        segment."""
         with contextlib.suppress(OSError):
             self._open(self._first)
 
@@ -65,7 +67,7 @@ class Segments:
         return self.room <= 0 or (self._index_end * _INDEX_SHARE >= self.segment_bytes and end > self._first)
 
     def rotate(self, end: int) -> None:
-        """Begin the segment at this offset; the oldest make room for it within the quota."""
+        """Begin the segment at this offset; the oldest are dropped to stay within the quota."""
         newest = self._first
         size = self._disk_bytes(newest) if newest < end else 0
         allowed = self._quota + self._quota // _INDEX_SHARE
@@ -76,11 +78,11 @@ class Segments:
             self.drop_oldest()
         self.close()
         self._open(end)
-        if size:  # only now: as long as it is the newest, nothing makes us drop it
+        if size:  # only now: the newest segment is never dropped
             self._older.append((newest, size))
 
     def stamp(self, end: int) -> None:
-        """Note the time of the byte that comes next; the bytes matter more than when they came."""
+        """Record the time of the next byte. A failure is ignored: the bytes matter more than their time."""
         now = time.monotonic()
         if self._index < 0 or now - self._stamped_at < INDEX_INTERVAL:
             return
@@ -91,8 +93,8 @@ class Segments:
                 self._stamped_at = now
 
     def missing_from(self, end: int) -> int | None:
-        """From which offset on bytes of the newest one are gone, because somebody removed, moved or cut its file;
-        None when all are there up to `end`."""
+        """From which offset on bytes of the newest segment are gone, because its file was removed, moved or
+        truncated from outside; None when all are there up to `end`."""
         if self.newest < 0:
             return None
         try:
@@ -106,7 +108,7 @@ class Segments:
         return self._first + found.st_size if found.st_size < end - self._first else None
 
     def drop_oldest(self) -> bool:
-        """Give up the oldest segment; False when there is none but the newest."""
+        """Drop the oldest segment; False when there is none but the newest."""
         if not self._older:
             return False
         first, _ = self._older.pop(0)
@@ -114,7 +116,7 @@ class Segments:
         return True
 
     def abandon(self) -> None:
-        """Write no more into the newest one; without a byte it has no reason to stay."""
+        """Stop writing to the newest segment; an empty one is removed."""
         self.close()
         if not self._size(segment_name(self._first)):
             self._forget(self._first)
@@ -145,7 +147,9 @@ class Segments:
         self._unlink(index_name(first))
 
     def _unlink(self, name: str) -> None:
-        with contextlib.suppress(OSError):  # gone already, or it cannot go: both change nothing here
+        with contextlib.suppress(
+            OSError
+        ):  # gone already, or it cannot be removed: neither changes anything here
             os.unlink(name, dir_fd=self._directory)
 
     def _disk_bytes(self, first: int) -> int:
@@ -158,7 +162,7 @@ class Segments:
 
 
 class GapRing:
-    """Notes what is discarded. At most one gap is open, the newest."""
+    """Records discarded bytes. At most one gap is open, the newest."""
 
     __slots__ = ("_directory", "_fd", "_next", "_open", "newest_end", "newest_reason")
 
@@ -170,12 +174,12 @@ class GapRing:
         self._next = newest.sequence + 1 if newest else 1
         self._open = newest if newest and not newest.ended_ms else None
         self.newest_end = newest.to_offset if newest else 0
-        """Up to where the newest gap reached when this was made, open or not."""
+        """The end of the newest gap when this was made, open or not."""
         self.newest_reason = newest.reason if newest else 0
 
     @property
     def open_until(self) -> int | None:
-        """Up to where the open gap reaches; None when there is none."""
+        """The end of the open gap; None when there is none."""
         return self._open.to_offset if self._open else None
 
     def begin(self, offset: int, reason: int) -> None:
@@ -189,13 +193,13 @@ class GapRing:
         self._write(self._open)
 
     def add(self, from_offset: int, to_offset: int, reason: int) -> None:
-        """Note a gap that is over."""
+        """Record a gap that is over."""
         self.begin(from_offset, reason)
         self.grow(to_offset)
         self.end()
 
     def add_loss(self, end_offset: int) -> int:
-        """Nobody knows what came behind this end of the console; where it ends now. Idempotent."""
+        """Record that bytes behind this end of the console are unknown; returns the new end. Idempotent."""
         if self.newest_reason == LOST and self.newest_end == end_offset:
             return end_offset
         self.add(end_offset, end_offset + 1, LOST)
@@ -218,7 +222,7 @@ class GapRing:
             self._fd = -1
 
     def _is_removed(self) -> bool:
-        """Somebody has, and what we write nobody reads."""
+        """Whether the file was removed, so that no reader can see what is written to it."""
         with contextlib.suppress(OSError):
             return self._fd < 0 or os.fstat(self._fd).st_nlink == 0
         return False
@@ -229,7 +233,7 @@ class GapRing:
 
 
 def _page(directory_fd: int) -> int:
-    """The file, all of its page written; -1 when the disk refuses even that."""
+    """The file with its whole page written; -1 when the disk refuses even that."""
     try:
         fd = os.open(GAPS_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
     except OSError:

@@ -1,6 +1,7 @@
 """`exit`: how the main process of a run ended, in a line with a checksum, written in place.
 
-Written by whoever saw it first: shim, rescue, keeper or daemon. Of the frozen format in `run_files`.
+Written by the first process that saw it: shim, rescue, keeper or daemon. Part of the frozen format in
+`run_files`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _LINE_BYTES = 128
 
 
 class ExitRecord:
-    """What `exit` says: the raw wait status, or None when nobody could learn it; and whether the kernel
-    had ended something of the run for want of memory by then."""
+    """The content of `exit`: the raw wait status, or None when it could not be learned; and whether the
+    kernel had killed a process of the run by then because memory ran out."""
 
     __slots__ = ("at_ns", "oom", "seen", "status", "who")
 
@@ -28,11 +29,11 @@ class ExitRecord:
         self.who = who
         self.oom = oom
         self.seen = seen
-        """False: it had ended when somebody looked, at this time."""
+        """False: only seen later that it had ended, at this time."""
 
 
 def allocate_exit(directory: str) -> None:
-    """Give `exit` its block before the start: no full disk shall hide how a run ended."""
+    """Allocate the block of `exit` before the start, so that a full disk cannot hide how a run ended."""
     descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, EXIT_BYTES)
@@ -41,7 +42,7 @@ def allocate_exit(directory: str) -> None:
 
 
 def read_exit(directory: str) -> ExitRecord | None:
-    """None while nobody has said how the main process ended."""
+    """None while it is not recorded how the main process ended."""
     content = read_content(directory, EXIT)
     if not content:
         return None
@@ -68,8 +69,8 @@ def write_exit(
     seen: bool = True,
     sync: bool = True,
 ) -> None:
-    """Say how the main process ended. What is known already stays: the first witness is the best one,
-    and whoever knows nothing never takes the place of one who does."""
+    """Record how the main process ended. A known status stays: the first report is the best one, and a report
+    without a status never replaces one with it."""
     said = _UNKNOWN if status is None else str(status)
     more = f"{' oom' if oom else ''}{'' if seen else ' unseen'}"
     body = f"corral-exit {VERSION} {said} {at_ns} {who}{more}".encode("ascii")
@@ -80,7 +81,7 @@ def write_exit(
         if known is not None and (known.status is not None or status is None):
             return
         os.pwrite(descriptor, (body + b" " + _check(body) + b"\n").ljust(_LINE_BYTES, b"\0"), 0)
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # nobody else need wait for the disk
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # other processes need not wait for the disk
         if sync:
             os.fdatasync(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""What the keeper and each of its forks share: signals, name, open descriptors, and lines in the keeper's log."""
+"""What the keeper and each of its forks share: signals, name, open descriptors, and the keeper's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal
 
 
 def begin(name: bytes, kept: set[int]) -> None:
-    """A process of its own: no descriptor of another run. It ignores what the keeper ignores."""
+    """Make a fork a process of its own, without descriptors of other runs. It ignores the signals that the
+    keeper ignores."""
     os.setsid()
     signal.set_wakeup_fd(-1)  # the keeper's: its number will be a file of ours
     linux_calls.set_name(name)
@@ -21,8 +22,8 @@ def begin(name: bytes, kept: set[int]) -> None:
 
 
 def set_signals() -> None:
-    """Once, in the keeper: no signal meant for others, and word of children that end. Its forks inherit
-    that; to set it anew would cost each of them 300 kB of pages that they share now."""
+    """Set the signals once, in the keeper: ignore those meant for others, and wake on SIGCHLD. Its forks
+    inherit that; to set it anew would cost each of them 300 kB of pages that they share now."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _wake)
@@ -45,7 +46,8 @@ def child_signals() -> int:
 
 
 def _wake(*_: object) -> None:
-    """The signal's number in the wake-up pipe is all we need; without a handler it is not written."""
+    """An empty handler: the signal's number in the wake-up pipe is all that is needed, and without a handler
+    it is not written."""
 
 
 def empty_pipe(reader: int) -> None:
@@ -57,13 +59,13 @@ def empty_pipe(reader: int) -> None:
 
 
 LOG_BYTES = 1 << 20
-"""A log that has grown to this begins again."""
+"""The log is truncated when it has grown to this."""
 _LOG = 2
 _FAILED = 70
 
 
 def log(text: str) -> None:
-    """One line; a full disk is no reason to fail."""
+    """Write one line; a full disk is no reason to fail."""
     try:
         if os.fstat(_LOG).st_size > LOG_BYTES:
             os.ftruncate(_LOG, 0)
@@ -73,7 +75,7 @@ def log(text: str) -> None:
 
 
 def told(error: BaseException | None) -> str:
-    """What happened and where, without importing `traceback` in a forked process."""
+    """An exception and where it happened, without importing `traceback` in a forked process."""
     places = []
     step = error.__traceback__ if error is not None else None
     while step is not None:
@@ -84,7 +86,7 @@ def told(error: BaseException | None) -> str:
 
 
 def fork() -> int:
-    """-1 when the kernel refuses; the caller's closed connection tells the other side."""
+    """-1 when the kernel refuses; the requester learns it from the closed connection."""
     try:
         return os.fork()
     except OSError as error:
@@ -93,7 +95,7 @@ def fork() -> int:
 
 
 class Fatal:
-    """Ends a forked process, whatever happens in it: it must never return into the keeper's loop."""
+    """Ends a forked process whatever happens in it: it must never return into the keeper's loop."""
 
     def __enter__(self) -> None:
         return None

@@ -1,6 +1,5 @@
-"""What the keeper holds of a run in case its shim is killed: the read end of the console FIFO, the master of the
-terminal, and a pidfd of the main process of a run that another keeper started.
-"""
+"""A run as the keeper holds it, in case its shim is killed: the read end of the console FIFO, the master of
+the terminal, and a pidfd of the main process of a run that another keeper started."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class HeldRun:
         return HeldRun(self.directory, os.dup(self.out), *copies)
 
     def learn(self, caller: RequestConnection) -> None:
-        """Take what it lacks from a request about this run."""
+        """Take the descriptors that are missing here from a request about this run."""
         if self.master < 0:
             self.master = caller.take(TERMINAL)
         if self.process < 0:
@@ -56,8 +55,8 @@ class HeldRun:
 
 
 def open_run(plan: dict[str, Any]) -> tuple[HeldRun, int]:
-    """Fresh FIFOs and, if asked for, a terminal, whose other end is returned, too; the lock says that
-    nobody uses older ones."""
+    """Make new FIFOs and, if requested, a terminal, whose other end is returned, too; the held lock proves
+    that no process uses older ones."""
     directory = plan["run_directory"]
     run_files.remove(directory, *_OF_EARLIER_STARTS)
     _make_console(directory)
@@ -83,8 +82,8 @@ def open_run(plan: dict[str, Any]) -> tuple[HeldRun, int]:
 
 
 def taken_over(directory: str, caller: RequestConnection) -> HeldRun:
-    """A run that another keeper started, with what came with the request. What somebody removed of it is made
-    again: better a console without bytes than a run that nobody can mind."""
+    """A run that another keeper started, with the descriptors of the request. A FIFO that was removed is made
+    again: a console without bytes is better than a run that cannot be supervised."""
     _make_console(directory)
     with contextlib.suppress(FileExistsError):
         os.mkfifo(f"{directory}/{run_files.OUTPUT}", 0o600)
@@ -95,7 +94,7 @@ def taken_over(directory: str, caller: RequestConnection) -> HeldRun:
 
 
 def make_fifo(directory: str, name: str, plan: dict[str, Any]) -> None:
-    """New, and the workload's own: it must be able to open /dev/stderr again."""
+    """Make a new FIFO owned by the workload's user, which must be able to open /dev/stderr again."""
     path = f"{directory}/{name}"
     os.mkfifo(path, 0o600)
     if plan["uid"] is not None:

@@ -1,8 +1,8 @@
 """The runs of a keeper: which process supervises each of them, and a rescue for each whose shim was killed.
 
-A shim or rescue that this keeper forked is its child: the kernel reports its end, and the keeper inherits what it
-leaves behind. The shim of a run that was handed over is watched by a pidfd. The keeper is no ancestor of such a run:
-how its main process ended another pidfd tells, where the kernel supports it.
+A shim or rescue that this keeper forked is its child: the kernel reports its end, and the keeper inherits
+what it leaves behind. The shim of a run that was handed over is watched by a pidfd. The keeper is no ancestor
+of such a run: another pidfd gives the exit status of its main process, where the kernel supports it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from corral.runtimes.keeper.shim import run_shim
 
 _REMEMBERED = 1024
 _LOOK_SECONDS = 1.0
-"""How often a run without a minder is looked at."""
+"""How often a run without a shim or rescue is checked."""
 
 
 class HeldRuns:
-    """Registers with the keeper's poller whatever tells of a minder's end."""
+    """The keeper's runs. Registers the pidfds of shims and rescues with the keeper's poller."""
 
     def __init__(self, poller: select.poll) -> None:
         self._poller = poller
         self._minded: dict[int, HeldRun] = {}
-        """By the pid of its shim or rescue, which is our child."""
+        """By the pid of the shim or rescue, which is our child."""
         self._handed: dict[int, HeldRun] = {}
-        """Those whose shim or rescue is not our child, by a pidfd of it."""
+        """Runs whose shim or rescue is not our child, by a pidfd of it."""
         self._unminded: dict[str, HeldRun] = {}
-        """By directory: the minder failed, or somebody else was quicker. They are looked at again and again."""
+        """By directory: runs whose rescue failed, or that another process took first. They are checked again
+        and again."""
         self._look_at = 0.0
         self._orphans: dict[tuple[int, int], str] = {}
         """Main processes whose shim is dead, by pid and start time: their run directory."""
@@ -66,8 +67,8 @@ class HeldRuns:
         self._minded[pid] = run
 
     def hold(self, caller: RequestConnection, directory: str) -> None:
-        """Mind a run that another keeper started. Of one that we have, we take the terminal if we lack it.
-        Whoever asks is given the terminal, to hand it to our successor."""
+        """Hold a run that another keeper started. Of a run that is held already, the terminal is taken if it
+        is missing. The requester gets the terminal, to hand it to our successor."""
         run = self._with_minder(directory) or self._unminded.get(directory)
         if run is None:
             run = taken_over(directory, caller)
@@ -83,7 +84,7 @@ class HeldRuns:
         )
 
     def rescue(self, caller: RequestConnection, directory: str) -> None:
-        """Another minder, as a daemon asks that has the lock."""
+        """Start another rescue, requested by a daemon that has the lock."""
         for minder, handed in list(self._handed.items()):
             if handed.directory == directory and has_ended(minder):
                 self._unminded[directory] = self._unwatch(minder)
@@ -98,7 +99,7 @@ class HeldRuns:
         run.learn(caller)
         self._rescue(run, lock=caller.peek(LOCK), connection=caller.connection)
 
-    # what happens by itself
+    # events
 
     def is_minder(self, pid: int) -> bool:
         return pid in self._minded
@@ -107,7 +108,7 @@ class HeldRuns:
         self._minder_ended(self._minded.pop(pid), status)
 
     def orphan_ended(self, pid: int, status: int) -> None:
-        """Something that a dead shim left to us has ended; it is not reaped yet."""
+        """Note the exit of a process that a dead shim left to us; it is not reaped yet."""
         key = (pid, start_time(pid) or 0)
         directory = self._orphans.pop(key, None)
         if directory is not None:
@@ -118,12 +119,13 @@ class HeldRuns:
             del self._statuses[next(iter(self._statuses))]
 
     def handed_minder_ready(self, descriptor: int) -> None:
-        """Its pidfd is. Whether it was killed or has finished, the run's files tell."""
+        """Handle the end of a shim or rescue that is not our child. The run's files tell a kill from a
+        regular end."""
         if descriptor in self._handed and has_ended(descriptor):
             self._minder_ended(self._unwatch(descriptor), signal.SIGKILL)
 
     def drop_finished(self) -> None:
-        """A run that a minder of another keeper took over has ended without a word to us."""
+        """Drop a run whose supervisor, forked by another keeper, has ended without notice to us."""
         for minder in list(self._handed):
             self.handed_minder_ready(minder)
         for directory in list(self._unminded):
@@ -131,11 +133,12 @@ class HeldRuns:
                 self._unminded.pop(directory).release()
 
     def look_in(self) -> float | None:
-        """After how many milliseconds `look_at_unminded` has something to do; None: not before an event."""
+        """After how many milliseconds `look_at_unminded` has work; None: not before an event."""
         return max(0.0, self._look_at - time.monotonic()) * 1000 if self._unminded else None
 
     def look_at_unminded(self) -> None:
-        """Whoever minds one of them by now is watched; nobody, and we do. A daemon that is there is quicker."""
+        """Check the runs without a supervisor: one that has a supervisor by now is watched, any other gets a
+        rescue. A daemon, where one runs, is quicker."""
         now = time.monotonic()
         if not self._unminded or now < self._look_at:
             return

@@ -1,10 +1,10 @@
-"""The keeper: forks a shim for every run, another pump for a run whose shim was killed, an aide for each
-program that is run beside one, and a minder for each that stays there.
+"""The keeper: forks a shim for every run, a rescue for a run whose shim was killed, an aide for each program
+that is run beside one, and a minder for each companion.
 
-Single-threaded and small, for each shim is a copy of it. It holds the read end of every console FIFO
-(and the master of every terminal) of its runs, so that no byte is lost between a shim's death and its
-successor, and it inherits what a dead shim leaves behind, so that no exit status is lost either.
-Its own death harms nothing: shims live on, and the daemon starts another keeper and hands it every run.
+Single-threaded and small, for each shim is a copy of it. It holds the read end of every console FIFO (and the
+master of every terminal) of its runs, so that no byte is lost between a shim's death and its successor, and
+it inherits what a dead shim leaves behind, so that no exit status is lost either. Its own death harms no run:
+shims live on, and the daemon starts another keeper and hands it every run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ACCEPT_PAUSE = 0.1
 
 
 class Keeper:
-    """Answers requests and minds what it inherits, until it is told to quit with nothing left to mind."""
+    """Serves requests and supervises what it inherits, until it has received `quit` and holds no run."""
 
     def __init__(self, listener: socket.socket, wake: int) -> None:
         self._listener = listener
@@ -39,9 +39,9 @@ class Keeper:
         self._callers: dict[int, RequestConnection] = {}
         self._runs = HeldRuns(self._poller)
         self._aides: set[int] = set()
-        """They tell whoever asked by themselves; nobody asks us how they ended."""
+        """Aides. They report to their requester by themselves; the keeper only reaps them."""
         self._companions: dict[int, str] = {}
-        """Minders of companions, by pid: where their files lie."""
+        """Minders of companions, by pid: the directory of their files."""
         self._quitting = False
 
     def serve(self) -> None:
@@ -65,7 +65,7 @@ class Keeper:
             connection, _ = self._listener.accept()
         except OSError as error:
             log(f"accept: {error}")
-            time.sleep(_ACCEPT_PAUSE)  # out of descriptors: whoever waits will wait on
+            time.sleep(_ACCEPT_PAUSE)  # out of descriptors: the requesters wait
             return
         connection.setblocking(False)
         self._callers[connection.fileno()] = RequestConnection(connection)
@@ -145,7 +145,7 @@ class Keeper:
             self._companions[pid] = request["place"]
 
     def _companion_ended(self, place: str, status: int) -> None:
-        """A minder that was killed, or failed, has ended nothing of what its companion started."""
+        """Clean up after a minder: one that was killed, or failed, has not killed what its companion started."""
         if status == 0:
             return
         log(f"the minder of {place} ended with status {status}")

@@ -1,6 +1,6 @@
-"""The keeper's beginning: started as `python -I -S`, it lets go of whoever started it.
+"""The keeper's main program: started as `python -I -S`, it detaches from the process that started it.
 
-Arguments: its directory, and a descriptor on which it says `1` (ready) or `0` (another keeper is).
+Arguments: its directory, and a descriptor on which it writes `1` (ready) or `0` (another keeper is).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
         os._exit(0)
     listener = _listen(name)
     keeper = Keeper(listener, forked_process.child_signals())
-    boot_id()  # known to every fork from now on
+    boot_id()  # cached: every fork inherits it
     gc.disable()
     gc.freeze()
     os.write(ready, b"1")
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _own_log() -> None:
-    """stdin and stdout to nowhere, stderr to a small file."""
+    """stdin and stdout to /dev/null, stderr to a small file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(LOG_NAME, flags, 0o600)
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -64,7 +64,7 @@ def _own_log() -> None:
 
 
 def _take_lock(name: str) -> bool:
-    """One keeper a directory and protocol; the lock is ours until we end."""
+    """Take the lock: one keeper per directory and protocol. It is held until the keeper ends."""
     descriptor = os.open(lock_name(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +76,7 @@ def _take_lock(name: str) -> bool:
 
 
 def _listen(name: str) -> socket.socket:
-    """Bound by a name relative to our directory: a longer path would not fit into an address."""
+    """Bind the socket by a name relative to the directory: a longer path would not fit into an address."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name)  # noqa: PTH108
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -15,9 +15,9 @@ import struct
 from typing import Any
 
 PROTOCOL = 4
-"""Raised when a request of today could be misunderstood, or not understood, by a keeper of yesterday. 2: it
-executes programs beside runs. 3: it minds companions of runs. 4: it is handed runs that it did not start. A
-keeper of another protocol is left alone as long as it minds a run."""
+"""Raised when an older keeper could misunderstand a request of this version. 2: it executes programs beside
+runs. 3: it supervises companions of runs. 4: it is handed runs that it did not start. A keeper of another
+protocol is left alone as long as it holds a run."""
 MAX_FRAME = 16 << 20
 MOST_DESCRIPTORS = 5
 
@@ -25,27 +25,27 @@ _LENGTH = struct.Struct("!I")
 
 
 class Damaged(ValueError):
-    """The other side does not speak our language."""
+    """The other side does not follow the protocol."""
 
 
 def socket_name(protocol: int) -> str:
-    """Keepers of different protocols live side by side."""
+    """The socket's name; keepers of different protocols exist side by side."""
     return "keeper.sock" if protocol == 1 else f"keeper-{protocol}.sock"
 
 
 def lock_name(socket: str) -> str:
-    """Held by the keeper that listens there; its content is that keeper's pid."""
+    """The file locked by the keeper that listens there; its content is that keeper's pid."""
     return f"{socket}.lock"
 
 
 def pack(message: dict[str, Any]) -> bytes:
-    """ASCII JSON, so that undecodable bytes of a path or argument travel as lone surrogates."""
+    """ASCII JSON, so that undecodable bytes of a path or argument are transferred as lone surrogates."""
     body = json.dumps(message).encode("ascii")
     return _LENGTH.pack(len(body)) + body
 
 
 class Frames:
-    """Puts received pieces together."""
+    """Reassembles messages from received pieces."""
 
     __slots__ = ("_buffer",)
 
@@ -72,7 +72,7 @@ class Frames:
 
 
 def send(connection: socket.socket, message: dict[str, Any], *, descriptor: int = -1) -> bool:
-    """Blocking; False when nobody listens any more."""
+    """Blocking; False when the other side is gone."""
     try:
         data = pack(message)
         if descriptor >= 0:
@@ -84,13 +84,14 @@ def send(connection: socket.socket, message: dict[str, Any], *, descriptor: int 
 
 
 def rights(*descriptors: int) -> list[tuple[int, int, bytes]]:
-    """Descriptors as they travel with bytes through a socket."""
+    """Descriptors as ancillary data of a socket message."""
     packed = struct.pack(f"{len(descriptors)}i", *descriptors)
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)] if descriptors else []
 
 
 def receive_some(connection: socket.socket, most: int) -> tuple[bytes, list[int]]:
-    """What has come, and the descriptors that came with it, which are the caller's now. Raises OSError."""
+    """The received bytes, and the descriptors that came with them, which are the caller's now. Raises
+    OSError."""
     room = socket.CMSG_LEN(MOST_DESCRIPTORS * 4)
     piece, control, _, _ = connection.recvmsg(most, room, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
@@ -126,7 +127,7 @@ _REQUEST_BYTES = 1 << 18
 
 
 class RequestConnection:
-    """A connection whose request is still coming in. Owns its descriptors until they are taken."""
+    """A connection whose request is still being received. Owns its descriptors until they are taken."""
 
     __slots__ = ("_descriptors", "_named", "connection", "frames")
 
@@ -137,7 +138,7 @@ class RequestConnection:
         self._named: dict[str, int] = {}
 
     def read(self) -> bytes:
-        """What has come, empty at the end."""
+        """The received bytes, empty at the end."""
         try:
             piece, descriptors = receive_some(self.connection, _REQUEST_BYTES)
         except BlockingIOError:
@@ -150,17 +151,17 @@ class RequestConnection:
         return piece
 
     def name_descriptors(self, request: dict[str, Any]) -> None:
-        """As the request names them, in their order; without names, one is the lock."""
+        """Name the descriptors as the request does, in their order; without names, a single one is the lock."""
         for name in request.get("descriptors", [LOCK]):
             if self._descriptors and str(name) not in self._named:
                 self._named[str(name)] = self._descriptors.pop(0)
 
     def peek(self, name: str) -> int:
-        """-1 when none of this name came. It stays ours."""
+        """The descriptor of this name, -1 when none came. The connection still owns it."""
         return self._named.get(name, -1)
 
     def take(self, name: str) -> int:
-        """From now on whose who asks; -1 when none of this name came."""
+        """The descriptor of this name, -1 when none came. The caller owns it from now on."""
         return self._named.pop(name, -1)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The few system calls that the standard library lacks. Loaded before any fork, never after."""
+"""System calls that the standard library lacks. Loaded before any fork, never after."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _prctl.restype = ctypes.c_int
 
 
 def set_name(name: bytes) -> None:
-    """What `ps` and `top` show; at most 15 bytes. Through a file: a call of libc would cost each shim
-    200 kB of pages that it shares now."""
+    """Set the name that `ps` and `top` show; at most 15 bytes. Through a file: a call of libc would cost each
+    shim 200 kB of pages that it shares now."""
     descriptor = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, name)
@@ -36,9 +36,9 @@ def become_subreaper() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """SIGKILL when our parent ends; a change of user before this is fine, one after it undoes it."""
+    """SIGKILL when our parent ends. A change of user before this call is fine, one after it undoes it."""
     _checked(_prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
-    if os.getppid() != parent:  # it ended before it could tell
+    if os.getppid() != parent:  # the parent ended before the call took effect
         os.kill(os.getpid(), signal.SIGKILL)
 
 

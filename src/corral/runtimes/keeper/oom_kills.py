@@ -6,8 +6,9 @@ from corral.runtimes.keeper.proc_facts import kernel_file
 
 
 def oom_kill_counted(path: str) -> bool:
-    """Whether the kernel has killed a process of the group for want of memory. `path` is `memory.events` of the group
-    (version 1: `memory.oom_control`), or empty without control groups. False also when the file is gone."""
+    """Whether the kernel has killed a process of the group because memory ran out. `path` is `memory.events`
+    of the group (version 1: `memory.oom_control`), or empty without control groups. False also when the file
+    is gone."""
     for line in (kernel_file(path) or b"").split(b"\n") if path else ():
         if line.startswith(b"oom_kill "):
             return int(line.split()[1]) > 0

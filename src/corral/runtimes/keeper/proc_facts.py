@@ -1,4 +1,4 @@
-"""What the kernel says about processes: whether a pid is still the process it was, and how one ended.
+"""Facts of the kernel about processes: whether a pid is still the process it was, and how a process ended.
 
 Standard library only: keeper, shim and daemon share it.
 """
@@ -27,7 +27,7 @@ _EXIT_CODE_AT = 60
 
 
 def boot_id() -> str:
-    """Names the time since the machine was started; a pid means nothing in another."""
+    """Identifies the time since the machine was started; a pid is meaningless in another."""
     if not _boot:
         _boot.append(_content("/proc/sys/kernel/random/boot_id").decode().strip())
     return _boot[0]
@@ -50,8 +50,8 @@ def parents() -> list[tuple[int, int, int]]:
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether this very process exists and is no zombie. The caller holds a pidfd made before. A zombie
-    with more threads is none: only its first thread has ended."""
+    """Whether this very process exists and is no zombie. The caller holds a pidfd made before. A zombie with
+    more threads counts as alive: only its first thread has ended."""
     fields = _stat(pid)
     if not fields or int(fields[_START_TIME]) != start:
         return False
@@ -60,7 +60,8 @@ def is_alive(pid: int, start: int) -> bool:
 
 def open_process(pid: int, start: int) -> int | None:
     """A pidfd of this very process; None when it is gone. The pidfd is opened first and the start time
-    compared then: whatever takes the pid later, the descriptor means the one that was compared."""
+    compared then: if the pid is reused later, the descriptor still refers to the process that was compared.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except OSError as error:
@@ -81,8 +82,8 @@ def has_ended(pidfd: int) -> bool:
 
 
 def exit_witness(pidfd: int, pid: int, start: int) -> int | None:
-    """The raw wait status of an ended process that need not be our child; None when the kernel does not
-    tell. It remembers what was reaped (since 6.15), and shows the status of what was not."""
+    """The raw wait status of an ended process that need not be our child; None when the kernel does not have
+    it. The kernel remembers the status of a reaped process (since 6.15), and shows that of a zombie."""
     info = bytearray(_INFO_BYTES)
     struct.pack_into("=Q", info, 0, _PIDFD_INFO_EXIT)
     try:
@@ -97,8 +98,8 @@ def exit_witness(pidfd: int, pid: int, start: int) -> int | None:
 
 
 def _zombie_status(pid: int, start: int) -> int | None:
-    """An init process may take its time to reap. The status reads 0 for those who may not see it: who
-    may read the link of a namespace may see it."""
+    """The status of a zombie, for an init process may reap late. It reads 0 for a user who may not see it; a
+    user who may read the link of a namespace may see it."""
     fields = _stat(pid)
     if not fields or int(fields[_START_TIME]) != start or fields[_STATE] != b"Z":
         return None
@@ -123,7 +124,7 @@ def environment_has(pid: str, marks: tuple[str, ...]) -> bool:
 
 
 def kernel_file(path: str) -> bytes | None:
-    """The whole content of a file of the kernel's; None when there is none, or it may not be read."""
+    """The whole content of a kernel file; None when there is none, or it may not be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
-"""The rescue pump: takes the place of a shim that was killed.
+"""The rescue: takes the place of a shim that was killed.
 
-It is not the parent of the workload. It learns the exit from the kernel by a pidfd, or from the keeper,
-which inherited the workload, and finds by itself out when nothing is left.
+It is not the parent of the workload. It gets the exit status from the kernel by a pidfd, or from the keeper,
+which inherited the workload, and detects by itself when no process is left.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from corral.runtimes.keeper.proc_facts import (
 from corral.runtimes.keeper.run_files import RunRecord, try_lock
 
 LOCK_LOST = 3
-"""Exit code of a rescue that came too late: somebody else minds the run."""
+"""Exit code of a rescue that came too late: another process supervises the run."""
 _WITNESS_SECONDS = 3.0
-"""How long after the end somebody may still tell how it ended."""
+"""How long after the end the exit status may still be reported."""
 _WITNESS_PAUSE = 0.005
 _LOOK_FIRST = 0.005
 _LOOK_AT_MOST = 0.5
@@ -37,15 +37,17 @@ _LOOK_AT_MOST = 0.5
 def run_rescue(
     directory: str, *, lock: int, out: int, master: int, process: int, connection: int
 ) -> NoReturn:
-    """The whole life of a rescue. `lock` is -1 when it has to be taken first; `out` is the read end of
-    its FIFO, which need not be that of the directory; `process` is a pidfd of the main process, or -1; `connection` is -1 when nobody asked, else it is told our pid by `record` and closed."""
+    """The main function of a rescue. `lock` is -1 when it has to be taken first; `out` is the read end of the
+    run's FIFO, which need not be that of the directory; `process` is a pidfd of the main process, or -1;
+    `connection` is -1 without a requester, otherwise our pid is sent on it by `record` and it is closed."""
     forked_process.begin(b"corral-rescue", {lock, out, master, process, connection})
     if lock < 0 and try_lock(directory) is None:
         os._exit(LOCK_LOST)
     record = run_files.read_record(directory)
     if record is None or run_files.is_empty(directory) or run_files.read_failure(directory) is not None:
         os._exit(0)
-    # The workload held the lock until it executed: what `failed` does not say by now, never happened.
+    # The workload held the lock until it executed: a failure that `failed` does not hold by now never
+    # happened.
     run_files.remove(directory, run_files.FAILED)
     _put_on_record(directory, record)
     if connection >= 0:
@@ -77,8 +79,9 @@ def _put_on_record(directory: str, record: RunRecord) -> None:
 
 
 def _await_exit(directory: str, record: RunRecord, relay: ConsoleRelay, process: int | None) -> None:
-    """Until the main process has ended and `exit` says how, or that nobody knows. A pidfd that somebody held
-    tells it also of one that has ended before we began; without one, nobody saw it end."""
+    """Wait until the main process has ended and `exit` records how, or that it is unknown. A pidfd that
+    another process held also gives the status of a process that ended before this rescue began; without one,
+    its end was not seen."""
     while process is not None:
         if relay.wait((process,)):
             break
@@ -113,7 +116,8 @@ def _has_processes(record: RunRecord) -> bool:
 
 
 def _is_populated(path: str) -> bool:
-    """By `cgroup.events`, which counts groups within, or by the list of processes (version 1)."""
+    """Whether the group has processes: by `cgroup.events`, which counts groups within, or by the list of
+    processes (version 1)."""
     events = kernel_file(path.rpartition("/")[0] + "/cgroup.events")
     if events is not None:
         return b"populated 1" in events

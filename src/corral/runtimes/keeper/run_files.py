@@ -1,17 +1,17 @@
-"""The files of a run: a frozen format, written by keeper, shim and rescue, read by any later daemon.
+"""The files of a run and its lock: a frozen format, written by keeper, shim and rescue, read by any later
+daemon.
 
-`record` says which processes a run is, and so does `record.copy`, for the case that somebody removes or cuts the
-first; `exit` how its main process ended (see `exit_file`); `failed` why
-its program was not executed; `empty` that nothing of it is left. All are text, begin with a name and a version, and a
-reader ignores keys it does not know: the writer may be years older or newer than the reader.
+`record` lists the processes of a run, and so does `record.copy`, in case the first is removed or truncated;
+`exit` is how its main process ended (see `exit_file`); `failed` why its program was not executed; `empty`
+that no process of it is left. All are text, begin with a name and a version, and a reader ignores keys it
+does not know: the writer may be years older or newer than the reader. The lock is held while a process of the
+run exists, or is being started.
 
-A run's files matter only as long as the machine is up (the boot id tells), so a rename suffices for most
-of them: the kernel keeps what was written, whichever process is killed. `exit` alone is synced, for it
-is what a report after a power failure would be made of.
+A run's files matter only as long as the machine is up (the boot id shows it), so a rename suffices for most
+of them: the kernel keeps what was written, whichever process is killed. `exit` alone is synced, because a
+report after a power failure is made from it.
 
 Only the standard library, and little of it: the keeper imports this.
-
-The lock of a run: held while something of it exists, or is coming.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _PATH_BYTES = 4096
 
 
 class TooNew(ValueError):
-    """A file in a version whose meaning this reader cannot know."""
+    """A file in a version whose meaning this reader does not know."""
 
 
 class RunRecord:
-    """Which processes a run consists of, and what a successor of its shim needs to know."""
+    """The processes of a run, and what a successor of its shim needs."""
 
     __slots__ = (
         "boot",
@@ -91,9 +91,9 @@ class RunRecord:
         self.quota_bytes = quota_bytes
         self.tty = tty
         self.procs = procs
-        """Files of the kernel that list its processes; empty without control groups."""
+        """Kernel files that list its processes; empty without control groups."""
         self.marks = marks
-        """Without control groups: what its processes carry in their environment."""
+        """Without control groups: the mark in the environment of its processes."""
         self.oom_file = oom_file
         self.rescued = rescued
         """`shim` is a rescue: the workload does not descend from it."""
@@ -134,8 +134,9 @@ class StartFailure:
 def read_record(directory: str) -> RunRecord | None:
     """None when there is none. Raises `TooNew`, and ValueError or KeyError for a damaged one without a copy.
 
-    A blank one is none: it was whole when it got its name, so that a power failure emptied it, and nothing
-    of that boot is left."""
+    A blank one counts as none: it was complete when it got its name, so a power failure emptied it, and no
+    process of that boot is left.
+    """
     try:
         record = _record(directory, RECORD)
     except TooNew:
@@ -181,16 +182,16 @@ def _record(directory: str, name: str) -> RunRecord | None:
 
 
 def write_record(directory: str, record: RunRecord) -> None:
-    """Replace it as a whole, and its copy."""
+    """Replace the record as a whole, and its copy."""
     content = os.fsencode(record.text())
     replace_file(directory, RECORD, content)
-    with contextlib.suppress(OSError):  # without a copy it is as good, until somebody damages it
+    with contextlib.suppress(OSError):  # the copy is needed only if the record is damaged later
         replace_file(directory, RECORD_COPY, content)
 
 
 def repair_record(directory: str, record: RunRecord) -> None:
-    """Write it again where somebody removed or damaged it or its copy. A full disk, or a directory that is gone,
-    changes nothing."""
+    """Write the record again where it or its copy was removed or damaged. A full disk, or a directory that is
+    gone, changes nothing."""
     with contextlib.suppress(OSError):
         for name in (RECORD, RECORD_COPY):
             try:
@@ -202,14 +203,14 @@ def repair_record(directory: str, record: RunRecord) -> None:
 
 
 def was_executed(directory: str) -> bool:
-    """Whether the program of a run was executed, by what is there beside its record: `failed` is made before the
-    fork and goes with the execution, `.empty` stays until nothing is left."""
+    """Whether the program of a run was executed, by the files beside its record: `failed` is made before the
+    fork and removed at the execution, `.empty` stays until no process is left."""
     names = os.listdir(directory)  # noqa: PTH208 - no pathlib in the keeper
     return EMPTY in names or (NOT_EMPTY in names and FAILED not in names)
 
 
 def replace_file(directory: str, name: str, content: bytes) -> None:
-    """Whole or not at all."""
+    """Write the file whole or not at all."""
     temporary = f"{directory}/.{name}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -229,7 +230,7 @@ def read_failure(directory: str) -> StartFailure | None:
 
 
 def parse_failure(content: bytes | None) -> StartFailure | None:
-    """What `failed` says; None when it is blank, or being written."""
+    """The content of `failed`; None when it is blank, or being written."""
     if content is None or _blank(content):
         return None
     try:
@@ -249,7 +250,8 @@ def undecided(directory: str) -> bool:
 
 
 def open_failed(directory: str) -> int:
-    """`failed`, blank, with its blocks: no full disk shall make an exit code of what was never executed."""
+    """Make `failed`, blank, with its blocks: on a full disk a program that was never executed must not look
+    like one that exited."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     descriptor = os.open(f"{directory}/{FAILED}", flags, 0o600)
     os.posix_fallocate(descriptor, 0, FAILED_BYTES)
@@ -265,7 +267,7 @@ def is_empty(directory: str) -> bool:
 
 
 def say_empty(directory: str) -> None:
-    """Nothing of the run is left and its console is complete. Idempotent."""
+    """Record that no process of the run is left and its console is complete. Idempotent."""
     try:
         os.rename(f"{directory}/{NOT_EMPTY}", f"{directory}/{EMPTY}")  # noqa: PTH104
     except FileNotFoundError:
@@ -305,7 +307,7 @@ def _values(content: bytes, kind: str) -> tuple[dict[str, str], dict[str, list[s
 
 
 def read_content(directory: str, name: str) -> bytes | None:
-    """What is in this file of a run; None when there is none."""
+    """The content of this file of a run; None when there is none."""
     try:
         descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -317,7 +319,7 @@ def read_content(directory: str, name: str) -> bytes | None:
 
 
 def was_attempted(directory: str) -> bool:
-    """Has anybody ever tried to start this run? Nothing can be left of one that nobody did."""
+    """Whether a start of this run was ever attempted. Without an attempt, no process of it can be left."""
     return os.path.exists(f"{directory}/{LOCK}")  # noqa: PTH110 - as the neighbours name files
 
 

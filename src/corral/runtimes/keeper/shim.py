@@ -1,8 +1,8 @@
-"""The shim: one process a run, between whoever ordered it and its workload.
+"""The shim: one process for each run, between the daemon that ordered it and its workload.
 
-It starts the workload, moves its console, notes how it ended, stays until no descendant is left, says
-so and ends. Nothing that happens to the daemon or the keeper concerns it. Forked from the keeper, it
-imports nothing by itself.
+It starts the workload, moves its console, records how it ended, stays until no descendant is left, records
+that and exits. The end of the daemon or the keeper does not affect it. Forked from the keeper, it imports
+nothing by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NotExecuted(Exception):
 def run_shim(
     plan: dict[str, Any], connection: socket.socket, *, lock: int, master: int, slave: int
 ) -> NoReturn:
-    """The whole life of a shim. `master` and `slave` are -1 without a terminal."""
+    """The main function of a shim. `master` and `slave` are -1 without a terminal."""
     forked_process.begin(b"corral-shim", {connection.fileno(), lock, master, slave})
     linux_calls.become_subreaper()
     wake = forked_process.child_signals()
@@ -69,7 +69,8 @@ def run_shim(
 
 
 def _open_relay(plan: dict[str, Any], master: int) -> ConsoleRelay:
-    """Before the workload exists: whoever is told that it does can type into its terminal."""
+    """Open the relay before the workload exists: the daemon may send input as soon as it has the answer to
+    the start."""
     directory = plan["run_directory"]
     try:
         return ConsoleRelay(
@@ -83,7 +84,7 @@ def _open_relay(plan: dict[str, Any], master: int) -> ConsoleRelay:
 
 
 def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, int]:
-    """Fork the workload, put it on record, let it go. Returns its pid and start time."""
+    """Fork the workload, write its record, release it. Returns its pid and start time."""
     directory = plan["run_directory"]
     try:
         input_fd, output_fd, failed = _prepare(plan, directory, slave)
@@ -119,7 +120,7 @@ def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, 
 
 
 def _prepare(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
-    """The run's files, and the workload's input, output and `failed`, open."""
+    """Make the run's files, and open the workload's input, output and `failed`."""
     exit_file.allocate_exit(directory)
     run_files.make_file(directory, run_files.NOT_EMPTY)
     failed = run_files.open_failed(directory)
@@ -168,8 +169,8 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
 
 
 def _reap(directory: str, main: int, oom_file: str) -> bool:
-    """Take leave of everything that ended; False when no descendant is left. The main process is
-    reaped only after `exit` is written: who sees it gone finds the file."""
+    """Reap every process that ended; False when no descendant is left. The main process is reaped only after
+    `exit` is written: a process that sees it gone finds the file."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,8 +1,8 @@
-"""A program that runs beside a workload: a child of a fork of the keeper, the last part of what it writes, and the
-end of everything that descends from it.
+"""A program that runs beside a workload: a child of a fork of the keeper, the last part of its output, and
+the end of all its descendants.
 
-The fork is a subreaper, so that no descendant escapes. Standard library only: forks of the keeper share this, and
-import nothing by themselves.
+The fork is a subreaper, so that no descendant escapes. Standard library only: forks of the keeper share this,
+and import nothing by themselves.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ OUTPUT_BYTES = 4096
 STAGE_CGROUP = "cgroup"
 _CHUNK = 65536
 _LAST_CHUNKS = 64
-"""What is read after the end: more than a pipe holds; a stranger who writes on does not keep us."""
+"""Most bytes read after the end: more than a pipe holds; a process outside that writes on does not delay us.
+"""
 
 
 class SideProgram:
-    """A child of ours, and what it writes. It waits at a barrier until it has joined its groups and is let
-    go. With `run` in its request it dies with us."""
+    """A child of ours, and its output. It waits at a barrier until it has joined its groups and is released.
+    With `run` in its request it dies with us."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.status: int | None = None
@@ -51,7 +52,7 @@ class SideProgram:
         os.set_blocking(self.reader, False)
 
     def join_groups(self, files: list[str]) -> StartFailure | None:
-        """Put it into the groups of its run."""
+        """Move it into the groups of its run."""
         for path in files:
             try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -64,16 +65,16 @@ class SideProgram:
         return None
 
     def let_go(self) -> None:
-        """It may execute."""
+        """Release it: it executes."""
         os.write(self._gate, b"1")
         os.close(self._gate)
 
     def give_up(self) -> None:
-        """It ends unexecuted."""
+        """End it unexecuted."""
         os.close(self._gate)
 
     def await_execution(self) -> None:
-        """Until it executes, or has failed to."""
+        """Wait until it executes, or has failed to."""
         os.read(self._executed, 1)
         os.close(self._executed)
 
@@ -82,7 +83,7 @@ class SideProgram:
         return run_files.parse_failure(os.pread(self._failed, run_files.FAILED_BYTES, 0))
 
     def read(self) -> bool:
-        """One piece; False when there is none now, or never again."""
+        """Read one piece; False when there is none now, or never again."""
         try:
             piece = os.read(self.reader, _CHUNK)
         except BlockingIOError:
@@ -100,7 +101,7 @@ class SideProgram:
                 return
 
     def reap(self) -> bool:
-        """Take leave of what ended; True when the program itself has."""
+        """Reap every process that ended; True when the program itself has."""
         while self.status is None:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
@@ -113,7 +114,7 @@ class SideProgram:
         return self.status is not None
 
     def kill(self) -> None:
-        """Itself alone; nothing when it has ended."""
+        """Kill the program alone; no-op when it has ended."""
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -126,10 +127,10 @@ _PAUSE = 0.002
 
 
 def end_descendants(seconds: float) -> bool:
-    """Kill and reap all of them; False when some are left after this time (frozen ones die when they are
-    thawed). All are stopped before any is killed: what is stopped does not fork away from us."""
+    """Kill and reap all descendants; False when some are left after this time (frozen ones die when they are
+    thawed). All are stopped before any is killed: a stopped process does not fork."""
     if not _reap_all():
-        return True  # without children a subreaper has no descendants, and nobody need be looked at
+        return True  # without children a subreaper has no descendants: no scan needed
     ends = time.monotonic() + seconds
     while True:
         found = _stop_all()
@@ -143,7 +144,8 @@ def end_descendants(seconds: float) -> bool:
 
 
 def _stop_all() -> set[tuple[int, int]]:
-    """A stop is no barrier by itself (a fork under way still completes): until nothing new is seen."""
+    """Stop all descendants, until a scan finds no new one: a stop is no barrier by itself (a fork under way
+    still completes)."""
     known: set[tuple[int, int]] = set()
     for _ in range(_LOOKS):
         fresh = _descendants(os.getpid()) - known
@@ -156,7 +158,7 @@ def _stop_all() -> set[tuple[int, int]]:
 
 
 def _descendants(root: int) -> set[tuple[int, int]]:
-    """By pid and start time; zombies included, for they may have children yet."""
+    """Descendants by pid and start time; zombies included, for they may have children."""
     below: dict[int, list[tuple[int, int]]] = {}
     for pid, parent, start in parents():
         below.setdefault(parent, []).append((pid, start))
@@ -175,7 +177,7 @@ def _send(pid: int, start: int, number: int) -> None:
     if process is None:
         return
     try:
-        with contextlib.suppress(OSError):  # it ended, or is no longer ours to end
+        with contextlib.suppress(OSError):  # it ended, or we may not signal it any more
             signal.pidfd_send_signal(process, number)
     finally:
         os.close(process)

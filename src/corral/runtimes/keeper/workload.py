@@ -1,8 +1,8 @@
 """The last steps of the process that becomes the workload, between the fork and its program.
 
-It waits at a barrier until its run is on record, sheds everything of ours (session, signals, user,
-descriptors), and executes. What fails is noted in `failed`, through a descriptor that was opened
-before the user changed.
+It waits at a barrier until its run is recorded, drops everything of ours (session, signals, user,
+descriptors), and executes. A failure is written to `failed`, through a descriptor that was opened before the
+user changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PASSED_OVER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 def become_workload(
     plan: dict[str, Any], *, barrier: int, failed: int, input_fd: int, output_fd: int
 ) -> NoReturn:
-    """Never returns: executes the program, or notes why not and ends."""
+    """Never returns: executes the program, or records why not and exits."""
     stage, path = STAGE_BARRIER, ""
     try:
         if os.read(barrier, 1) == b"":  # the shim died: nothing was started, and nothing may be
@@ -42,7 +42,7 @@ def become_workload(
         stage = STAGE_USER
         _change_user(plan)
         linux_calls.renounce_privileges()
-        if "parent" in plan:  # a program beside the workload, which nobody minds but its parent
+        if "parent" in plan:  # a program beside the workload: only its parent supervises it
             linux_calls.die_with_parent(plan["parent"])
         stage, path = STAGE_DIRECTORY, plan["directory"]
         os.chdir(path)
@@ -78,8 +78,8 @@ def _change_user(plan: dict[str, Any]) -> None:
 
 
 def _execute(command: list[str], environment: dict[str, str]) -> None:
-    """Search the workload's own PATH. Raises the most telling error: one about a file that is there
-    says more than one about those that are not."""
+    """Search the workload's own PATH. Raises the most useful error: one about a file that exists before one
+    about files that do not."""
     program = command[0]
     if "/" in program:
         os.execve(program, command, environment)  # noqa: S606
