@@ -24,7 +24,7 @@ _INSTALL: Final = "install `{name}` on this node, or choose another runtime"
 
 
 class Runtimes:
-    """All of a node. They share one keeper, and the control groups."""
+    """All runtimes of a node. They share one keeper, and the control groups."""
 
     def __init__(
         self, process: ProcessRuntime, sessions: dict[str, SessionRuntime], missing: frozenset[str]
@@ -35,11 +35,11 @@ class Runtimes:
         self._missing = missing
 
     def names(self) -> tuple[str, ...]:
-        """Those in which something can be started here."""
+        """The runtimes in which something can be started here."""
         return tuple(sorted({RUNTIME, *self._sessions} - self._missing))
 
     def get(self, name: str) -> RuntimeProvider:
-        """To start something. RUNTIME_UNAVAILABLE says what there is."""
+        """The runtime for a start. RUNTIME_UNAVAILABLE lists the available ones."""
         if name not in self.names():
             raise Rejected(
                 Code.RUNTIME_UNAVAILABLE,
@@ -50,8 +50,8 @@ class Runtimes:
         return self._provider(name)
 
     def of(self, run_directory: str) -> RuntimeProvider:
-        """To adopt what was started. A run lives on, and is minded, after the program that showed it was
-        removed from the node."""
+        """The runtime for the adoption of a run. A run lives on, and is supervised, after the program that
+        showed it was removed from the node."""
         name = runtime_of(run_directory)
         if name != RUNTIME and name not in self._sessions:
             raise Rejected(
@@ -68,7 +68,7 @@ class Runtimes:
         await self.process.close()
 
     async def end_keeper(self) -> bool:
-        """End the keeper when it minds no run; False when it does."""
+        """End the keeper when it holds no run; False when it does."""
         return await self.process.end_keeper()
 
     def _provider(self, name: str) -> RuntimeProvider:
@@ -82,8 +82,8 @@ async def open_runtimes(
     *,
     facts: CgroupFacts | None = None,
 ) -> Runtimes:
-    """Find or start the keeper, prove the control groups, and look which programs there are. `facts` are
-    what `cgroups.prove` said, if it was asked already."""
+    """Find or start the keeper, prove the control groups, and look which programs are installed. `facts` is
+    the result of an earlier `cgroups.prove`, if there is one."""
     process = ProcessRuntime(data, cgroups, segment_bytes, facts=facts)
     await process.start_keeper()
     multiplexers: tuple[Multiplexer, ...] = (TmuxMultiplexer(), ScreenMultiplexer())

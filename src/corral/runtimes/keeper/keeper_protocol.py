@@ -1,8 +1,9 @@
-"""The protocol between daemon, keeper and shim: frames of a 4-byte length and a JSON object over a unix socket.
+"""The protocol between daemon, keeper and shim: frames of a 4-byte length and a JSON object over a unix
+socket.
 
-The first bytes of a request may carry descriptors, of which the first is the run's lock unless the request names them
-otherwise: while the request is under way, in a socket buffer even, the lock is held. `RequestConnection` is the keeper's
-end of one request. Standard library only.
+The first bytes of a request may carry descriptors, of which the first is the run's lock unless the request
+names them otherwise: while the request is in transit, even in a socket buffer, the lock is held.
+`RequestConnection` is the keeper's end of one request. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands into the input of a run: whole or not at all."""
+"""Commands written into the input of a run: whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Companions, the programs that stay beside a workload: the daemon's side.
 
-All that is known of a companion is in the run's directory and in the kernel, so that the next daemon knows no less.
+All state of a companion is in the run's directory and in the kernel, so that the next daemon has the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from corral.system.trees.removal import remove
 
 MOST_AT_ONCE: Final = 8
 MOST_KNOWN: Final = 32
-"""Those that ended included: whoever runs something once knows by them that it was run."""
+"""Those that ended included: a caller that runs something once sees by them that it was run."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")
 _KILL_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 30.0
@@ -47,7 +47,7 @@ _log = structlog.get_logger("corral.runtimes.process")
 
 
 class Companions:
-    """Of all runs of one provider. Spawns of one run come one after another."""
+    """The companions of all runs of one provider. Spawns of one run are serialised."""
 
     def __init__(self, keeper: KeeperClient) -> None:
         self._keeper = keeper
@@ -95,7 +95,7 @@ class Companions:
                 break
             if asyncio.get_running_loop().time() > ends:
                 raise Retryable(Code.SPAWN_FAILED, f"'{name}' beside run {record.run} neither runs nor ends")
-            await asyncio.sleep(_LAST_PAUSE)  # it is being started, or is about to be gone
+            await asyncio.sleep(_LAST_PAUSE)  # it is being started, or nearly gone
         if answer.get("how") == RUN_ENDED:
             raise Rejected(Code.NOT_RUNNING, f"run {record.run} has ended; '{command[0]}' was not run")
         if "error" in answer:
@@ -109,7 +109,7 @@ class Companions:
         return started
 
     def _make_room(self, run_directory: str, name: str, run: str) -> None:
-        """A place for this name; the oldest that have ended go for it, and those that never ran."""
+        """Make room for this name: the oldest that have ended are removed, and those that never ran."""
         others = [side for side in self.listed(run_directory) if side.name != name]
         if sum(side.running for side in others) >= MOST_AT_ONCE:
             raise Rejected(
@@ -146,7 +146,7 @@ class Companions:
         return tuple(side for side in looks if side is not None)
 
     async def stop(self, run_directory: str, name: str, *, grace: float) -> SideRun | None:
-        """As `RuntimeProvider.stop_beside`. The minder does it, also when this is cancelled."""
+        """As `RuntimeProvider.stop_beside`. The minder does it, also when this call is cancelled."""
         if _NAME.fullmatch(name) is None:
             return None
         place = place_of(run_directory, name)
@@ -164,8 +164,8 @@ class Companions:
         return look_at(run_directory, name)
 
     async def settled(self, run_directory: str) -> bool:
-        """Of a run whose main process has ended: until nothing of its companions is left. False when
-        something may be, for a minder was killed."""
+        """Wait, for a run whose main process has ended, until no process of its companions is left. False
+        when one may be, because a minder was killed."""
         whole = True
         for name in names_in(run_directory):
             place = place_of(run_directory, name)
@@ -196,27 +196,28 @@ def _request(
 
 
 async def _lock_when_free(place: str, *, grace: float | None = None) -> int | None:
-    """Its lock, so that nothing of it comes any more; whoever has it is asked to end with `grace`. None when
-    the place is gone."""
+    """Take its lock, so that it cannot start any more; the present holder gets a stop request with `grace`.
+    None when the directory is gone."""
     backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
     with contextlib.suppress(FileNotFoundError):
         while (lock := companion_files.try_lock(place)) is None:
             with minder_of(place) as minder:
-                if minder is None:  # not on record yet, or nearly gone
+                if minder is None:  # not recorded yet, or nearly gone
                     await asyncio.sleep(backoff.delay())
                     continue
                 if grace is not None:
                     companion_files.ask_to_stop(place, grace)
                 with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(minder, signal.SIGCHLD)  # which makes it look
-                    signal.pidfd_send_signal(minder, signal.SIGCONT)  # somebody may have stopped it
+                    signal.pidfd_send_signal(minder, signal.SIGCHLD)  # wakes it, so that it reads the request
+                    signal.pidfd_send_signal(minder, signal.SIGCONT)  # it may have been stopped
                 await readable(minder)
         return lock
     return None
 
 
 async def _cleared(place: str, lock: int | None) -> bool:
-    """With its lock, which is let go: what lost its minder goes. False when there ever was such a thing."""
+    """Clean up with its lock, which is released: what lost its minder is killed. False when a minder was ever
+    lost."""
     if lock is None:
         return True
     try:
@@ -230,7 +231,7 @@ async def _cleared(place: str, lock: int | None) -> bool:
 
 
 def _clear_away(place: str) -> None:
-    """The files of one that has ended, or never ran, unless something of it may be left."""
+    """Remove the files of a companion that has ended, or never ran, unless a process of it may be left."""
     try:
         lock = companion_files.try_lock(place)
     except OSError:
@@ -246,7 +247,7 @@ def _clear_away(place: str) -> None:
 
 
 def look_at(run_directory: str, name: str) -> SideRun | None:
-    """What its files and the kernel say; None when there is none."""
+    """The state by its files and the kernel; None when there is none."""
     place = place_of(run_directory, name)
     record = record_of(place)
     if record is None:
@@ -288,7 +289,7 @@ def exit_at(place: str) -> RunExit | None:
 
 
 def _lives(record: CompanionRecord) -> bool:
-    """While its minder does: it dies with it."""
+    """Whether it lives: as long as its minder, with which it dies."""
     minder = open_process(record.minder, record.minder_start) if record.boot == boot_id() else None
     if minder is not None:
         os.close(minder)
@@ -297,7 +298,7 @@ def _lives(record: CompanionRecord) -> bool:
 
 @contextlib.contextmanager
 def minder_of(place: str) -> Iterator[int | None]:
-    """A pidfd of the very process that minds it; None when there is none."""
+    """A pidfd of the process that supervises it; None when there is none."""
     record = record_of(place)
     minder = None
     if record is not None and record.boot == boot_id():

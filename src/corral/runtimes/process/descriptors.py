@@ -6,7 +6,7 @@ import asyncio
 
 
 async def readable(descriptor: int) -> None:
-    """Until it is; at most one wait a descriptor at a time."""
+    """Wait until the descriptor is readable; at most one wait per descriptor at a time."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, _arrive, arrived)

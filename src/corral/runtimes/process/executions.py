@@ -18,18 +18,18 @@ from corral.runtimes.process.workload_context import WorkloadContext
 from corral.sdk.runtime import Execution
 
 _GRACE_SECONDS: Final = 20.0
-"""How long after its time an aide may take to end what it started."""
+"""How long after the timeout an aide may take to kill what it started."""
 
 
 class Executions:
-    """Runs programs through the keeper, and knows which of them are under way beside a run."""
+    """Runs programs through the keeper, and tracks those in progress beside a run."""
 
     def __init__(self, keeper: KeeperClient) -> None:
         self._keeper = keeper
         self._under_way: dict[str, set[asyncio.Future[None]]] = {}
         """By run directory."""
         self._lost: set[str] = set()
-        """Run directories beside which an aide was killed: what its program started may be left."""
+        """Run directories in which an aide was killed: processes of its program may be left."""
 
     async def beside(
         self,
@@ -58,20 +58,20 @@ class Executions:
     async def for_node(
         self, command: tuple[str, ...], around: WorkloadContext, *, timeout: float
     ) -> Execution:
-        """A program of our own; what it leaves behind stays, as a child of the keeper."""
+        """Run a program of our own; processes that it leaves behind stay, as children of the keeper."""
         request = _request(command, around, timeout, run="", pid=0, start=0, files=())
         answer = await self._ask(request, timeout, subject=f"'{command[0]}'")
         return _execution(answer, around, command, timeout, subject="for this node")
 
     async def settled(self, run_directory: str) -> bool:
-        """Until no program is under way beside a run; they end with its main process. False when
-        something of them may be left, for who was to end it was killed."""
+        """Wait until no program is in progress beside a run; they end with its main process. False when a
+        process of them may be left, because its aide was killed."""
         while under_way := self._under_way.get(run_directory):
             await asyncio.wait(under_way)
         return run_directory not in self._lost
 
     def forget(self, run_directory: str) -> None:
-        """The run is over."""
+        """Drop the state of a run that is over."""
         self._lost.discard(run_directory)
 
     @contextlib.contextmanager
@@ -98,7 +98,7 @@ class Executions:
 
 
 async def _last_word(dialogue: KeeperDialogue, seconds: float) -> dict[str, Any] | None:
-    """None when the aide was killed, or does not come to an end."""
+    """The aide's result; None when the aide was killed, or does not finish."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             return await dialogue.receive()
@@ -143,7 +143,7 @@ def check_size(request: dict[str, Any], command: tuple[str, ...]) -> None:
 
 
 def check_command(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
-    """INVALID_FIELD for what no process can be given."""
+    """INVALID_FIELD for a command that cannot be passed to a process."""
     if not command or not command[0]:
         raise Rejected(Code.INVALID_FIELD, "there is no command to execute", field="command")
     for text in (*command, *environment, *environment.values()):

@@ -1,7 +1,7 @@
 """The daemon's client of the keeper: finds it or starts it, and sends it requests.
 
-One connection is one request. A keeper is started by a short-lived child that is left at once, so it is neither the
-daemon's child nor ends with the daemon.
+One connection carries one request. A keeper is started by a short-lived child that exits at once, so it is
+neither the daemon's child nor ends with the daemon.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KeeperFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeeperDialogue:
-    """One request and what follows. Closing it before the workload was let go means: do not start it."""
+    """One request and what follows. Closing it before the workload was released cancels the start."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -60,12 +60,12 @@ class KeeperDialogue:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up. Idempotent."""
+        """Close the connection. Idempotent."""
         self._connection.close()
 
     async def send(self, message: dict[str, Any], *, lock: int = -1, **more: int) -> None:
-        """Raises OSError when nobody listens. `more` are descriptors beside the lock, by name; all of them are
-        duplicated before this waits for anything."""
+        """Raises OSError when the other side is gone. `more` are descriptors beside the lock, by name; all of
+        them are duplicated before this waits for anything."""
         named = {name: held for name, held in {LOCK: lock, **more}.items() if held >= 0}
         data = keeper_protocol.pack({**message, "descriptors": list(named)} if more else message)
         sent = 0
@@ -123,7 +123,7 @@ class KeeperClient:
         self._starting = asyncio.Lock()
 
     async def ensure(self) -> KeeperFacts:
-        """The running keeper, started if need be. One of an older protocol that minds nothing is ended."""
+        """The running keeper, started if need be. One of an older protocol that holds no run is ended."""
         dialogue, answer = await self.ask({"do": "hello"})
         await dialogue.close()
         await self._house(answer["keeper"])
@@ -131,7 +131,7 @@ class KeeperClient:
         return _facts(answer)
 
     async def quit(self) -> bool:
-        """End a keeper that minds nothing; True when there is none afterwards."""
+        """End a keeper that holds no run; True when there is none afterwards."""
         await self._retire_older()
         return await self._quit(self._name)
 
@@ -151,8 +151,8 @@ class KeeperClient:
     async def ask(self, message: dict[str, Any], *, lock: int = -1) -> tuple[KeeperDialogue, dict[str, Any]]:
         """Send a request, and the run's lock with it; the dialogue and the first answer.
 
-        A keeper that ends before it answers has started nothing that could go on: what waits for our
-        next word gives up when it does not come. So another keeper is asked.
+        A keeper that ends before it answers has started nothing that could go on: the shim gives up when our
+        next message does not come. So the request is repeated to another keeper.
         """
         for _ in range(_TRIES):
             dialogue = KeeperDialogue(await self._connection())
@@ -167,15 +167,15 @@ class KeeperClient:
         raise Retryable(Code.SPAWN_FAILED, "the keeper ended whenever it was asked", hint=self._log_hint())
 
     async def rescue(self, run_directory: str, *, lock: int, held: Callable[[], dict[str, int]]) -> None:
-        """Ask for a minder in the place of one that was killed; returns when it is on record, or when
-        there is none (the caller looks). `held` are the descriptors that we have of the run."""
+        """Request a rescue in the place of a supervisor that was killed; returns when it is recorded, or when
+        there is none (the caller checks). `held` are the daemon's descriptors of the run."""
         async with KeeperDialogue(await self._connection()) as dialogue:
             await dialogue.send({"do": "rescue", "run_directory": run_directory}, lock=lock, **held())
             await dialogue.receive()
 
     async def hold(self, run_directory: str, *, held: Callable[[], dict[str, int]]) -> tuple[bool, int]:
-        """Hand a run to the keeper, which may know it: whether it has it now, and its terminal, or -1, which
-        is the caller's then. `held` is asked in the moment in which its descriptors are sent."""
+        """Hand a run to the keeper, which may have it already: whether it has it now, and its terminal, or
+        -1, which is the caller's then. `held` is called in the moment in which its descriptors are sent."""
         async with asyncio.timeout(_ANSWER_SECONDS), KeeperDialogue(await self._connection()) as dialogue:
             await dialogue.send({"do": "hold", "run_directory": run_directory}, **held())
             answer, descriptors = await dialogue.receive_descriptors()
@@ -210,12 +210,12 @@ class KeeperClient:
                     await self._welcome()
                 elif asyncio.get_running_loop().time() > ends:
                     raise self._silent()
-                else:  # another one has the lock: it is about to listen, or it has just died
+                else:  # another one has the lock: it is about to listen, or has just died
                     await asyncio.sleep(_CONNECT_PAUSE)
             return connection
 
     async def _welcome(self) -> None:
-        """House a keeper that was just started, before it is given anything to do."""
+        """Move a keeper that was just started into its group, before it gets a request."""
         connection = await self._connect()
         if connection is None:
             return
@@ -225,8 +225,8 @@ class KeeperClient:
             await self._house(answer["keeper"])
 
     async def _connect(self, name: str = "") -> socket.socket | None:
-        """None when nobody listens. Through a descriptor of the directory: the path may be longer than
-        an address can hold."""
+        """None when no keeper listens. Through a descriptor of the directory: the path may be longer than an
+        address can hold."""
         try:
             directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -266,8 +266,8 @@ class KeeperClient:
                 env={},
                 cwd="/",
             ) as starter:
-                # It forks and ends at once. Without a deadline of its own: a wait with one asks the
-                # clock and sleeps, and fails on hosts whose clock was stepped under it.
+                # The child forks and exits at once. No timeout: a wait with one polls the clock and sleeps,
+                # and fails on hosts whose clock is stepped meanwhile.
                 starter.wait()
             os.close(writer)
             writer = -1

@@ -1,8 +1,8 @@
 """The daemon's watch over the keeper: another one is started as soon as it dies, and is handed every run.
 
-A new keeper is no ancestor of the runs that exist, and has nothing of them. It is given what the daemon holds
-of each: the read end of its console, its terminal, and pidfds of its main process and of its shim. From then on
-it replaces a dead shim also when no daemon is there.
+A new keeper is no ancestor of the existing runs, and has no descriptor of them. It gets those that the daemon
+holds of each: the read end of its console, its terminal, and pidfds of its main process and of its shim. From
+then on it replaces a dead shim also while no daemon runs.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from corral.system.aio.tasks import Tasks
 _log = structlog.get_logger("corral.runtimes.process")
 
 _LONG_LIFE: Final = 10.0
-"""A keeper that lived that long is replaced at once, one that did not after a pause that grows."""
+"""A keeper that lived that long is replaced at once, another one after a growing pause."""
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 
 
 class KeeperWatch:
-    """Of one data directory. `start` first; `close` lets go, the keeper lives on."""
+    """The watch of one data directory. Call `start` first; `close` detaches, the keeper lives on."""
 
     def __init__(self, client: KeeperClient) -> None:
         self.client = client
         self._runs: set[LiveRun] = set()
         self._waiting: set[LiveRun] = set()
-        """Those that this keeper was not handed yet."""
+        """Runs that this keeper has not received yet."""
         self._wake = asyncio.Event()
         self._keeper: int | None = None
         """Its pidfd."""
@@ -53,7 +53,7 @@ class KeeperWatch:
         return facts
 
     async def quit(self) -> bool:
-        """End the keeper when it minds nothing; False when it does, and is watched as before."""
+        """End the keeper when it holds no run; False when it does, and is watched as before."""
         watched = bool(self._tasks)
         await self.close()
         if await self.client.quit():
@@ -68,7 +68,7 @@ class KeeperWatch:
         self._leave_keeper()
 
     def hold(self, run: LiveRun) -> None:
-        """Hand it to this keeper and to each that follows, until it is released."""
+        """Hand the run to this keeper and to each that follows, until it is released."""
         self._runs.add(run)
         self._waiting.add(run)
         self._wake.set()
@@ -78,7 +78,7 @@ class KeeperWatch:
         self._waiting.discard(run)
 
     def _watch_keeper(self, facts: KeeperFacts) -> None:
-        """One that has ended already is replaced, too."""
+        """Watch the keeper; one that has ended already is replaced, too."""
         self._leave_keeper()
         self._keeper = open_process(facts.pid, facts.start)
         self._since = asyncio.get_running_loop().time()
@@ -94,7 +94,7 @@ class KeeperWatch:
             self._keeper = None
 
     async def _run(self) -> None:
-        """What fails is tried again: nobody else does."""
+        """The task. Failures are retried: no other component does."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -130,7 +130,7 @@ class KeeperWatch:
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
 
     async def _has(self, run: LiveRun) -> bool:
-        """Whether the keeper has it now."""
+        """Whether the keeper has the run now."""
         held, terminal = await self.client.hold(run.directory, held=run.held)
         run.keep_terminal(terminal)
         return held

@@ -1,12 +1,13 @@
-"""One run as the daemon watches it: the end of its main process, and of the shim or rescue that supervises it.
+"""One run as the daemon watches it: the end of its main process, and of the shim or rescue that supervises
+it.
 
-Both are noticed by pidfds. A shim or rescue that ended without having written `empty` was killed, and is replaced at
-once. The read end of the console FIFO is held, too, and a copy of the run's terminal: whatever is killed, the bytes in
-it stay, and no terminal hangs up.
+Both are noticed by pidfds. A shim or rescue that ended without having written `empty` was killed, and is
+replaced at once. The daemon also holds the read end of the console FIFO and a copy of the run's terminal:
+whichever process is killed, the bytes in it stay, and no terminal hangs up.
 
-The master of a terminal cannot be opened again by its name: the descriptor itself is copied out of the other process.
-The kernel allows that to a process that may trace the other: root always may, others where the system does not restrict
-tracing to descendants.
+The master of a terminal cannot be opened again by its name: the descriptor itself is copied out of the other
+process. The kernel allows that to a process that may trace the other: root always may, others where the
+system does not restrict tracing to descendants.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FIRST_RETRY: Final = 0.005
 _LAST_RETRY: Final = 5.0
 _SHORT_LIFE: Final = 1.0
 _LAST_DELAY: Final = 0.25
-"""Between minders that live shorter than that: whatever ends them, they are not forked as fast as they die."""
+"""Pause between supervisors that live shorter than that, so that they are not forked as fast as they die."""
 
 
 class LiveRun:
@@ -52,12 +53,12 @@ class LiveRun:
         self.directory = directory
         self.record = record
         self.notice = ""
-        """What is not as usual with it, for people."""
+        """Irregularities of the run, as text for people."""
         self._keeper = keeper
         self.ended: asyncio.Future[ExitRecord] = loop.create_future()
         """How the main process ended."""
         self.emptied: asyncio.Future[None] = loop.create_future()
-        """Nothing is left, and the console is complete."""
+        """Done when no process is left, and the console is complete."""
         run_files.repair_record(directory, record)
         self.process = open_process(record.pid, record.start)
         self._minder = open_process(record.shim, record.shim_start)
@@ -68,7 +69,7 @@ class LiveRun:
         self._tasks.spawn(self._watch_minder(), name=f"runtime/mind/{record.run}")
 
     async def close(self) -> None:
-        """Let go of it. Idempotent."""
+        """Detach from the run. Idempotent."""
         if not self.emptied.done():
             run_files.repair_record(self.directory, self.record)  # the next daemon finds it by this
         await self._tasks.close()
@@ -80,13 +81,13 @@ class LiveRun:
         self.process = self._minder = self._console = self._terminal = None
 
     def own_pids(self) -> tuple[int, int]:
-        """Of the shim and of the main process; 0 for what has ended (its pid may be anybody's by now) and
-        for a shim from which the workload does not descend."""
+        """The pids of the shim and of the main process; 0 for one that has ended (its pid may be reused by
+        now) and for a shim from which the workload does not descend."""
         shim = 0 if self.record.rescued or _gone(self._minder) else self.record.shim
         return shim, 0 if _gone(self.process) else self.record.pid
 
     def held(self) -> dict[str, int]:
-        """What whoever shall mind it needs, by the names that the keeper knows."""
+        """The descriptors that a supervisor of the run needs, by the names of the keeper's protocol."""
         named = {
             CONSOLE: self._console,
             PROCESS: self.process,
@@ -96,15 +97,15 @@ class LiveRun:
         return {name: descriptor for name, descriptor in named.items() if descriptor is not None}
 
     def keep_terminal(self, descriptor: int) -> None:
-        """A copy of its terminal is ours now; -1 is none."""
+        """Keep this copy of its terminal; -1 is none."""
         if descriptor >= 0 and self._terminal is None and not self.ended.done():
             self._terminal = descriptor
         elif descriptor >= 0:
             os.close(descriptor)
 
     def _copy_terminal(self) -> int | None:
-        """From whoever minds it, before anything else can happen to that one. A node's kernel may forbid it to
-        anybody but root: then the keeper gives us its own when it is handed the run."""
+        """Copy the terminal from the shim or rescue, before anything can happen to that. The kernel of a node
+        may allow it to root only: then the keeper sends its own when it is handed the run."""
         if not self.record.tty or self._minder is None:
             return None
         return copy_of_terminal(self._minder, self.record.shim)
@@ -119,13 +120,14 @@ class LiveRun:
             await readable(self.process)
         backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
         while (ending := self._ending()) is None:
-            # Only between the end and its file, which the minder is writing now.
+            # Only between the exit and its file, which the supervisor is writing now.
             await asyncio.sleep(backoff.delay())
         self.ended.set_result(ending)
 
     def _ending(self) -> ExitRecord | None:
-        """What `exit` says. While nobody minds the run the kernel is asked; a status that it still knows
-        counts more than "unknown". Once nobody is left to write the file, nobody knows."""
+        """The content of `exit`. While the run has no supervisor the kernel is queried; a status that it
+        still has counts more than "unknown". Once no process is left to write the file, the status is
+        unknown."""
         over = self.emptied.done()
         try:
             ending = exit_file.read_exit(self.directory)
@@ -141,7 +143,7 @@ class LiveRun:
         return ending
 
     def _witness(self) -> bool:
-        """Write `exit` in the place of a minder that is dead; a living one knows more than we do."""
+        """Write `exit` in the place of a supervisor that is dead; a living one knows more than the daemon."""
         main = self.record
         if self.process is None or not _gone(self._minder):
             return False
@@ -174,7 +176,8 @@ class LiveRun:
         self.emptied.set_result(None)
 
     async def _replace_minder(self) -> None:
-        """Find or make a successor. Whoever holds the lock minds the run: the keeper may be quicker."""
+        """Find or make a successor. The process that holds the lock supervises the run: the keeper may be
+        quicker."""
         backoff = Backoff(first=_FIRST_RETRY, longest=_LAST_RETRY)
         while not run_files.is_empty(self.directory):
             try:
@@ -215,7 +218,7 @@ def copy_of_terminal(minder: int, pid: int) -> int | None:
         for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names alone
             if os.readlink(f"/proc/{pid}/fd/{name}") in _MASTERS:  # noqa: PTH115
                 descriptor = pidfd_getfd(minder, int(name))
-                if not has_ended(minder):  # else what we read may be another's
+                if not has_ended(minder):  # otherwise the pid may be another process by now
                     return descriptor
                 os.close(descriptor)
     return None

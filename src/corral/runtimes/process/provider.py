@@ -62,8 +62,8 @@ _ELSEWHERE: Final = (
 
 
 class ProcessRuntime:
-    """A `corral.sdk.runtime.RuntimeProvider`. `start_keeper` before anything else; `close` detaches: it
-    ends neither keeper nor shims nor workloads. A cancelled `start` may have started: ask `adopt`."""
+    """A `corral.sdk.runtime.RuntimeProvider`. Call `start_keeper` first; `close` detaches: it ends neither
+    keeper nor shims nor workloads. A cancelled `start` may have started: call `adopt` to find out."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class ProcessRuntime:
         name: str = RUNTIME,
         keeper: KeeperWatch | None = None,
     ) -> None:
-        """`facts` are what `cgroups.prove` said, if it was asked already. `name` is another one for a
-        runtime that is made of this one, `keeper` that of another one, who closes it."""
+        """`facts` is the result of an earlier `cgroups.prove`, if there is one. `name` is that of a runtime
+        which wraps this one; `keeper` belongs to another provider, which closes it."""
         self.name = name
         self.directory = data / "keeper"
-        """Of the keeper, and of what runs beside it for this node."""
+        """The directory of the keeper, and of the programs that run for this node."""
         self._cgroups = cgroups
         self._segment_bytes = segment_bytes
         self._facts = facts
@@ -97,7 +97,7 @@ class ProcessRuntime:
         return keeper
 
     async def end_keeper(self) -> bool:
-        """End the keeper when it minds no run; False when it does."""
+        """End the keeper when it holds no run; False when it does."""
         return await self.keeper.quit()
 
     async def close(self) -> None:
@@ -140,7 +140,7 @@ class ProcessRuntime:
         return self._handle(self._watched.watch(spec.run_directory, found))
 
     async def _spawn(self, spec: RunSpec, user: RunUser, plan: dict[str, Any]) -> None:
-        """Under the lock of its directory, which its shim holds from then on."""
+        """Start under the lock of the run's directory, which its shim holds from then on."""
         attempted = was_attempted(spec.run_directory)
         lock = try_lock(spec.run_directory)
         if lock is None:
@@ -157,8 +157,8 @@ class ProcessRuntime:
             os.close(lock)
 
     async def _make_way(self, spec: RunSpec) -> None:
-        """With the lock in hand: whatever a daemon left of this run that was killed while it started it
-        goes. A run that was executed is not started again, even if nobody minds it at this moment."""
+        """With the lock held: remove what a daemon that was killed during the start left of this run. A run
+        that was executed is not started again, even if it has no supervisor at this moment."""
         record = executed(spec.run_directory)
         if record is not None and record.boot == boot_id() and not run_files.is_empty(spec.run_directory):
             raise _exists(spec)
@@ -192,7 +192,8 @@ class ProcessRuntime:
         return await self._adoption(run)
 
     def _note_elsewhere(self, directory: str, found: FoundRun) -> str:
-        """Blocking. A gap where its console goes on in another directory; empty when it goes on in this one."""
+        """Record a gap where the console continues in another directory; empty when it continues in this one.
+        Blocking."""
         if found.minded or not stored_elsewhere(directory, found.record):
             return ""
         note_loss(f"{directory}/{run_files.CONSOLE}")
@@ -202,7 +203,7 @@ class ProcessRuntime:
         return _ELSEWHERE
 
     async def _ended(self, directory: str, record: run_files.RunRecord, *, rebooted: bool) -> Adoption:
-        """Nothing of it is left but its files: what they say, and the end of its group."""
+        """The result of a run of which only its files are left, and the removal of its group."""
         await self._end_companions(directory, record.run)
         if rebooted and not run_files.is_empty(directory):
             await asyncio.to_thread(note_loss, f"{directory}/{run_files.CONSOLE}")
@@ -216,7 +217,8 @@ class ProcessRuntime:
         return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=ended)
 
     async def _ended_without_record(self, directory: str) -> Adoption:
-        """It was executed, and nothing of it is left; somebody removed or damaged its record."""
+        """The result of a run that was executed, has no process left, and whose record was removed or
+        damaged."""
         mark = read_mark(directory)
         run = mark.run if mark is not None else ""
         if run:
@@ -252,7 +254,7 @@ class ProcessRuntime:
             except CorralError:
                 if self._cgroups.exists(handle.run_name):
                     raise
-                return  # it went meanwhile
+                return  # it ended meanwhile
         await self._cgroups.signal(handle.run_name, number)
 
     async def kill(self, handle: RunHandle) -> None:
@@ -284,7 +286,8 @@ class ProcessRuntime:
         return ended
 
     async def _end_companions(self, directory: str, run: str) -> None:
-        """They end by themselves after the main process; one that lost its minder may have left something."""
+        """Wait for the companions, which end by themselves after the main process; one that lost its minder
+        may have left processes."""
         if not await self._companions.settled(directory):
             await self._cgroups.kill(run)
 
@@ -319,7 +322,7 @@ class ProcessRuntime:
         return await self._companions.stop(handle.run_directory, name, grace=grace)
 
     async def _living(self, handle: RunHandle) -> tuple[LiveRun, WorkloadContext]:
-        """A run whose main process lives, and what is around it; else NOT_RUNNING."""
+        """A run whose main process lives, and its context; otherwise NOT_RUNNING."""
         run = await self._run(handle)
         if isinstance(run, LiveRun) and run.process is not None and not has_ended(run.process):
             around = self._watched.around(run)
@@ -330,8 +333,8 @@ class ProcessRuntime:
     async def execute_for_node(
         self, command: tuple[str, ...], environment: dict[str, str], *, timeout: float
     ) -> Execution:
-        """Run a program of this node's own in the keeper's directory, as the daemon's user; what it
-        leaves behind stays, outside the daemon's unit. The errors of `execute`."""
+        """Run a program of this node's own in the keeper's directory, as the daemon's user; processes that it
+        leaves behind stay, outside the daemon's unit. Raises the errors of `execute`."""
         around = WorkloadContext(user=own_user(), directory=str(self.directory), environment=environment)
         return await self._executions.for_node(command, around, timeout=timeout)
 
@@ -345,7 +348,7 @@ class ProcessRuntime:
         await self._cgroups.set_frozen(handle.run_name, frozen)
 
     async def _run(self, handle: RunHandle) -> LiveRun | RunExit:
-        """The run behind a handle, watched from now on; how it ended, when nothing of it is left."""
+        """The run behind a handle, watched from now on; its result, when no process of it is left."""
         run = self._watched.get(handle.run_directory)
         if run is not None:
             return run

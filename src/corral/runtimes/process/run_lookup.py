@@ -1,8 +1,8 @@
-"""Lookup of a run: what became of it, from its lock, its files and its processes.
+"""Lookup of a run: its state from its lock, its files and its processes.
 
-The lock is asked first: held, something of the run exists or is coming; free, what the files say is final, but for a
-workload that lost its shim. Of a run whose record and its copy were removed or damaged the processes are found by
-control group or mark, and whether a shim lives by the lock.
+The lock is tried first: held, a process of the run exists or is being started; free, the files are final,
+except for a workload that lost its shim. For a run whose record and its copy were removed or damaged the
+processes are found by control group or mark, and whether a shim lives by the lock.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class FoundRun(msgspec.Struct, frozen=True):
 
 
 async def find_run(directory: str) -> FoundRun | None:
-    """None: its program was never executed, and never will be. Waits for a start that is under way; its
-    shim gives up by itself when the daemon that ordered it is gone."""
+    """None: its program was never executed, and never will be. Waits for a start in progress; its shim gives
+    up by itself when the daemon that ordered it is gone."""
     began = asyncio.get_running_loop().time()
     backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
     while True:
@@ -63,7 +63,7 @@ async def find_run(directory: str) -> FoundRun | None:
 
 
 def look(directory: str) -> tuple[bool, FoundRun | None]:
-    """Whether it is settled what the run is, and what it is."""
+    """Whether the state of the run is final, and the state."""
     try:
         lock = try_lock(directory)
     except FileNotFoundError:
@@ -105,8 +105,9 @@ def unreadable(directory: str, why: str) -> Rejected:
 
 
 def stored_elsewhere(directory: str, record: RunRecord) -> bool:
-    """Whether what the run prints goes to another directory: an older copy of this one was put in its place while
-    the run lived. Its shim tells, which has its console open; without one its main process, which has the FIFO."""
+    """Whether the output of the run goes to another directory: an older copy of this one was put in its place
+    while the run lived. Found by the shim's open console files; without a shim by the main process's open
+    FIFO."""
     held = list(_open_files(record.shim, record.shim_start, run_files.CONSOLE, stat.S_ISDIR))
     if held:
         return not _has(directory, run_files.CONSOLE, held[0])
@@ -115,8 +116,8 @@ def stored_elsewhere(directory: str, record: RunRecord) -> bool:
 
 
 def console_source(directory: str, record: RunRecord) -> int:
-    """The read end of the FIFO into which the run prints: that which its shim reads, wherever it is by now, else
-    that of its directory. Raises OSError when there is none."""
+    """The read end of the FIFO into which the run prints: that which its shim reads, wherever it is by now,
+    otherwise that of its directory. Raises OSError when there is none."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     for fifo in _open_files(record.shim, record.shim_start, run_files.OUTPUT, stat.S_ISFIFO):
         if not _has(directory, run_files.OUTPUT, fifo):
@@ -126,8 +127,8 @@ def console_source(directory: str, record: RunRecord) -> int:
 
 
 def _open_files(pid: int, start: int, name: str, kind: Callable[[int], bool]) -> Iterator[str]:
-    """What of this kind a process has open under this name, as paths of the kernel's; nothing when it is gone, or not ours to
-    look at."""
+    """Files of this kind that a process has open under this name, as /proc paths; empty when the process is
+    gone, or may not be inspected."""
     with contextlib.suppress(OSError):
         for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names alone
             path = f"/proc/{pid}/fd/{number}"
@@ -153,7 +154,8 @@ _NAMED = 10
 
 
 def refuse_living(directory: str, cgroups: Cgroups) -> None:
-    """Of a run without record and shim: FORMAT_INVALID where its processes are found, for it was started."""
+    """Refuse a run without record and shim with FORMAT_INVALID where its processes are found, for it was
+    started."""
     mark = read_mark(directory)
     if mark is None or not mark.run or not run_files.was_executed(directory):
         return
@@ -163,8 +165,8 @@ def refuse_living(directory: str, cgroups: Cgroups) -> None:
 
 
 def conclude(handle: RunHandle, cgroups: Cgroups) -> None:
-    """After a kill: once nothing of such a run is left, its files say so. A shim that lives says it by itself, and
-    a run whose record can be read is none of ours."""
+    """After a kill: once no process of such a run is left, write that to its files. A living shim does it by
+    itself, and a run whose record can be read is not handled here."""
     directory = handle.run_directory
     with contextlib.suppress(CorralError):
         if executed(directory) is not None:
@@ -183,7 +185,7 @@ RUNTIME = "process"
 
 
 def exit_of(ending: ExitRecord, *, oom: bool = False) -> RunExit:
-    """`oom`: what the control group says beside the file."""
+    """The exit as the API has it; `oom` is the control group's count beside the file."""
     at_ms = ending.at_ns // 1_000_000
     if ending.status is None:
         return RunExit(

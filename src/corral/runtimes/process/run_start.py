@@ -26,8 +26,8 @@ _MEBIBYTE: Final = 1 << 20
 
 
 def look_up_user(run_as: str, groups: Iterable[int] = ()) -> RunUser:
-    """Blocking. RUN_AS_REFUSED when there is no such user, or when we may not become it. Of its supplementary groups it
-    has these alone."""
+    """Blocking. RUN_AS_REFUSED when there is no such user, or when the daemon may not become it. Of its
+    supplementary groups it gets these alone."""
     account = find_account(run_as)
     if account is None and not is_id(run_as):
         shown = run_as[:LONGEST_NAME]
@@ -52,8 +52,8 @@ def look_up_user(run_as: str, groups: Iterable[int] = ()) -> RunUser:
 
 
 def spawn_plan(spec: RunSpec, *, user: RunUser, marks: dict[str, str], segment_bytes: int) -> dict[str, Any]:
-    """A request to the keeper. INVALID_FIELD for what no process can be given, ARGUMENTS_TOO_LONG for
-    more than any kernel takes."""
+    """A request to the keeper. INVALID_FIELD for values that cannot be passed to a process,
+    ARGUMENTS_TOO_LONG for more than any kernel takes."""
     if not spec.command or not spec.command[0]:
         raise Rejected(Code.INVALID_FIELD, f"run {spec.run_name} has no command", field="command")
     _check_texts(spec)
@@ -101,8 +101,8 @@ _GONE_SECONDS: Final = 10.0
 async def spawn(
     spec: RunSpec, user: RunUser, *, dialogue: KeeperDialogue, hello: dict[str, Any], cgroups: Cgroups
 ) -> None:
-    """The dialogue with the shim. When it fails, nothing of the run is left. When the shim is killed
-    after its `go`, it may have started the workload: the files tell."""
+    """The dialogue with the shim. When it fails, no process of the run is left. When the shim is killed after
+    its `go`, it may have started the workload: the files show it."""
     if "error" in hello:
         raise _failure(spec, user, hello)
     shim = open_process(hello["shim"], hello["start"])
@@ -115,7 +115,7 @@ async def spawn(
             raise _failure(spec, user, answer)
     except BaseException as error:
         await dialogue.close()
-        if go is None or isinstance(error, CorralError):  # else it may be running
+        if go is None or isinstance(error, CorralError):  # otherwise it may be running
             await _undo(cgroups, spec.run_name, shim)
         raise
     finally:
@@ -124,7 +124,7 @@ async def spawn(
 
 
 async def _let_go(dialogue: KeeperDialogue, go: dict[str, Any]) -> dict[str, Any] | None:
-    """The shim's answer; None when it is gone."""
+    """Release the workload; the shim's answer, None when it is gone."""
     try:
         await dialogue.send(go)
     except ConnectionError:
@@ -138,7 +138,7 @@ def _failure(spec: RunSpec, user: RunUser, answer: dict[str, Any]) -> CorralErro
 
 
 async def _undo(cgroups: Cgroups, run: str, shim: int | None) -> None:
-    """After a failed spawn: the shim ends by itself, then its group goes."""
+    """After a failed spawn: wait for the shim, which ends by itself, then remove its group."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_GONE_SECONDS):
             if shim is not None:

@@ -1,4 +1,4 @@
-"""Why a workload was not executed, in words: the step that failed and its errno become our errors."""
+"""Start failures as errors: the step that failed and its errno become an error with code, text and hint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def start_failure(failure: StartFailure, *, user: str, directory: str, command: str) -> CorralError:
-    """The error to raise; it names the user and the path, for that is what has to be changed."""
+    """The error to raise; it names the user and the path, for these have to be changed."""
     if failure.stage == STAGE_EXEC and failure.errno in _EXEC_CODES:
         return _exec_failure(failure, user=user, directory=directory, command=command)
     reason = os.strerror(failure.errno)
@@ -53,9 +53,9 @@ def start_failure(failure: StartFailure, *, user: str, directory: str, command: 
 
 
 def _is_there(directory: str, path: str) -> bool:
-    """Whether something lies where the command is. Beneath the working directory, which its workload can
-    change, no link is followed. A path that the kernel refuses (a name of more than 255 bytes, a directory that
-    is closed) leads to nothing."""
+    """Whether a file exists at the command's path. Below the working directory, which the workload can
+    change, no link is followed. A path that the kernel refuses (a name of more than 255 bytes, an unreadable
+    directory) counts as missing."""
     inner = os.path.relpath(path, directory) if path.startswith("/") else os.path.normpath(path)
     if inner.startswith("../"):
         return os.path.lexists(path) if path.startswith("/") else False
@@ -67,8 +67,8 @@ def _is_there(directory: str, path: str) -> bool:
 
 
 def _program(command: str) -> str:
-    """The command as more people may read it than its arguments: a whole command line, written as one word by
-    mistake, is cut where its arguments begin."""
+    """The command without its arguments, for the message is readable by more people: a whole command line,
+    written as one word by mistake, is cut where its arguments begin."""
     words = command.split(maxsplit=1)
     shown = words[0][:_SHOWN] if words else ""
     return shown if shown == command else f"{shown}…"

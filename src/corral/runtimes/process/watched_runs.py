@@ -12,24 +12,24 @@ from corral.runtimes.process.workload_context import WorkloadContext, context_of
 
 
 class WatchedRuns:
-    """By run directory: one object a run, whoever found it first. `close` detaches from all."""
+    """Runs by directory: one object per run. `close` detaches from all."""
 
     def __init__(self, cgroups: Cgroups, keeper: KeeperWatch) -> None:
         self._cgroups = cgroups
         self._keeper = keeper
         self._runs: dict[str, LiveRun] = {}
         self._surroundings: dict[str, WorkloadContext] = {}
-        """Of those that were started here."""
+        """Of the runs that were started here."""
 
     def get(self, directory: str) -> LiveRun | None:
         return self._runs.get(directory)
 
     def require(self, directory: str) -> LiveRun:
-        """One that is known to be watched."""
+        """A run that is known to be watched."""
         return self._runs[directory]
 
     def watch(self, directory: str, found: FoundRun) -> LiveRun:
-        """From now on, if not already."""
+        """Watch a run, if it is not watched already."""
         run = self._runs.get(directory)
         if run is None:
             run = self._runs[directory] = LiveRun(directory, found.record, self._keeper.client)
@@ -38,23 +38,25 @@ class WatchedRuns:
         return run
 
     def _make_known(self, run: LiveRun) -> None:
-        """Only pids of processes that lived before and after they were looked at."""
+        """Register pids with the control groups: only processes that lived before and after they were
+        checked."""
         pids: tuple[int, int] | None = None
         while pids != (living := run.own_pids()):
             pids = living
             self._cgroups.know(run.record.run, shim_pid=pids[0], pid=pids[1])
 
     def remember(self, directory: str, around: WorkloadContext) -> None:
-        """What a run that was started here has around it."""
+        """Keep the context of a run that was started here."""
         self._surroundings[directory] = around
 
     def around(self, run: LiveRun) -> WorkloadContext | None:
-        """As it was started here, or as mark and kernel tell; None when they cannot: it has ended."""
+        """The context as it was started here, or by mark and kernel; None when they have none: the run has
+        ended."""
         return self._surroundings.get(run.directory) or context_of(run.directory, run.record.pid)
 
     async def let_go_of(self, run: LiveRun) -> bool:
-        """Closed before it is forgotten: if this is cancelled in between, `close` finishes it. False when
-        somebody else has forgotten it meanwhile."""
+        """Close the run, then drop it: if this is cancelled in between, `close` finishes it. False when
+        another caller has dropped it meanwhile."""
         self._keeper.release(run)
         await run.close()
         if self._runs.get(run.directory) is not run:

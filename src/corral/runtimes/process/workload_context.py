@@ -1,8 +1,9 @@
 """The context in which a workload runs: runtime, user, directory and environment.
 
-The file `runtime` of a run says which runtime started it, with its user and directory. The daemon writes it before it
-orders the spawn. It holds no environment: there may be secrets in it. A provider remembers the environment of what it
-started itself; of a run that it adopted the kernel knows with which one the main process was executed.
+The file `runtime` of a run names the runtime that started it, with its user and directory. The daemon writes
+it before it orders the spawn. It holds no environment: there may be secrets in it. A provider remembers the
+environment of what it started itself; for an adopted run it is read from the kernel's record of the main
+process.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ VERSION: Final = 1
 
 
 class RuntimeMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys that a reader does not know are ignored: the writer may be newer."""
+    """The content of the file `runtime`. Unknown keys are ignored: the writer may be newer."""
 
     version: int = VERSION
     runtime: str
     directory: str
     user: RunUser
     run: str = ""
-    """Its name; empty in marks of earlier versions."""
+    """The runtime's name; empty in marks of earlier versions."""
 
 
 def write_mark(run_directory: str, mark: RuntimeMark) -> None:
-    """Replaced as a whole. Not synced: it matters only while the machine is up, as the run does."""
+    """Replace the mark as a whole. Not synced: it matters only while the machine is up, as the run does."""
     place = pathlib.Path(run_directory, MARK)
     temporary = place.with_name(f".{MARK}.{os.getpid()}")
     temporary.write_bytes(msgspec.json.encode(mark))
@@ -68,7 +69,7 @@ class WorkloadContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_of(run_directory: str, pid: int) -> WorkloadContext | None:
-    """Of a run whose main process is `pid`, which the caller holds; None when it has ended."""
+    """The context of a run whose main process is `pid`, which the caller holds; None when it has ended."""
     process = pathlib.Path(f"/proc/{pid}")
     try:
         environment = _environment(process)
@@ -88,7 +89,7 @@ def _environment(process: pathlib.Path) -> dict[str, str]:
 
 
 def _user(process: pathlib.Path) -> RunUser:
-    """Of a run that was started before there were marks: whoever it is now."""
+    """The user of a run without a mark: that of its process now."""
     lines = (line.partition(":\t") for line in (process / "status").read_text().splitlines())
     values = {name: value.split() for name, _, value in lines}
     uid, gid = int(values["Uid"][0]), int(values["Gid"][0])

@@ -1,6 +1,6 @@
-"""The end of a console as a window shows it: the newest bytes, and those that come. Standard library only.
+"""The end of a console as a window shows it: the newest bytes, and those that follow. Standard library only.
 
-A window that falls behind a flood leaves out what nobody could have read, and says so.
+A window that falls behind a flood skips bytes, and shows how many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from corral.runtimes.keeper import console_layout as layout
 
 BEGIN_BYTES = 32 * 1024
-"""What a new window shows of what was before it."""
+"""Bytes of earlier output that a new window shows."""
 BEHIND_BYTES = 256 * 1024
 READ_BYTES = 16 * 1024
 _HELD_BYTES = 64
@@ -33,7 +33,7 @@ class ConsoleTail:
         self._descriptor = -1
 
     def read(self) -> tuple[bytes, int]:
-        """The next bytes (empty: there are none now), and how many were left out before them."""
+        """The next bytes (empty: there are none now), and how many were skipped before them."""
         segments = self._segments()
         if not segments:
             return b"", 0
@@ -78,7 +78,7 @@ class ConsoleTail:
         try:
             self._descriptor = os.open(self._path(first), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return  # its time is over
+            return  # the file was dropped
 
     def _size(self, first: int) -> int:
         try:
@@ -97,15 +97,15 @@ class ConsoleTail:
 
 
 class Tamed:
-    """For a run without a terminal: what a program prints is text with colours. Everything else that a
-    terminal would obey is shown instead, for some of it makes the terminal *type* (it answers questions),
-    and what is typed in a window are commands."""
+    """Output filter for a run without a terminal: what a program prints is text with colours. Every other
+    control sequence is shown instead of executed, for some make the terminal send input (as answers to
+    queries), and input in a window is a command."""
 
     def __init__(self) -> None:
         self._held = b""
 
     def text(self, piece: bytes) -> bytes:
-        """What to show; an escape code that is cut off waits for its rest."""
+        """The text to show; an escape code that is cut off waits for its rest."""
         data, self._held = self._held + piece, b""
 
         def shown(match: re.Match[bytes]) -> bytes:

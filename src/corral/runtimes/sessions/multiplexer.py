@@ -1,11 +1,8 @@
-"""What a runtime with windows needs of a terminal multiplexer.
+"""Terminal multiplexers for runtimes with windows: the interface, `screen` and `tmux`.
 
-Every name is relative to the keeper's directory, in which its programs run: an address of a socket holds
-108 bytes, and the path of a data directory may be longer.
-
-`screen`: one server a session, its socket in a directory of ours.
-
-`tmux`: one server with a private socket, one session a run.
+`screen` has one server for each session, its socket in a directory of ours; `tmux` has one server with a
+private socket, and one session for each run. Every name is relative to the keeper's directory, in which the
+programs run: an address of a socket holds 108 bytes, and the path of a data directory may be longer.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from corral.errors import Code, Retryable
 from corral.sdk.runtime import Execution
 
 Execute = Callable[[tuple[str, ...], dict[str, str]], Awaitable[Execution]]
-"""Runs a program of the multiplexer's through the keeper."""
+"""Runs a program of the multiplexer through the keeper."""
 
 COLUMNS: Final = "80"
 LINES: Final = "24"
@@ -42,29 +39,29 @@ class Multiplexer(Protocol):
 
     async def open(self, session: str, command: tuple[str, ...], *, execute: Execute) -> None:
         """Make a session with one window that runs `command`; a server is started when there is none.
-        SPAWN_FAILED (Retryable) when that does not work."""
+        SPAWN_FAILED (Retryable) when that fails."""
 
     async def close(self, session: str, *, execute: Execute) -> None:
-        """End the session of this very name, with everything in it, and remove what a killed one left.
+        """End the session of exactly this name, with everything in it, and remove what a killed one left.
         Idempotent."""
 
     def attach_command(self, session: str, directory: str) -> str:
-        """For people: how to see the session."""
+        """The command by which people attach to the session."""
 
 
 def session_name(run_name: str) -> str:
-    """`tmux` takes no dots in a name, and writes an underscore instead, so that two could become one. A
-    plus sign is in no run's name."""
+    """The session of a run. `tmux` takes no dots in a name, and writes an underscore instead, so that two
+    could become one. A plus sign is in no run's name."""
     return run_name.replace(".", "+")
 
 
 def base_environment() -> dict[str, str]:
-    """All that servers and windows see: nothing of the daemon's, nothing of a run's."""
+    """The whole environment of servers and windows: nothing of the daemon's, nothing of a run's."""
     return {"PATH": _PATH, "HOME": "/", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh", "TERM": "screen"}
 
 
 def find_program(name: str) -> str:
-    """Empty when it is not installed."""
+    """The program's path; empty when it is not installed."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_PATH}")
     return os.path.abspath(found) if found else ""  # noqa: PTH100 - not resolved: alternatives are links
 
@@ -90,7 +87,7 @@ vbell off
 
 
 class ScreenMultiplexer:
-    """A `Multiplexer`. A session is its process: `screen` names it by pid and name, and so do we."""
+    """A `Multiplexer`. A session is its process: `screen` names it by pid and name, and so does this class."""
 
     name = "screen"
 
@@ -114,17 +111,17 @@ class ScreenMultiplexer:
         checked(made, f"screen did not make session {session}")
 
     async def close(self, session: str, *, execute: Execute) -> None:
-        """By pid and name, so that nothing else is meant. The socket of a session that was killed stays
-        behind: it goes, too."""
+        """End a session by pid and name, so that no other is hit. The socket of a session that was killed
+        stays behind: it is removed, too."""
         for exact in self._called(session):
             await execute((self.program, "-S", exact, "-X", "quit"), self._environment())
             ends = asyncio.get_running_loop().time() + _QUIT_SECONDS
             while exact in self._called(session) and asyncio.get_running_loop().time() < ends:
-                await execute((self.program, "-wipe", exact), self._environment())  # nothing, while it lives
+                await execute((self.program, "-wipe", exact), self._environment())  # no-op while it lives
                 await asyncio.sleep(_QUIT_PAUSE)
 
     def _called(self, session: str) -> list[str]:
-        """Sockets are named `PID.NAME`."""
+        """The sessions of this name; sockets are named `PID.NAME`."""
         sockets = pathlib.Path(self._directory, SOCKETS)
         return [place.name for place in sockets.iterdir() if place.name.partition(".")[2] == session]
 
@@ -184,7 +181,7 @@ class TmuxMultiplexer:
         checked(made, f"tmux did not make session {session}")
 
     async def close(self, session: str, *, execute: Execute) -> None:
-        """`=` matches this very name; without it tmux would take any session that begins with it."""
+        """End a session. `=` matches the exact name; without it tmux would take any session with that prefix."""
         await execute(self._command("kill-session", "-t", f"={session}"), base_environment())
 
     def attach_command(self, session: str, directory: str) -> str:

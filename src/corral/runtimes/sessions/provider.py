@@ -25,19 +25,19 @@ _COMMAND_SECONDS: Final = 20.0
 
 
 class SessionRuntime:
-    """A `corral.sdk.runtime.RuntimeProvider`. A run is started, minded and ended as a process is; its
-    session is opened after the start, and opened again whenever it ends before the run does. `close`
-    detaches: sessions stay."""
+    """A `corral.sdk.runtime.RuntimeProvider`. A run is started, supervised and ended as by the process
+    runtime; its session is opened after the start, and opened again whenever it ends before the run does.
+    `close` detaches: sessions stay."""
 
     def __init__(self, process: ProcessRuntime, multiplexer: Multiplexer) -> None:
-        """`process` bears the multiplexer's name, and is this object's own."""
+        """`process` has the multiplexer's name, and is owned by this object."""
         self.name = multiplexer.name
         self._process = process
         self._multiplexer = multiplexer
         self._windows = Windows(multiplexer, directory=process.directory, execute=self._execute)
 
     async def open(self) -> None:
-        """Once, before anything else."""
+        """Called once, before anything else."""
         await self._process.start_keeper()
         await asyncio.to_thread(self._multiplexer.prepare, str(self._process.directory))
 

@@ -1,7 +1,7 @@
-"""`window`: which process shows a run, in the run's directory. Standard library only.
+"""`window`: the process that shows a run, in the run's directory. Standard library only.
 
-Held locked by the window, so that there is one; read by the daemon, which trusts only what the kernel
-confirms (pid and start time).
+Locked by the window, so that there is one; read by the daemon, which trusts only what the kernel confirms
+(pid and start time).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WindowRecord:
 
 
 def take_window(directory: str, window: WindowRecord) -> bool:
-    """Say that we are it, until we end; False when another one is."""
+    """Register this process as the window, until it ends; False when another one is."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(f"{directory}/{WINDOW}", flags, 0o600)
     try:
@@ -36,11 +36,11 @@ def take_window(directory: str, window: WindowRecord) -> bool:
         return False
     line = f"corral-window 1 {window.pid} {window.start} {window.parent}\n"
     os.pwrite(descriptor, line.encode("ascii").ljust(_BYTES, b"\0"), 0)
-    return True  # the descriptor, and the lock with it, stays until our end
+    return True  # the descriptor, and the lock with it, is held until the process ends
 
 
 def read_window(directory: str) -> WindowRecord | None:
-    """The last one that there was; None when there was none."""
+    """The last window that there was; None when there was none."""
     try:
         descriptor = os.open(f"{directory}/{WINDOW}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

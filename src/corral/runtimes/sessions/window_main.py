@@ -1,15 +1,14 @@
-"""The program in a session: a window onto one run. Started as `python -I -S` by the multiplexer.
+"""The window: the program in a session that shows one run. Started as `python -I -S` by the multiplexer.
 
-Arguments: the run's directory, and `terminal` when the run has one. It shows the console as it grows,
-and what is typed goes into the run's input: line by line, or key by key to a terminal. It ends when
-nothing of the run is left, or when its session is closed. It reads the console from the disk: neither a
-client that does not read nor its own end can hold up the workload.
+Arguments: the run's directory, and `terminal` when the run has one. It shows the console as it grows, and
+writes typed input into the run's input: line by line, or key by key to a terminal. It ends when no process of
+the run is left, or when its session is closed. It reads the console from the disk: neither a client that does
+not read nor its own end can block the workload.
 
-Word of changes in a run's directories, for a window. Standard library only.
-
-By `F_NOTIFY`, not by inotify: of that the kernel gives a user 128 instances, and a node full of windows
-would leave none for its daemon. A directory tells of one change and is then asked again, so a console
-that is flooded wakes its window no more often than the window asks.
+Changes in the run's directories are watched by `F_NOTIFY`, not by inotify: of that the kernel gives a user
+128 instances, and a node full of windows would leave none for its daemon. A directory notifies of one change
+and is then armed again, so a flooded console wakes its window no more often than the window arms it. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _PIPE_BYTES = 4096
 
 
 class DirectoryChanges:
-    """A descriptor to poll. What cannot be watched has to be looked at now and then. One a process: word
-    comes as SIGIO."""
+    """A descriptor to poll for changes. Directories that cannot be watched have to be polled. One per
+    process: notifications come as SIGIO."""
 
     def __init__(self, directory: str, console: str) -> None:
         self.descriptor, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -48,13 +47,13 @@ class DirectoryChanges:
                 self._watched.append((os.open(path, flags), mask))
 
     def ask(self) -> None:
-        """Be told of the next change. Whoever looks afterwards misses nothing."""
+        """Arm the notification of the next change. A read of the directory afterwards misses nothing."""
         for descriptor, mask in self._watched:
             with contextlib.suppress(OSError):  # a kernel or a file system without it
                 fcntl.fcntl(descriptor, fcntl.F_NOTIFY, mask)
 
     def forget(self) -> None:
-        """Read away what was told: whoever is woken looks at everything."""
+        """Drain the notifications: a wake-up leads to a check of everything."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self.descriptor, _PIPE_BYTES):
                 pass
@@ -66,7 +65,7 @@ _LINE_BYTES = 4096
 _TYPED_BYTES = 4096
 _LAST_SECONDS = 0.2
 _KEYS = bytes(range(9)) + bytes(range(10, 32)) + b"\x7f"
-"""What a line of a command cannot hold: keys that mean something to terminals."""
+"""Bytes that a line of a command cannot hold: keys with a meaning for terminals."""
 _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE, signal.SIGTTOU, signal.SIGTTIN)
 
 
@@ -94,7 +93,7 @@ def _set_name() -> None:
 
 
 def _set_mode(*, raw: bool) -> None:
-    """Without flow control in either mode. Raw: the run's own terminal does the rest."""
+    """Set the terminal's mode, without flow control in either. Raw: the run's own terminal does the rest."""
     mode = termios.tcgetattr(0)
     mode[0] &= ~(termios.IXON | termios.IXOFF)
     if raw:
@@ -106,7 +105,7 @@ def _set_mode(*, raw: bool) -> None:
 
 
 class RunWindow:
-    """What is shown and what is typed."""
+    """The output that is shown and the input that is typed."""
 
     def __init__(self, directory: str, *, terminal: bool) -> None:
         self._directory = directory
@@ -121,7 +120,7 @@ class RunWindow:
         os.set_blocking(1, False)
 
     def turn(self) -> bool:
-        """Wait for something to do, and do it; False when it is time to end."""
+        """Wait for events and handle them; False when it is time to end."""
         if not self._asked and self._look_at <= time.monotonic():
             self._changes.ask()
             self._asked = True
@@ -139,7 +138,7 @@ class RunWindow:
         pause = _LAST_SECONDS if over else hold if hold > 0 else _FLOOR_SECONDS
         events = dict(poller.poll(0 if more and not self._pending else pause * 1000 + 0.5))
         if over and not more and not events:
-            return False  # nobody reads the last lines
+            return False  # the terminal does not take the last lines
         if self._changes.descriptor in events:
             self._changes.forget()
             self._asked = False
@@ -171,7 +170,7 @@ class RunWindow:
         return run_files.is_empty(self._directory) or not os.path.exists(self._directory)  # noqa: PTH110
 
     def _read_console(self, at_once: bool) -> bool:
-        """Whether there was something, so that there may be more."""
+        """Whether bytes were read, so that there may be more."""
         if self._look_at > time.monotonic() and not at_once:
             return False
         piece, left_out = self._tail.read()
@@ -192,13 +191,13 @@ class RunWindow:
             return
 
     def _take(self, event: int) -> bool:
-        """What was typed; False when the terminal is gone."""
+        """Take the typed input; False when the terminal is gone."""
         try:
             data = os.read(0, _TYPED_BYTES)
         except OSError:
             return False
         if not data:
-            return not event & select.POLLHUP  # else an end of file that somebody typed
+            return not event & select.POLLHUP  # otherwise a typed end of file
         if self._terminal:
             self._pass_on(data)
             return True
@@ -212,7 +211,7 @@ class RunWindow:
         return True
 
     def _pass_on(self, data: bytes) -> None:
-        """Whole or not at all, as a command is."""
+        """Write the input, whole or not at all, as a command."""
         if len(data) > _LINE_BYTES:
             self._say("this line is too long and was not sent")
             return

@@ -1,7 +1,7 @@
-"""Keeps a window open for each run that is watched: made when there is none, made again when it ends.
+"""The windows of all watched runs: opened when there is none, opened again when one ends.
 
-A window is found by the run's `window` file, whoever opened it. What goes wrong with a window is logged,
-and never concerns the run.
+A window is found by the run's `window` file, also when another daemon opened it. Failures of a window are
+logged, and never affect the run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PROGRAM: Final = (
 
 
 class Windows:
-    """Owns one task a run. Closing it detaches: windows and sessions stay."""
+    """Owns one task per run. Closing it detaches: windows and sessions stay."""
 
     def __init__(self, multiplexer: Multiplexer, *, directory: pathlib.Path, execute: Execute) -> None:
         """`directory` is the keeper's."""
@@ -59,7 +59,7 @@ class Windows:
         """Held while a session is being made: it is not closed before it exists."""
 
     def keep(self, run_directory: str, run_name: str, *, terminal: bool) -> None:
-        """From now on. Idempotent; nothing when the multiplexer is not installed."""
+        """Keep a window open for this run. Idempotent; no-op when the multiplexer is not installed."""
         task = self._kept.get(run_directory)
         if not self._multiplexer.program or (task is not None and not task.done()):
             return
@@ -68,8 +68,8 @@ class Windows:
         )
 
     async def leave(self, run_directory: str, run_name: str) -> None:
-        """The run is over: its session goes. A window notices by itself; what else is in the session is
-        ended with it. Idempotent."""
+        """Close the session of a run that is over. A window notices by itself; other programs in the session
+        are ended with it. Idempotent."""
         task = self._kept.get(run_directory)
         if task is not None:
             async with self._busy.hold(run_directory):
@@ -88,7 +88,7 @@ class Windows:
         forget_window(run_directory)
 
     async def close(self) -> None:
-        """Let go of every window. Idempotent."""
+        """Detach from every window. Idempotent."""
         self._kept.clear()
         await self._tasks.close()
 
@@ -105,7 +105,7 @@ class Windows:
                 if process is not None:
                     await _ended(process)
             except (CorralError, OSError) as error:
-                # Once for each reason: its program may be gone for good, and the run lives for months.
+                # Logged once for each reason: its program may be gone for good, and the run lives for months.
                 log = _log.debug if str(error) == told else _log.warning
                 log("session.not_opened", session=session, error=str(error))
                 told = str(error)
@@ -116,7 +116,7 @@ class Windows:
             await asyncio.sleep(backoff.delay())
 
     async def _open(self, run_directory: str, session: str, terminal: bool) -> int | None:
-        """A session with a window; a pidfd of the window. What a dead one left behind goes first."""
+        """Open a session with a window; a pidfd of the window. Leftovers of a dead one are removed first."""
         if run_files.is_empty(run_directory):
             return None
         if read_window(run_directory) is not None:
@@ -124,7 +124,7 @@ class Windows:
             forget_window(run_directory)
         try:
             await self._multiplexer.open(session, _command(run_directory, terminal), execute=self._execute)
-        except CorralError:  # perhaps one of that name is there without a window: the next try finds none
+        except CorralError:  # perhaps one of that name exists without a window: the next try finds none
             await self._multiplexer.close(session, execute=self._execute)
             raise
         process = await self._appeared(run_directory)
@@ -136,10 +136,9 @@ class Windows:
         return process
 
     async def _appeared(self, run_directory: str) -> int | None:
-        """None: it ended at once, or has not come; the caller looks again. Waited for even when the run
-        has ended meanwhile, for a session is left behind by nobody who does not know of it; but then not
-        for long: the end of the run is told after that, and the window may have died before it could
-        say anything."""
+        """The new window; None: it ended at once, or has not appeared; the caller checks again. Waits even
+        when the run has ended meanwhile, so that no unknown session is left behind; but then not for long:
+        the end of the run is reported after that, and the window may have died before it wrote its file."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + _APPEAR_SECONDS
         backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
@@ -157,7 +156,7 @@ class Windows:
         return None if window is None else open_process(window.pid, window.start)
 
     async def _end(self, session: str, window: WindowRecord) -> None:
-        """It has seen the end of the run; one that has not (it was stopped, say) is killed."""
+        """End the window after the run; one that has not noticed (it was stopped, for example) is killed."""
         process = open_process(window.pid, window.start)
         if process is not None:
             try:
