@@ -1,7 +1,7 @@
-"""API tokens: how one is made, recognised, stored and revoked.
+"""API tokens: creation, verification, storage and revocation.
 
-The text `corral_<id>_<secret>` is shown once; only the digest of its secret is stored. The
-functions that change something describe the steps and leave the commit to their caller.
+The text `corral_<id>_<secret>` is shown once; only the digest of its secret is stored. The functions that
+change something describe the steps and leave the commit to their caller.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def mint(
     entropy: Entropy,
     expires_at: dt.datetime | None = None,
 ) -> tuple[ApiTokenRecord, str]:
-    """A new token's record, and its text: the only time that both are in one place."""
+    """A new token's record and its text. Only here are both in one place."""
     id = TokenId(new_id("tok", entropy))
     secret = base64.b32encode(entropy.secret(_SECRET_BYTES)).decode().rstrip("=").lower()
     record = ApiTokenRecord(
@@ -56,13 +56,13 @@ def mint(
 
 
 def first_admin(now: dt.datetime, entropy: Entropy) -> tuple[ApiTokenRecord, str]:
-    """The token of the first administrator, who has to be let in by somebody."""
+    """The first administrator's token, created with the cluster."""
     return mint(name=FIRST_ADMIN, role=Role.ADMIN, created_by="system", now=now, entropy=entropy)
 
 
 def verify(tokens: Mirror[ApiTokenRecord], text: str, *, now: dt.datetime) -> ApiTokenRecord:
-    """The record of a token's text. UNAUTHENTICATED when it is unknown, wrong or expired; which of
-    the first two it is, neither the message nor the time it takes tells."""
+    """The record of a token's text. UNAUTHENTICATED when it is unknown, wrong or expired; neither the message
+    nor the response time distinguishes unknown from wrong."""
     match = _TEXT.fullmatch(text)
     stored = tokens.find(match[1]) if match else None
     expected = stored.record.secret_sha256 if stored else _NO_DIGEST
@@ -96,11 +96,11 @@ def creation(record: ApiTokenRecord) -> tuple[Step, ...]:
 
 
 def revocation(tokens: Mirror[ApiTokenRecord], id: str, *, now: dt.datetime) -> tuple[Step, ...]:
-    """The steps that revoke a token; CONFLICT when nobody could administer the cluster any more.
+    """The steps that revoke a token; CONFLICT when no administrator would be left.
 
-    Two administrators who revoke each other at the same moment must not both succeed. So the
-    revocation of one also rewrites another one that remains: one of the two transactions finds
-    its witness changed, and is judged again.
+    Two administrators who revoke each other at the same moment must not both succeed. So the revocation of
+    one also rewrites another one that remains: one of the two transactions conflicts on that record and is
+    evaluated again.
     """
     stored = tokens.require(id)
     record = stored.record
@@ -121,7 +121,7 @@ def revocation(tokens: Mirror[ApiTokenRecord], id: str, *, now: dt.datetime) -> 
 def _other_admin(
     tokens: Mirror[ApiTokenRecord], id: TokenId, now: dt.datetime
 ) -> Stored[ApiTokenRecord] | None:
-    """Of the other administrators the one that stays longest."""
+    """The other administrator whose token expires last."""
     others = [
         stored
         for stored in tokens

@@ -1,7 +1,8 @@
-"""Memory as a fold over commits: what the controller serves is what the store has taken.
+"""The controller's memory of the cluster: a fold over the commits of the store, so that it serves only what
+is stored.
 
-`apply` is the only mutator. It runs once per commit, in commit order, on a leader right after
-the commit and on a follower from the same log.
+`apply` is the only mutator. It runs once per commit, in commit order: on a leader right after the commit, on
+a follower from the same log.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ from corral.store.port import Commit, Document, Snapshot
 R = TypeVar("R", bound=Record)
 
 _ESSENTIAL: Final = frozenset({CLUSTER.name, AUTHORITY.name, SEQUENCES.name})
-"""Who we are, whom nodes trust, and which numbers were given out: a guess would be worse than no start."""
+"""Collections without which the start is refused: the cluster's identity, the authority that nodes trust, and
+the sequence numbers that were given out. None of them can be guessed."""
 _log = structlog.get_logger("corral.controller.state")
 
 __all__ = ["ClusterState", "Mirror", "Stored"]
 
 
 class ClusterState:
-    """Everything the controller answers from, as of commit `number`."""
+    """Everything that the controller serves, as of commit `number`."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -102,7 +104,7 @@ class ClusterState:
         return list(self._mirrors)
 
     def load(self, snapshot: Snapshot) -> None:
-        """Begin from the store's truth, forgetting nothing because there is nothing yet."""
+        """Fill this empty state from a snapshot of the store."""
         if self.number:
             raise Bug("a cluster state is loaded once; build a new one to start over")
         for document in snapshot.documents:
@@ -110,8 +112,8 @@ class ClusterState:
         self.number = snapshot.head.commit
 
     def _load(self, document: Document) -> None:
-        """One that cannot be read is set aside and named. Without a few of them nothing can be done: those refuse
-        the start."""
+        """Load one document. An unreadable one is set aside in the quarantine; one of the essential
+        collections refuses the start."""
         try:
             self._fold(document.collection, document.id, document.revision, document.body)
         except Exception as error:
@@ -134,7 +136,7 @@ class ClusterState:
             self.quarantine.release(collection, id)
 
     def replaced_revision(self, mirror: Mirror[R], id: str) -> int:
-        """What a compare-and-set shall expect that may replace a document which cannot be read."""
+        """The revision for a compare-and-set that may replace an unreadable document."""
         damaged = self.quarantine.revision(mirror.collection.name, id)
         return mirror.revision(id) if damaged is None else damaged
 

@@ -88,7 +88,7 @@ MODULE_NODE_STATES: Final = Collection("module_node_states", NodeModuleState)
 """By `NODE/MODULE`."""
 
 ONLY: Final = "only"
-"""The id of the one document in CLUSTER and in AUTHORITY."""
+"""The id of the single document in CLUSTER and in AUTHORITY."""
 
 AUDIT: Final = Journal("audit", AuditEntry)
 
@@ -96,7 +96,7 @@ NODE_LOG_PREFIX: Final = "log:node:"
 
 
 def node_log(node_id: str) -> Journal[LogRecord]:
-    """The journal that keeps the newest part of a daemon's log."""
+    """The journal of the newest part of a daemon's log."""
     return Journal(NODE_LOG_PREFIX + node_id, LogRecord)
 
 
@@ -106,14 +106,14 @@ GROUP_DECISIONS_PREFIX: Final = "decisions:group/"
 
 
 EVERY_DECISION: Final = Journal(DECISIONS_PREFIX, DecisionRecord)
-"""Reads every journal of decisions; nothing is appended to it."""
+"""Reads the journals of all decisions; nothing is appended to it."""
 
 
 def instance_decisions(id: str) -> Journal[DecisionRecord]:
-    """Why an instance is where and as it is."""
+    """The journal of decisions about an instance: why it is placed where it is and in the state it is in."""
     return Journal(INSTANCE_DECISIONS_PREFIX + id, DecisionRecord)
 
 
 def group_decisions(name: str) -> Journal[DecisionRecord]:
-    """Why a group has the instances it has, and not others."""
+    """The journal of decisions about a group: why it has the instances that it has."""
     return Journal(GROUP_DECISIONS_PREFIX + name, DecisionRecord)

@@ -1,6 +1,6 @@
 """Mirrors with indexes: instances, crashes, ledgers of nodes, modules on nodes, templates.
 
-No event and no request makes the controller scan a whole collection.
+The indexes keep events and requests from scanning a whole collection.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ _NOTHING: frozenset[PortKey] = frozenset()
 
 @functools.lru_cache(maxsize=16_384)
 def port_keys(port: int, protocol: PortProtocol) -> tuple[PortKey, ...]:
-    """The transports a port takes."""
+    """The transports that a port occupies."""
     if protocol is PortProtocol.BOTH:
         return (port, PortProtocol.TCP), (port, PortProtocol.UDP)
     return ((port, protocol),)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ledger adds up to."""
+    """The sums of a ledger."""
 
     memory_mb: int = 0
     cpu: float = 0.0
     runs: int = 0
     ports: frozenset[PortKey] = _NOTHING
     numbers: tuple[int, ...] = ()
-    """Those of `ports`, sorted; one that is taken in both transports is there twice."""
+    """The port numbers of `ports`, sorted; a port that is taken in both transports is listed twice."""
 
 
 def usage_of(ledger: NodeLedger) -> Usage:
-    """Made anew with every change of a ledger, several times a start: one pass, little in it."""
+    """The sums of a ledger, in one cheap pass: they are computed with every change of the ledger, several
+    times per start."""
     memory_mb, cpu = 0, 0.0
     ports: set[PortKey] = set()
     for run in ledger.runs.values():
@@ -85,7 +86,7 @@ class InstanceMirror(Mirror[InstanceRecord]):
         return self._listed(self._by_node.get(node, ()))
 
     def nodes(self) -> list[str]:
-        """The nodes that some record names."""
+        """The nodes that some instance record names."""
         return list(self._by_node)
 
     def _listed(self, ids: Iterable[str]) -> list[Stored[InstanceRecord]]:
@@ -109,17 +110,18 @@ class CrashMirror(Mirror[CrashRecord]):
     def __init__(self) -> None:
         super().__init__(CRASHES, "crash")
         self._by_node: dict[str, OrderedDict[str, None]] = {}
-        """In the order in which they were folded, which is that of their receipt but for a snapshot's."""
+        """Crash ids in the order of the fold. That is the order of receipt, except for those loaded from a
+        snapshot."""
         self._unordered: set[str] = set()
-        """Nodes with some that were folded after later ones."""
+        """Nodes whose crashes were not folded in the order of receipt."""
         self._newest: dict[str, str] = {}
 
     def nodes(self) -> list[str]:
-        """The nodes that reported some."""
+        """The nodes that reported crashes."""
         return list(self._by_node)
 
     def of_node(self, node: str) -> list[str]:
-        """The ids of what this node reported, in the order in which it was received."""
+        """The ids of this node's crashes, in the order of receipt."""
         ids = self._by_node.get(node)
         if ids is None:
             return []
@@ -129,7 +131,7 @@ class CrashMirror(Mirror[CrashRecord]):
         return list(ids)
 
     def newest_of(self, instance: str) -> str | None:
-        """The id of the crash of this instance that was received last, if it is still there."""
+        """The id of the crash of this instance that was received last, if it is still stored."""
         return self._newest.get(instance)
 
     def _received(self, id: str) -> tuple[dt.datetime, str]:
@@ -165,7 +167,7 @@ class CrashMirror(Mirror[CrashRecord]):
 
 
 class LedgerMirror(Mirror[NodeLedger]):
-    """The ledgers of all nodes, each with its sum."""
+    """The ledgers of all nodes, each with its sums."""
 
     def __init__(self) -> None:
         super().__init__(NODE_LEDGERS, "ledger")
@@ -194,7 +196,8 @@ def _discard(index: dict[str, set[str]], key: str, id: str) -> None:
 
 
 class NodeStateMirror(Mirror[NodeModuleState]):
-    """Indexed both ways: neither a node that connects nor a module that is shown looks at all of them."""
+    """Module states on nodes, indexed by node and by module: a connecting node and a request for one module
+    read only their own rows."""
 
     def __init__(self) -> None:
         super().__init__(MODULE_NODE_STATES, "state of a module on a node")
@@ -202,15 +205,15 @@ class NodeStateMirror(Mirror[NodeModuleState]):
         self._by_module: dict[str, set[str]] = {}
 
     def of_node(self, node: str) -> list[Stored[NodeModuleState]]:
-        """In the order of the modules' ids."""
+        """The rows of a node, in the order of the modules' ids."""
         return self._listed(self._by_node.get(node, ()))
 
     def of_module(self, module: str) -> list[Stored[NodeModuleState]]:
-        """In the order of the nodes' ids."""
+        """The rows of a module, in the order of the nodes' ids."""
         return self._listed(self._by_module.get(module, ()))
 
     def rows_of_module(self, module: str) -> Iterator[NodeModuleState]:
-        """In no order, for whoever only counts."""
+        """The rows of a module, unordered, for counts."""
         return (self._documents[id].record for id in self._by_module.get(module, ()))
 
     def _listed(self, ids: Iterable[str]) -> list[Stored[NodeModuleState]]:
@@ -229,7 +232,7 @@ class NodeStateMirror(Mirror[NodeModuleState]):
 
 
 class TemplateMirror(Mirror[TemplateRecord]):
-    """All templates, indexed so that planning a start never looks at all of them."""
+    """All templates, indexed by template group so that planning a start does not scan all of them."""
 
     def __init__(self) -> None:
         super().__init__(TEMPLATES, "template")

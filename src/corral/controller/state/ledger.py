@@ -1,8 +1,8 @@
-"""The one way to change anything: a transaction with its events and its audit entry, all or nothing.
+"""Commits: every change of the store is one transaction with its events and its audit entry, all or nothing.
 
-A `Mutation` is such a change as a value. The handler of a request reads the state and describes the change; it does not
-make it. So it can run again after a conflict, and the idempotency record and the audit entry are in the same
-transaction as the change.
+A `Mutation` is such a change as a value. The handler of a request reads the state and describes the change;
+it does not commit it. So the handler can run again after a conflict, and the idempotency record and the audit
+entry are in the same transaction as the change.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _ATTEMPTS: Final = 20
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """On whose behalf something is done, for the audit."""
+    """The principal of an operation, for the audit."""
 
     name: str
     address: str = ""
     label: str = ""
-    """What people call the actor: the name of a token, for one."""
+    """The display name of the actor, such as the name of a token."""
 
 
 SYSTEM: Final = Actor(name="system")
 
 
 class Committer(Protocol):
-    """What the ledger needs of the store's writer."""
+    """The part of the store's writer that the ledger uses."""
 
     async def commit(self, transaction: Transaction) -> Commit: ...
 
@@ -53,8 +53,8 @@ class Ledger:
         self.state = state
 
     async def commit(self, *steps: Step) -> Commit:
-        """All steps in one transaction. Raises `Conflict`, `StoreUnavailable`, `Fenced`; FORMAT_INVALID for what
-        would overwrite a document that cannot be read."""
+        """Commit all steps in one transaction. Raises `Conflict`, `StoreUnavailable`, `Fenced`;
+        FORMAT_INVALID for a write that would replace an unreadable document."""
         self.state.quarantine.check(steps)
         return await self._writer.commit(
             Transaction(
@@ -72,10 +72,11 @@ class Ledger:
         *,
         expect: int | None = None,
     ) -> Stored[R]:
-        """Change one record by a pure function, again from the start when somebody was faster.
+        """Change one record by a pure function; after a conflict with another writer the function runs again
+        on the new record.
 
-        `change` gives the new record and the steps that go with it, or None for "already so".
-        With `expect` the caller insists on that revision and a mismatch is a `Conflict` for him.
+        `change` returns the new record and the steps that go with it, or None for "no change needed". With
+        `expect` the caller requires that revision, and a mismatch raises `Conflict`.
         """
         for _ in range(_ATTEMPTS):
             current = mirror.require(id)
@@ -107,7 +108,7 @@ def audit(
     before: dict[str, object] | None = None,
     after: dict[str, object] | None = None,
 ) -> Append:
-    """The audit entry that goes into the same transaction as what it describes."""
+    """The audit entry of a change, for the same transaction."""
     return AUDIT.append(
         AuditEntry(
             actor=actor.name,
@@ -122,9 +123,9 @@ def audit(
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """`steps` may be empty: then everything is already as wanted and only `body` is answered.
+    """A change as a value. Without `steps` the desired state is already stored, and only `body` is answered.
 
-    `body` is a response shape; a field `revision` in it is filled with the number of the commit.
+    `body` is a response schema; a field `revision` in it is filled with the number of the commit.
     """
 
     action: str
@@ -137,8 +138,8 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedRefusal(Rejected):
-    """A refusal that is a decision itself: its `steps` are stored before the caller hears it. While a node of
-    `returning` may be back in a moment, the caller waits for that first."""
+    """A refusal that is stored: its `steps` are committed before the caller receives it. While a node of
+    `returning` may reconnect within moments, the request waits for that first."""
 
     def __init__(self, error: Rejected, *, steps: tuple[Step, ...], returning: Collection[str] = ()) -> None:
         super().__init__(error.code, error.message, hint=error.hint, field=error.field)

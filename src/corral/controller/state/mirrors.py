@@ -17,7 +17,8 @@ from corral.store.port import ABSENT
 R = TypeVar("R", bound=Record)
 
 _GUESSES: Final = 500
-"""Among so many names a typo is looked for: comparing it with ten thousand would stop the loop."""
+"""The number of ids among which a similar one is searched: comparing with ten thousand would block the loop.
+"""
 
 
 class Stored(msgspec.Struct, Generic[R], frozen=True):
@@ -39,7 +40,7 @@ class Mirror(Generic[R]):
         return self._documents.get(id)
 
     def require(self, id: str) -> Stored[R]:
-        """The document, or NOT_FOUND with the nearest id there is."""
+        """The document; raises NOT_FOUND with the most similar id."""
         found = self._documents.get(id)
         if found is None:
             guess = nearest(id, itertools.islice(self._documents, _GUESSES))
@@ -51,7 +52,7 @@ class Mirror(Generic[R]):
         return found
 
     def revision(self, id: str) -> int:
-        """What a compare-and-set shall expect: the stored revision, or ABSENT."""
+        """The revision that a compare-and-set expects: the stored one, or ABSENT."""
         found = self._documents.get(id)
         return found.revision if found else ABSENT
 
@@ -73,7 +74,7 @@ class Mirror(Generic[R]):
 
 
 class IdempotencyMirror(Mirror[IdempotencyRecord]):
-    """Idempotency records, and how many of each token have no known outcome."""
+    """Idempotency records, and the number of records without a known outcome for each token."""
 
     def __init__(self) -> None:
         super().__init__(IDEMPOTENCY, "idempotency record")

@@ -1,7 +1,7 @@
-"""What an operator may change about a node, as pure functions: record in, record and event out.
+"""Changes of a node by an operator, as pure functions: record in, record and event out.
 
-They describe; whoever calls them commits. Each refuses with a reason what the node's lifecycle
-does not allow.
+The functions describe the change; their callers commit it. Each refuses with a reason what the node's
+lifecycle does not allow.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from corral.errors import Code, Rejected
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The record as it shall be, and the steps that make it so; none when it already is."""
+    """The new record, and the steps that store it; no steps when nothing changes."""
 
     record: NodeRecord
     steps: tuple[Step, ...]
 
 
 def cordon(stored: Stored[NodeRecord], *, reason: str) -> NodeChange:
-    """No new instances on this node; what runs there goes on."""
+    """Exclude the node from placement of new instances; running ones continue."""
     return _admit(stored, AdmissionTrigger.CORDON, EventType.NODE_CORDONED, reason)
 
 
 def uncordon(stored: Stored[NodeRecord], *, reason: str) -> NodeChange:
-    """The node takes new instances again."""
+    """Allow placement of new instances on the node again."""
     return _admit(stored, AdmissionTrigger.UNCORDON, EventType.NODE_UNCORDONED, reason)
 
 
@@ -68,15 +68,15 @@ def revoke(stored: Stored[NodeRecord], *, reason: str, now: dt.datetime) -> Node
 
 
 class LabelChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants of labels: a value; None, so that the node has none whatever it claims; or what the node
-    claims."""
+    """An operator's changes of labels: a value; None to remove the label even if the node claims it; or the
+    node's claim."""
 
     values: dict[str, str | None] = {}
     as_claimed: tuple[str, ...] = ()
 
 
 def relabelled(settings: NodeSettings, changes: LabelChanges) -> NodeSettings:
-    """The settings with these changes; labels that are not named stay as they are."""
+    """The settings with these changes; labels that are not named keep their values."""
     named = {*changes.values, *changes.as_claimed}
     given = {key: value for key, value in changes.values.items() if value is not None}
     labels = {key: value for key, value in settings.labels.items() if key not in named} | given
@@ -88,7 +88,7 @@ def relabelled(settings: NodeSettings, changes: LabelChanges) -> NodeSettings:
 
 
 def configure(stored: Stored[NodeRecord], settings: NodeSettings) -> NodeChange:
-    """What an operator says of a node counts before what it says of itself."""
+    """Set an operator's settings of a node; they take precedence over what the node claims."""
     record = stored.record
     if record.settings == settings:
         return NodeChange(record=record, steps=())
@@ -98,7 +98,7 @@ def configure(stored: Stored[NodeRecord], settings: NodeSettings) -> NodeChange:
 
 
 def set_log_level(stored: Stored[NodeRecord], *, level: str) -> NodeChange:
-    """What the node shall log at; the empty string leaves it to the node's configuration."""
+    """Set the node's log level; the empty string selects the one of the node's own configuration."""
     record = stored.record
     if record.log_level == level:
         return NodeChange(record=record, steps=())
@@ -108,7 +108,7 @@ def set_log_level(stored: Stored[NodeRecord], *, level: str) -> NodeChange:
 
 
 def removal(stored: Stored[NodeRecord], *, has_session: bool) -> tuple[Step, ...]:
-    """The steps that forget a node; CONFLICT while it is connected."""
+    """The steps that remove a node; CONFLICT while it is connected."""
     record = stored.record
     if has_session or record.state is NodeState.ONLINE:
         raise Rejected(

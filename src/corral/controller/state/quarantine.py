@@ -1,8 +1,9 @@
-"""Documents of the store that cannot be read: named, left as they are, and in nobody's way.
+"""Unreadable documents of the store: listed, left unchanged, and isolated from all others.
 
-A document may be damaged, or of a version that this one does not understand. It is not in memory then, but it is
-in the store: nothing may be written in its place, nothing that it may speak of is taken for gone, and all other
-documents work. What others can say again is the exception (`REPLACEABLE`): it is listed until it is replaced.
+A document may be damaged, or of a version that this controller does not understand. Then it is in the store
+but not in memory: nothing may be written in its place, nothing that it may refer to counts as removed, and
+all other documents work. Documents that a node can report again are the exception (`REPLACEABLE`): they are
+listed until they are replaced.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from corral.errors import Code, Rejected
 from corral.store.port import Delete, Put
 
 REPLACEABLE: Final = frozenset({SPOOLS.name, MODULE_NODE_STATES.name})
-"""The position of a node's spool: from an unknown one the node sends again what it still has, and what was stored
-already has no second effect on any instance. And how a module stands on a node, as the node told last."""
+"""The position of a node's spool: without it the node sends again what it still has, and records that were
+stored already have no second effect. And the state of a module on a node, which the node reports again."""
 _REASON: Final = 300
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as it lies in the store, and what is wrong with it."""
+    """An unreadable document of the store, and the reason."""
 
     collection: str
     id: str
@@ -35,7 +36,7 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantine:
-    """Those of one term; empty, as a rule."""
+    """The unreadable documents of one term; normally none."""
 
     def __init__(self) -> None:
         self._documents: dict[tuple[str, str], Unreadable] = {}
@@ -62,16 +63,16 @@ class Quarantine:
         return [found for found in self if found.collection == collection]
 
     def revision(self, collection: str, id: str) -> int | None:
-        """What a compare-and-set that replaces it shall expect; None: it is not one of them."""
+        """The revision for a compare-and-set that replaces the document; None when it is not in quarantine."""
         found = self._documents.get((collection, id))
         return found.revision if found is not None else None
 
     def release(self, collection: str, id: str) -> None:
-        """It was replaced or removed."""
+        """Remove a document from the quarantine: it was replaced or deleted."""
         self._documents.pop((collection, id), None)
 
     def among(self, writes: Iterable[object]) -> Unreadable | None:
-        """The first of these writes that would touch one of them that must stay as it is."""
+        """The first of these writes that would touch a document in quarantine that is not replaceable."""
         for write in writes if self._documents else ():
             if isinstance(write, Put | Delete) and write.collection not in REPLACEABLE:
                 found = self._documents.get((write.collection, write.id))
@@ -80,14 +81,15 @@ class Quarantine:
         return None
 
     def check(self, writes: Iterable[object]) -> None:
-        """FORMAT_INVALID for what would overwrite one of them."""
+        """Raise FORMAT_INVALID for writes that would overwrite a document in quarantine."""
         found = self.among(writes)
         if found is not None:
             raise unreadable(found)
 
 
 class NotOverwritten(Rejected):
-    """A document that cannot be read is in the way. The same write succeeds once it is repaired."""
+    """The write would overwrite an unreadable document. The same write succeeds once that document is
+    repaired."""
 
 
 def unreadable(found: Unreadable) -> NotOverwritten:

@@ -1,1 +1,1 @@
-"""Leading: the leadership loop, what is built for one term of it, and what a controller needs before it leads."""
+"""Leadership: the leadership loop, the services of one term, and what a controller does before it leads."""

@@ -1,7 +1,8 @@
-"""A new administrator's token for a cluster whose tokens are lost, made beside the controller and not through it.
+"""A new administrator's token for a cluster whose tokens are lost, created on the controller's host without
+the API.
 
-Whoever may write the data directory owns store and cluster key anyway. So the lock on that directory is the
-permission, and a controller that runs is not worked behind the back of.
+A user who may write the data directory owns store and cluster key anyway. So the lock on that directory is
+the permission, and a running controller, which holds the lock, refuses it.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from corral.system.files import DirectoryLock, atomic_write
 
 
 class MadeToken(msgspec.Struct, frozen=True, kw_only=True):
-    """Its text is in the file alone."""
+    """The created token; its text is only in the file."""
 
     id: str
     path: pathlib.Path
 
 
 def make_admin_token(config: ControllerConfig) -> MadeToken:
-    """Store a new ADMIN token and write its text to DATA/admin.token, mode 0600; a former file is put aside.
+    """Store a new ADMIN token and write its text to DATA/admin.token, mode 0600; an earlier file is renamed.
 
-    DATA_DIRECTORY_LOCKED while a controller runs here, CONFLICT while one leads elsewhere, NOT_FOUND where there is
-    no cluster.
+    DATA_DIRECTORY_LOCKED while a controller runs on this directory, CONFLICT while one leads elsewhere,
+    NOT_FOUND where there is no cluster.
     """
     if not config.data.is_dir() or is_missing(config):
         raise _no_cluster(config)
@@ -71,7 +72,7 @@ async def _make(config: ControllerConfig) -> MadeToken:
 
 
 async def _lead(store: Store, config: ControllerConfig) -> Term:
-    """Take the lease, once nobody renews it any more; a leader that lives refuses it."""
+    """Take the lease once it has expired; CONFLICT while a live leader renews it."""
     lease = config.lease
     timing = LeaseTiming(
         ttl=lease.ttl_seconds,

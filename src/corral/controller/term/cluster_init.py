@@ -1,4 +1,4 @@
-"""The first start of a cluster: its identity, its certificate authority, its first administrator."""
+"""Creation of a cluster at its first start: its identity, its certificate authority, its first administrator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from corral.system.files import atomic_write
 
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file
 _FOUNDING: Final = "founding"
-"""The file that is there from before a new cluster's key is made until its cluster is stored."""
+"""The marker file that exists from before a new cluster's key is made until the cluster is stored."""
 _log = structlog.get_logger("corral.controller.term")
 
 
@@ -39,11 +39,11 @@ async def found_cluster(
     entropy: Entropy,
     on_purpose: bool = False,
 ) -> None:
-    """Make what a new cluster needs, in one transaction; does nothing in one that exists.
+    """Create the documents of a new cluster in one transaction; does nothing where a cluster exists.
 
-    The administrator's token is on disk before the cluster is: a crash in between leaves a token
-    that nothing accepts, and the next start replaces it. Raises CONFLICT where another cluster was
-    before, as its key or its token tells, unless this is done `on_purpose`; and for a purpose that is fulfilled.
+    The administrator's token is on disk before the cluster is stored: a crash in between leaves a token that
+    nothing accepts, and the next start replaces it. Raises CONFLICT where the key or the token of an earlier
+    cluster exists, unless `on_purpose` is set; and with `on_purpose` where the cluster exists already.
     """
     begun = data / _FOUNDING
     if ledger.state.cluster.find(ONLY) is not None:
@@ -98,6 +98,6 @@ def open_authority(state: ClusterState, *, key_path: pathlib.Path, clock: Clock)
 
 
 def trusted_ca_pem(state: ClusterState) -> bytes:
-    """Every authority that peers shall trust, the issuing one first."""
+    """The certificates of all authorities that peers trust, the issuing one first."""
     record = state.authorities
     return "".join(a.certificate_pem for a in (record.active, *record.retiring)).encode()

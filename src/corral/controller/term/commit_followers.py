@@ -1,8 +1,9 @@
-"""Those who look at memory after each commit, each guarded from the others.
+"""Followers of commits: components that update themselves from memory after each commit, isolated from each
+other.
 
-What the store has taken is a fact, and memory has it: a follower that fails changes nothing about either. It is
-logged, it goes on with the next commit, and soon it reads what it keeps anew from memory. Only memory itself
-must not fail: then the process ends, and the next one begins from the store.
+A commit is stored and in memory before followers run, so a follower that fails changes neither. The failure
+is logged, the follower continues with the next commit, and after a pause it resynchronises from memory. Only
+memory itself must not fail: then the process ends, and the next one begins from the store.
 """
 
 from __future__ import annotations
@@ -18,40 +19,42 @@ from corral.system.aio.tasks import Tasks
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 30.0
-"""Between two times that the same follower reads everything: one that fails at every commit must not cost more
-than a full read now and then."""
+"""The longest pause between two resynchronisations of one follower. Pauses grow so that a follower which
+fails at every commit does not cost a full read each time."""
 _log = structlog.get_logger("corral.controller.term")
 
 
 class Follower(Protocol):
-    """Keeps something that follows from memory, such as an index, or orders that were sent."""
+    """A component derived from memory, such as an index or the orders that were sent."""
 
     def follow(self, commit: Commit) -> None:
-        """A commit is in memory: take over what it changed. Synchronous and quick."""
+        """Apply a commit that is in memory. Synchronous and quick."""
 
     def resync(self) -> None:
-        """Take over all that memory holds, whatever was missed. Idempotent."""
+        """Rebuild from all of memory, whatever was missed. Idempotent."""
 
 
 class Followers:
-    """In their order. `follow` never raises; `run` mends those that failed."""
+    """The followers in their order. `follow` never raises; `run` resynchronises those that failed."""
 
     def __init__(self) -> None:
         self._followers: dict[str, Follower] = {}
         self._stale: dict[str, int] = {}
-        """Those that failed and have not read anew since: how many commits each could not take."""
+        """Followers that failed and have not resynchronised since, with the number of commits each has
+        missed."""
         self._pauses: dict[str, tuple[Backoff, float]] = {}
-        """For each that failed: how long it waits before it reads anew, and when it last did."""
+        """For each follower that failed: the backoff before its next resynchronisation, and the time of the
+        last one."""
         self._wake = asyncio.Event()
 
     def add(self, name: str, follower: Follower, *, before: str = "") -> None:
-        """Behind all others, or right before one: whoever hears of an event may rely on those before."""
+        """Add a follower at the end, or right before another one: a follower may rely on those before it."""
         later = {before: self._followers.pop(before)} if before else {}
         self._followers |= {name: follower, **later}
 
     @property
     def stale(self) -> list[str]:
-        """The names of those that may lag behind memory."""
+        """The names of the followers that may lag behind memory."""
         return sorted(self._stale)
 
     def follow(self, commit: Commit) -> None:
@@ -59,13 +62,14 @@ class Followers:
             try:
                 follower.follow(commit)
             except Exception:
-                if name not in self._stale:  # said once, and how many they were when it is mended
+                if name not in self._stale:  # logged once; the number of missed commits is logged on recovery
                     _log.exception("follower.failed", follower=name, commit=commit.number)
                 self._stale[name] = self._stale.get(name, 0) + 1
                 self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled. Each waits for its own turn: one that fails for long keeps no other from being mended."""
+        """Resynchronise failed followers until cancelled. Each has its own pause: one that keeps failing does
+        not delay another."""
         mending: dict[str, asyncio.Task[None]] = {}
         async with Tasks() as tasks:
             while True:
@@ -82,7 +86,7 @@ class Followers:
             self._mend(name)
 
     def _pause(self, name: str) -> float:
-        """Twice as long each time, until it was well for a while."""
+        """The next pause of a follower: doubled each time, reset after a while without failure."""
         now = asyncio.get_running_loop().time()
         backoff, until = self._pauses.get(name) or (Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE), now)
         if now - until > 2 * _LONGEST_PAUSE:

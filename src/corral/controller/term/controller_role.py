@@ -1,7 +1,8 @@
-"""The role of this controller: leading, with the services of its term, or standby, knowing who leads.
+"""The role of this controller: leader, with the services of its term, or standby, with the address of the
+leader.
 
-What the link and the API ask of it is answered here: who leads, which controllers there are, certificates of
-administrators.
+The link and the API read from here which controller leads and which controllers there are, and request
+certificates of administrators.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ControllerRole:
     def __init__(self, *, holder: str) -> None:
         self.holder: Final = holder
         self.term: LeaderTerm | None = None
-        """The term that this controller leads; None: it is a standby."""
+        """The term that this controller leads; None on a standby."""
         self.lease: LeaseRow | None = None
         """The lease as a standby last read it."""
 
@@ -57,19 +58,19 @@ class ControllerRole:
         return self.term
 
     def other_leader(self) -> ControllerInfo | None:
-        """The controller that leads while this one is a standby, as far as it is known."""
+        """The leading controller while this one is a standby, if known."""
         if self.term is not None or self.lease is None or not self.lease.info:
             return None
         return msgspec.json.decode(self.lease.info, type=ControllerInfo)
 
     def leader_http(self) -> str:
-        """The HTTP address of another controller that leads; empty when there is none."""
+        """The HTTP address of another controller that leads; empty when none is known."""
         leader = self.other_leader()
         return leader.http if leader else ""
 
 
 class LinkDirectory:
-    """Who leads and which controllers there are, for daemons and joining hosts: the `LeaderLookup` of the link."""
+    """The leader and all controllers, for daemons and joining hosts: the `LeaderLookup` of the link."""
 
     def __init__(self, role: ControllerRole, own: ControllerInfo) -> None:
         self._role = role
@@ -135,7 +136,7 @@ class Cluster:
     async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
         """An administrator's certificate, for `AdminService`."""
         term = self._role.require_term()
-        admin = node_id(name, field="name")  # the same letters as in any other name of ours
+        admin = node_id(name, field="name")  # the same character set as in all other names
         issued = term.authority.issue_admin(admin, read_csr(csr_pem.encode()), life=_ADMIN_LIFE)
         return IssuedCertificate(
             certificate_pem=issued.certificate_pem.decode(),

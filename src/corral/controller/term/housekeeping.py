@@ -1,4 +1,4 @@
-"""What time takes away: expired tokens and idempotency records, and more of the past than is kept."""
+"""Removal of what has expired: tokens, idempotency records, and history beyond the configured retention."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ from corral.system.controller_config import ControllerConfig
 _SWEEP_SECONDS: Final = 60.0
 _PER_COMMIT: Final = 200
 _JOIN_TOKEN_MEMORY: Final = dt.timedelta(days=7)
-"""Used and expired join tokens are kept this long, so that a late host is told what happened to its token."""
+"""The retention of used and expired join tokens: until then a late host receives the reason why its token is
+refused."""
 
 _log = structlog.get_logger("corral.controller.term")
 
 
 class Housekeeping:
-    """Use as `async with`. A failed sweep is tried again with the next one."""
+    """Periodic sweeps. Use as `async with`. A failed sweep is repeated with the next one."""
 
     def __init__(
         self, *, config: ControllerConfig, store: Store, ledger: Ledger, epoch: Epoch, clock: Clock
@@ -94,11 +95,12 @@ class Housekeeping:
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _collect_for_ever(self) -> None:
-        """Apart from the sweeps: to look at every content of a large store takes its time."""
+        """Collect unused content, apart from the sweeps because checking all content of a large store takes
+        long."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             if self._ledger.state.quarantine:
-                continue  # what it cannot read may need what looks unused
+                continue  # an unreadable document may reference content that looks unused
             try:
                 await self._collector.collect(self._ledger.state)
             except CorralError as error:
@@ -114,8 +116,9 @@ class Housekeeping:
         return len(steps)
 
     async def forget_journals(self) -> None:
-        """Drop the journals of nodes, instances and groups that are no more: a later one of that name
-        begins with its own. While documents cannot be read, nobody knows what is no more."""
+        """Drop the journals of removed nodes, instances and groups, so that a later one of the same name
+        starts an empty journal. Skipped while documents are unreadable: the owner of a journal may be among
+        them."""
         state = self._ledger.state
         if state.quarantine:
             return
@@ -153,7 +156,7 @@ class Housekeeping:
 
 
 def surplus_versions(state: ClusterState, *, keep: int) -> Iterator[Step]:
-    """Versions that were kept beside the newest for what ran by them, and are needed no more."""
+    """Template versions that were kept for running instances beside the newest one, and are no longer used."""
     for name, stored in state.templates.items():
         record = stored.record
         if len(record.versions) <= keep:

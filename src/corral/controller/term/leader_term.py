@@ -1,7 +1,7 @@
-"""One term of leading: everything that exists only while this controller leads, under one epoch.
+"""One term of leadership: everything that exists only while this controller leads, under one epoch.
 
-Built from the store's truth and thrown away as a whole. Nothing of a term survives it in memory, so a new leader never
-trusts what it believed as a standby.
+A term is built from the store and discarded as a whole. Nothing of a term survives it in memory, so a new
+leader never relies on what it read as a standby.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = structlog.get_logger("corral.controller.term")
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderTerm:
-    """A term that serves. Made by `open_term`."""
+    """A term in service. Created by `open_term`."""
 
     epoch: Epoch
     store: Store
@@ -118,17 +118,18 @@ async def open_term(
     on_fatal: Callable[[BaseException], None],
     opening: Sequence[Step] = (),
 ) -> AsyncIterator[LeaderTerm]:
-    """On entry the term serves; on exit nothing of it runs any more, also when the entry failed or was cancelled.
+    """On entry the term serves; on exit none of its tasks runs any more, also when the entry failed or was
+    cancelled.
 
-    `state` is empty and becomes the memory of this term. `opening` is committed together with the event of the new
-    leader.
+    `state` is empty and becomes the memory of this term. `opening` is committed together with the event of
+    the new leader.
     """
     async with contextlib.AsyncExitStack() as stack:
         yield await _Opening(deps, state, stack, on_fatal=on_fatal).open(opening)
 
 
 class _Opening:
-    """The order in which a term is opened. What each step has to undo is on the stack when the step returns."""
+    """The steps of opening a term, in order. The cleanup of each step is on the stack when the step returns."""
 
     def __init__(
         self,
@@ -156,8 +157,8 @@ class _Opening:
         self._ledger = Ledger(self._writer, state)
 
     def _fold(self, commit: Commit) -> None:
-        """Memory first: it equals the store, or the process has to end. Then the followers, whose failures end
-        nothing."""
+        """Fold a commit into memory, then into the followers. A failure of memory ends the process, because
+        memory must equal the store; a failure of a follower ends nothing."""
         self._state.apply(commit)
         self._followers.follow(commit)
 
@@ -219,7 +220,7 @@ class _Opening:
         await self._ledger.commit(event, *opening, *self._unreadable())
 
     def _unreadable(self) -> list[Draft]:
-        """The events of documents that cannot be read: each new leader reports them again until they are repaired,
+        """The events of unreadable documents: each new leader reports them again until they are repaired, and
         of many only the first ones."""
         return [
             Draft(type=EventType.DOCUMENT_UNREADABLE, subject=str(each), data=msgspec.to_builtins(each))
@@ -236,8 +237,8 @@ class _Opening:
         )
 
     def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a task of this term. After a bug in it, which is logged, it runs again: instances must not be left
-        without supervision."""
+        """Run a task of this term. After a bug in it, which is logged, it is restarted: instances must not be
+        left without supervision."""
         tasks = Tasks()
         tasks.spawn(_restarted(name, run), name=name)
         self._stack.push_async_callback(tasks.close)
@@ -253,18 +254,19 @@ async def _restarted(name: str, run: Callable[[], Awaitable[None]]) -> None:
 
 
 class LatestMemory:
-    """The memory of the present term, or of the last one: how far this controller knows the store."""
+    """The memory of the present term, or of the last one: the newest state of the store that this controller
+    has read."""
 
     def __init__(self) -> None:
         self._state = ClusterState()
 
     def new(self) -> ClusterState:
-        """The empty memory of a term that begins."""
+        """The empty memory of a new term."""
         self._state = ClusterState()
         return self._state
 
     def commit_number(self) -> int:
-        """Of the last commit that this controller has made or read as the leader; 0 before it leads."""
+        """The number of the last commit that this controller made or read as the leader; 0 before it leads."""
         return self._state.number
 
 

@@ -1,4 +1,4 @@
-"""The leadership loop: wait for the lease, serve one term after the other, and raise the epoch at a request."""
+"""The leadership loop: wait for the lease, serve one term after the other, and raise the epoch on request."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _LOOK_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller")
 
 OpenLink = Callable[[ClusterState], Awaitable[None]]
-"""Listen for daemons, once the authority that they trust is known. Idempotent."""
+"""Starts listening for daemons, once the authority that they trust is known. Idempotent."""
 OpenTerm = Callable[[Epoch, Sequence[Step]], contextlib.AbstractAsyncContextManager[LeaderTerm]]
-"""The term under this epoch, with the steps that it commits first."""
+"""Opens the term under this epoch, with the steps that it commits first."""
 
 
 class EpochRaise(msgspec.Struct, frozen=True, kw_only=True):
-    """A raise of the epoch from its request on; the term that it is requested in may end before it does."""
+    """A raise of the epoch, from its request on; the term in which it is requested may end first."""
 
     actor: Actor
     lift: asyncio.Task[Epoch | None]
 
 
 class EpochRaiser:
-    """Raises the epoch of the lease at an operator's request. At most one raise is under way."""
+    """Raises the epoch of the lease on an operator's request. At most one raise is in progress."""
 
     def __init__(self, role: ControllerRole) -> None:
         self._role = role
@@ -56,7 +56,7 @@ class EpochRaiser:
         self._raise = None
 
     async def raise_epoch(self, actor: Actor) -> Epoch:
-        """Lift the epoch far above any that a node may have obeyed. Ends the present term at once."""
+        """Raise the epoch far above any that a node may have obeyed. Ends the present term at once."""
         leader, lease = self._role.require_term(), self._lease
         if lease is None:
             raise no_longer_leading()
@@ -75,7 +75,7 @@ class EpochRaiser:
         return epoch
 
     async def finished(self) -> EpochRaise | None:
-        """The raise that ended the term, if that is what did; waits for one that is under way."""
+        """The raise that ended the term, if one did; waits for one in progress."""
         current = self._raise
         if current is None:
             return None
@@ -85,7 +85,7 @@ class EpochRaiser:
             return None
 
     async def wait(self) -> None:
-        """Until no raise is under way."""
+        """Wait until no raise is in progress."""
         await self._tasks.wait()
 
     async def close(self) -> None:
@@ -93,7 +93,8 @@ class EpochRaiser:
 
 
 class LeadershipLoop:
-    """`run` never returns; once it is cancelled, `release` gives the lease back. Only this loop changes the role."""
+    """Takes turns between standby and leader. `run` never returns; once it is cancelled, `release` gives the
+    lease back. Only this loop changes the role."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class LeadershipLoop:
         open_link: OpenLink,
         ready: asyncio.Event,
     ) -> None:
-        """`ready` is set once daemons find this controller, or through it the leader."""
+        """`ready` is set once daemons can find this controller, or the leader through it."""
         self._store = store
         self._role = role
         self._own = own
@@ -140,7 +141,7 @@ class LeadershipLoop:
             await self._serve(self._term)
 
     async def release(self) -> None:
-        """Give the lease back, if there is one, as the last raise of the epoch left it."""
+        """Give the lease back, if held, with the epoch of the last raise."""
         try:
             await self._raiser.wait()
             if self._term is not None:
@@ -150,7 +151,7 @@ class LeadershipLoop:
 
     # --- standby --------------------------------------------------------------------------------
     async def _wait_for_turn(self, leadership: Leadership) -> Term:
-        """Stand by until elected; the standby then ends by itself, not in the middle of a step."""
+        """Stand by until elected; the standby task then ends between two steps, not within one."""
         elected = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as waiting:
@@ -162,7 +163,7 @@ class LeadershipLoop:
         return term
 
     async def _stand_by(self, leadership: Leadership, elected: asyncio.Event) -> None:
-        """While another controller leads: read which, and direct daemons to it."""
+        """While another controller leads: read from the lease which one, and redirect daemons to it."""
         while not elected.is_set():
             with contextlib.suppress(StoreUnavailable):
                 self._role.lease = await leadership.current()
@@ -176,7 +177,7 @@ class LeadershipLoop:
 
     # --- leading --------------------------------------------------------------------------------
     async def _serve(self, term: Term) -> None:
-        """Lead until the lease is lost. Raising the epoch begins anew under the same lease."""
+        """Lead until the lease is lost. Raising the epoch starts a new term under the same lease."""
         opening: list[Step] = []
         async with Tasks() as tasks:
             holding = tasks.spawn(term.hold(), name="controller/hold", awaited=True)

@@ -1,4 +1,4 @@
-"""Where a controller listens, with every port decided, and how others reach it."""
+"""The listen addresses of a controller with all ports chosen, and the addresses under which others reach it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _TRIES: Final = 50
 
 
 def choose_port(listen: str, *, besides: int = 0) -> str:
-    """The address with a port that is free right now in place of port 0, and another one than `besides`.
+    """The address with a currently free port in place of port 0, different from `besides`.
 
-    It is bound only later: the lease carries it to the others first. So it comes from below the range
-    that outgoing connections are given their ports from, where nobody takes it meanwhile by accident."""
+    The port is bound only later, because the lease publishes it first. So it is chosen below the range of
+    ephemeral ports, where no outgoing connection takes it in between.
+    """
     address = parse_address(listen, any_port=True)
     if address.port:
         return listen
@@ -42,7 +43,7 @@ def choose_port(listen: str, *, besides: int = 0) -> str:
 
 
 def _first_outgoing() -> int:
-    """The first port of that range, at most 20,000: higher ones are where people put their servers."""
+    """The first ephemeral port, at most 20,000: servers are commonly configured on higher ports."""
     try:
         return min(int(_OUTGOING.read_text().split()[0]), 20_000)
     except (OSError, ValueError, IndexError):
@@ -50,16 +51,16 @@ def _first_outgoing() -> int:
 
 
 def reachable(listen: str) -> str:
-    """An address that others can dial: a wildcard stands for every address of this host, so its name does."""
+    """An address that others can dial: for a wildcard, the name of this host."""
     host, port = parse_address(listen)
     return str(Address(socket.gethostname(), port)) if host in _WILDCARDS else listen
 
 
 def with_ports(config: ControllerConfig, *, grpc_listen: str) -> ControllerConfig:
-    """The configuration with every port decided."""
+    """The configuration with all ports chosen."""
     host, _ = config.bootstrap_address
     listens_anywhere = not config.bootstrap_address.port
-    taken = parse_address(grpc_listen, any_port=True).port  # it is not bound yet
+    taken = parse_address(grpc_listen, any_port=True).port  # not bound yet
     bootstrap = (
         choose_port(str(Address(host, 0)), besides=taken) if listens_anywhere else config.bootstrap.listen
     )

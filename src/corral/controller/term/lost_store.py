@@ -1,11 +1,12 @@
-"""A store that was lost, or has lost commits: noticed at the start, and nothing is changed until an operator decides.
+"""Detection at the start of a store that was lost, or has lost commits; nothing is changed until an operator
+decides.
 
-A database that is missing or empty where a cluster was is not a first start: to create a new cluster there would
-replace the administrator's token, and SQLite would throw away the write-ahead log of the lost one.
+A database that is missing or empty where a cluster was is not a first start: creating a new cluster there
+would replace the administrator's token, and SQLite would discard the write-ahead log of the lost one.
 
-A database without its write-ahead log, an older copy, a replica that lags behind: each is complete in itself and cannot
-show what it lacks. So the number of the last commit is noted in the controller's own directory, after that commit:
-the note is never ahead of a store that has lost nothing.
+A database without its write-ahead log, an older copy, a lagging replica: each is consistent in itself and
+cannot show what it lacks. So the number of the last commit is noted in the controller's own directory, after
+that commit: the note is never ahead of a store that has lost nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from corral.system.threads import to_end
 
 
 def refuse_lost_database(config: ControllerConfig, *, admin_token: str, on_purpose: bool) -> None:
-    """CONFLICT where the file of an embedded store is missing or empty, and a cluster has left its traces beside it.
+    """CONFLICT where the file of an embedded store is missing or empty, and files of a cluster lie beside it.
 
-    With `on_purpose` what would be overwritten is put aside under another name. To be called before the store
-    is opened, under the lock of its directory.
+    With `on_purpose` the files that would be overwritten are renamed. To be called before the store is
+    opened, under the lock of its directory.
     """
     if not is_missing(config):
         return
@@ -52,7 +53,7 @@ def refuse_lost_database(config: ControllerConfig, *, admin_token: str, on_purpo
 
 
 def is_missing(config: ControllerConfig) -> bool:
-    """Is there no file of an embedded store, or nothing in it? False for the store of a server."""
+    """Is the file of an embedded store missing or empty? False for a database server."""
     if not is_embedded(config.store.url):
         return False
     from corral.store.sqlite.engine import DATABASE
@@ -61,7 +62,7 @@ def is_missing(config: ControllerConfig) -> bool:
 
 
 def database_lost(what: str, former: Sequence[pathlib.Path], data: pathlib.Path) -> Rejected:
-    """The refusal, with the choices there are."""
+    """The refusal, with the operator's options."""
     names = ", ".join(
         str(path.relative_to(data)) if path.is_relative_to(data) else str(path) for path in former
     )
@@ -74,7 +75,7 @@ def database_lost(what: str, former: Sequence[pathlib.Path], data: pathlib.Path)
 
 
 def put_aside(paths: Iterable[pathlib.Path]) -> None:
-    """Rename what is there to NAME.former-1, or the next free number."""
+    """Rename existing files to NAME.former-1, or the next free number."""
     for path in paths:
         if path.exists():
             number = 1
@@ -84,7 +85,7 @@ def put_aside(paths: Iterable[pathlib.Path]) -> None:
 
 
 def _holds_something(path: pathlib.Path) -> bool:
-    """A file with content, or a directory with a file in it, however deep."""
+    """Is this a file with content, or a directory with a file at any depth?"""
     try:
         if path.is_dir():
             return any(each.is_file() for each in path.rglob("*"))
@@ -97,7 +98,7 @@ _FILE: Final = "store-position.json"
 _FORMAT: Final = "corral-store-position"
 _VERSION: Final = 1
 _SECONDS: Final = 2.0
-"""So old is the note at most: what was committed later and lost is not noticed by it."""
+"""The interval between notes: the loss of commits younger than this is not detected."""
 _log = structlog.get_logger("corral.controller.store")
 
 
@@ -106,15 +107,15 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorePosition:
-    """The note of one data directory."""
+    """The noted commit number of one data directory."""
 
     def __init__(self, data: pathlib.Path) -> None:
         self._path = data / _FILE
         self._noted = 0
 
     async def check(self, reads: ReadEngine, *, accept: bool) -> None:
-        """CONFLICT for a store that ends before the commit which the note names; with `accept` it is taken as it
-        is, and the note follows it. An empty one is left to those who found clusters."""
+        """CONFLICT for a store whose last commit is before the noted one; with `accept` the store is taken as
+        it is, and the note is set to its last commit. An empty store is left to the creation of clusters."""
         noted = await to_end(self._read)
         found = (await reads.head()).commit
         if found == 0 or found >= noted:
@@ -132,13 +133,14 @@ class StorePosition:
         await self.note(found)
 
     async def keep(self, commit: Callable[[], int]) -> None:
-        """Follow the number that `commit` gives, until this is cancelled."""
+        """Keep the note at the number that `commit` returns, until cancelled."""
         while True:
             await self.note(commit())
             await asyncio.sleep(_SECONDS)
 
     async def note(self, commit: int) -> None:
-        """Write it down, if it is news. A disk that does not take it is no reason to stop: others tell of it."""
+        """Write the number if it has changed. A failed write is no reason to stop: other checks report a full
+        or broken disk."""
         if commit in (0, self._noted):
             return
         try:

@@ -1,6 +1,6 @@
-"""The services of one term, and what they are built from.
+"""The services of one term, and their dependencies.
 
-`NodeServices` follow every commit and are there before the first one. `TermServices` are opened once the cluster
+`NodeServices` follow every commit and exist before the first one. `TermServices` are opened once the cluster
 exists: to modules, to the API and to nodes.
 """
 
@@ -45,14 +45,14 @@ from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy
 
 _MODULES_SHARE: Final = 0.4
-"""Of the shutdown budget: the time that modules have to end in."""
+"""The share of the shutdown budget in which modules have to stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TermDeps:
-    """What a term is built from: the epoch it was elected under, and what the controller has in any role.
+    """The dependencies of a term: the epoch it was elected under, and what the controller has in any role.
 
-    Only the composition of a term sees all of it; each service is given what it uses.
+    Only the composition of a term sees all of them; each service gets what it uses.
     """
 
     epoch: Epoch
@@ -65,16 +65,16 @@ class TermDeps:
     clock: Clock
     entropy: Entropy
     api_url: str = ""
-    """Where instances reach the API."""
+    """The URL under which instances reach the API."""
     found_cluster: bool = False
-    """Create a new cluster also where there was one."""
+    """Create a new cluster even where one existed."""
     ahead_of_store: set[str] = field(default_factory=set)
     """Nodes with confirmations that the store has lost; shared by all terms of this process."""
 
 
 class NodeServices:
-    """The services for nodes and instances. They follow every commit of their term, so they are built before the
-    first one, from a state that is loaded. What has to be undone is on the term's stack; nothing runs yet."""
+    """The services for nodes and instances. They follow every commit of their term, so they are built before
+    the first one, from a loaded state. Their cleanup is on the term's stack; no task of theirs runs yet."""
 
     def __init__(self, deps: TermDeps, *, ledger: Ledger, stack: contextlib.AsyncExitStack) -> None:
         config, clock, metrics = deps.config, deps.clock, deps.setting.metrics.registry
@@ -102,7 +102,7 @@ class NodeServices:
         self.reconciler.begin()
 
     def join(self, followers: Followers) -> None:
-        """Follow each commit, once it is in memory."""
+        """Register the services as followers of commits."""
         followers.add("sessions", self.sessions)
         followers.add("workload", self.workload)
         followers.add("distribution", self.distribution)
@@ -110,7 +110,8 @@ class NodeServices:
         followers.add("reconciler", self.reconciler)
 
     def judged(self, node_id: NodeId) -> None:
-        """A node's inventory is complete: it counts for the reconciler, and is sent what it will need."""
+        """A node's inventory is complete: the reconciler counts the node, and its upcoming needs are sent to
+        it."""
         self.reconciler.judged(node_id)
         self.distribution.joined(node_id)
 
@@ -149,8 +150,8 @@ class NodeServices:
 
 
 class TermServices:
-    """What a term opens to modules, the API and nodes. The term's stack closes it: nodes first, then the API, then
-    modules on nodes."""
+    """The services that a term opens to modules, the API and nodes. The term's stack closes them: nodes
+    first, then the API, then modules on nodes."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class TermServices:
         stack.push_async_callback(nodes.sessions.close, no_longer_leading())
 
     def _module_parts(self) -> ModuleComponents:
-        """Not before the cluster exists: the data of modules is stored under its id."""
+        """The parts for modules, not before the cluster exists: module data is stored under the cluster's id."""
         deps = self._deps
         return ModuleComponents(
             config=deps.config.modules,
