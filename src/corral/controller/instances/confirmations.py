@@ -1,5 +1,5 @@
-"""What is asked before instances and worlds are given up: they are named, with what becomes of them, and whoever means
-it says the name of the group or node again."""
+"""Confirmation of changes that give up instances or worlds: the refusal names them and what becomes of them,
+and the operator repeats the name of the group or node to confirm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN: Final = 10
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """A directory that an instance keeps, or that one kept of which nobody else knows any more."""
+    """A directory that an instance keeps, or that a deleted instance left."""
 
     id: str
     node: str
@@ -28,11 +28,11 @@ class World(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Concerned(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom it concerns that a group or a node goes."""
+    """What the removal of a group or a node affects."""
 
     living: tuple[InstanceRecord, ...]
     worlds: tuple[World, ...]
-    """Whether their instances run or not."""
+    """Of running and ended instances."""
 
 
 def of_group(state: ClusterState, name: str) -> Concerned:
@@ -47,8 +47,8 @@ def of_group(state: ClusterState, name: str) -> Concerned:
 
 
 def on_node(state: ClusterState, node: str) -> Concerned:
-    """Those that run there, and the directories that are there: by the records, and by what the node said when it last
-    connected, which may be of instances that were deleted."""
+    """The live instances and the directories on a node: by the records, and by the node's last handshake,
+    which may list directories of deleted instances."""
     records = [stored.record for stored in state.instances]
     found = state.nodes.find(node)
     ids = {each.id for each in records if each.home == node} | set(found.record.worlds if found else ())
@@ -67,12 +67,12 @@ def _world(state: ClusterState, id: str, node: str) -> World:
 
 
 def has_world(state: ClusterState, record: InstanceRecord) -> bool:
-    """Whether a node that is a member keeps its directory."""
+    """Whether a member node keeps the instance's directory."""
     return bool(record.home) and state.nodes.find(record.home) is not None
 
 
 def before_static_goes(state: ClusterState, group: str, confirm: str) -> None:
-    """CONFIRMATION_REQUIRED, unless confirmed: instances would find empty directories."""
+    """CONFIRMATION_REQUIRED, unless confirmed: instances would start with empty directories."""
     worlds = of_group(state, group).worlds
     if worlds:
         told = (
@@ -83,7 +83,8 @@ def before_static_goes(state: ClusterState, group: str, confirm: str) -> None:
 
 
 def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:
-    """CONFIRMATION_REQUIRED, unless confirmed: its instances are stopped, its worlds left behind."""
+    """CONFIRMATION_REQUIRED, unless confirmed: the group's instances are stopped, its worlds left on the
+    nodes."""
     _require_for(
         of_group(state, group),
         "group",
@@ -95,7 +96,7 @@ def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:
 
 
 def before_node_goes(state: ClusterState, node: str, confirm: str) -> None:
-    """CONFIRMATION_REQUIRED, unless confirmed: nobody would hear of what runs there again."""
+    """CONFIRMATION_REQUIRED, unless confirmed: nothing that runs there is reported or reachable any more."""
     _require_for(
         on_node(state, node),
         "node",
@@ -108,7 +109,7 @@ def before_node_goes(state: ClusterState, node: str, confirm: str) -> None:
 
 
 def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None:
-    """CONFIRMATION_REQUIRED, unless confirmed: what runs there is out of reach."""
+    """CONFIRMATION_REQUIRED, unless confirmed: what runs there becomes unreachable."""
     _require_for(
         on_node(state, node),
         "node",
@@ -121,7 +122,8 @@ def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None
 
 
 def _require_for(found: Concerned, kind: str, name: str, confirm: str, *, living: str, worlds: str) -> None:
-    """`living` and `worlds`: what becomes of them. Nothing is asked where it concerns nobody."""
+    """`living` and `worlds`: the texts of what becomes of them. No confirmation is required where nothing is
+    affected."""
     told = []
     if found.living:
         told.append(f"{_names(found.living)} {living}")

@@ -1,4 +1,4 @@
-"""Groups that fail again and again are left alone for a while, longer each time."""
+"""Crash loops: a group that fails repeatedly is paused, longer each time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from corral.system.aio.backoff import doubled
 
 
 def count_failure(ws: Workspace, name: str, *, what: str) -> None:
-    """Another run of the group failed for good; too many within the time begin a pause."""
+    """Count a run of the group that failed for good; too many within the rule's time begin a pause."""
     group = ws.group(name)
     if group is None:
         return
@@ -30,7 +30,7 @@ def count_failure(ws: Workspace, name: str, *, what: str) -> None:
 
 
 def _calmed_down(group: GroupRecord, now: dt.datetime) -> bool:
-    """Has it been quiet for longer than the last pause and the rule's time together?"""
+    """Has the group been without failures for longer than the last pause and the rule's time together?"""
     if not group.failures or not group.strikes:
         return False
     rule = group.spec.crash_loop
@@ -68,9 +68,9 @@ def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:
 
 
 def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> float:
-    """Seconds until its pause ends. By the clock of the boot it began in, as long as that goes on: the wall clock may
-    have been set since, also while no controller ran. After a reboot, and on another host, by the wall clock, and
-    never longer than pauses are."""
+    """Seconds until the group's pause ends. By the boot clock while the same boot lasts: the wall clock may
+    have been set since, also while no controller ran. After a reboot, and on another host, by the wall clock,
+    and never longer than the longest pause."""
     if group.paused is None:
         return 0.0
     ends = group.pause_ends
@@ -83,7 +83,7 @@ def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> flo
 
 
 def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
-    """Try again: because time is up (the next pause will be longer), or because an operator says so."""
+    """End a pause: because time is up (the next pause will be longer), or on an operator's request."""
     changed = msgspec.structs.replace(group, paused=None, pause_ends=None)
     if by == "operator":
         changed = msgspec.structs.replace(changed, failures=(), strikes=0, request=ws.request)

@@ -1,6 +1,7 @@
-"""Sending what is wanted and not yet so: after its commit, when its node connects, and again.
+"""Dispatch of start and stop orders that records call for: after the commit, when the node connects, and
+repeated.
 
-Nothing is kept that the records do not say, but when an order was last sent. An order without an
+Orders are derived from records; the only state kept here is when an order was last sent. An order without an
 answer is repeated with growing pauses, a bounded number of times a session; repeating it is harmless.
 """
 
@@ -42,28 +43,28 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 MAX_SENDINGS: Final = 8
 STRAYS_SHOWN: Final = 100
 STRAYS_HEEDED: Final = 1000
-"""Of one node: so many ids are not given out on its word."""
+"""The most stray ids of one node that are not given out."""
 _LOGGED: Final = 10
 _SLOWEST: Final = 300.0
 _log = structlog.get_logger("corral.controller.dispatch")
 
 
 class Sending(msgspec.Struct, kw_only=True):
-    """How far an order has come. The only thing here that changes in place."""
+    """The progress of an order. The only mutable value here."""
 
     order: Order
     held_until: float
-    """Nodes have refused this start before: not earlier than this."""
+    """Not sent earlier than this, because nodes have refused the start before."""
     token: str = ""
-    """The same in every sending to one session: whichever arrives, it is one order."""
+    """The same each time the order is sent in one session, so that repeats are one order."""
     sent: int = 0
     due: float = 0.0
-    """When it is sent again, once it was sent."""
+    """When the order is sent again."""
     answered: bool = False
 
 
 class RunTokens(Protocol):
-    """Gives each run the means to speak for itself."""
+    """Issues the API token of each run."""
 
     def mint(self, id: InstanceId, incarnation: Incarnation, /) -> str: ...
 
@@ -95,18 +96,18 @@ class Dispatcher:
         self._wake = asyncio.Event()
 
     def follow(self, commit: Commit) -> None:
-        """Look at every instance a commit changed. Never raises: memory follows the store here."""
+        """Check every instance that a commit changed. Never raises: it runs while memory follows the store."""
         for change in commit.changes:
             if change.collection == INSTANCES.name:
                 self._look_at(change.id)
 
     def resync(self) -> None:
-        """Look at every instance, and at orders whose instance is gone. What was sent already is not repeated."""
+        """Check every instance, and orders whose instance is gone. Orders that were sent are not repeated."""
         for id in [*(stored.record.id for stored in self._state.instances), *self._sendings]:
             self._look_at(id)
 
     def opened(self, node_id: NodeId) -> None:
-        """The node has a new session: whatever was sent to the old one may be lost."""
+        """The node has a new session: orders sent in the old one may be lost."""
         for stored in self._state.instances.of_node(node_id):
             sending = self._sendings.get(stored.record.id)
             if sending is not None:
@@ -114,10 +115,10 @@ class Dispatcher:
             self._look_at(stored.record.id, again=True)
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
-        """All is taken in that the node knew when it connected: from now on it may be told to start."""
+        """The node's inventory is complete: from now on starts may be sent to it."""
         session = self._sessions.find(node_id)
         if session is None or session.facts.id != session_id:
-            return  # a newer session has begun, and is judged by itself
+            return  # a newer session has begun, with an inventory of its own
         self._judged[node_id] = session_id
         for stored in self._state.instances.of_node(node_id):
             sending = self._sendings.get(stored.record.id)
@@ -125,7 +126,7 @@ class Dispatcher:
                 self._look_at(stored.record.id, again=True)
 
     def answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
-        """The node has the order, if it was the one to get it."""
+        """The node has the order, if the order was for this node."""
         sending, stored = self._sendings.get(id), self._state.instances.find(id)
         asked = stored is not None and stored.record.node == node_id
         if asked and sending is not None and sending.order.incarnation == incarnation:
@@ -133,8 +134,8 @@ class Dispatcher:
             _log.debug("instance.order_answered", instance=id, incarnation=incarnation, node=node_id)
 
     def stop_stray(self, node_id: NodeId, stray: Stray, decision: str = "") -> None:
-        """Tell a node to end a run that no record wants, once a session: its next handshake would bring it up
-        again."""
+        """Send a node the stop of a run that no record calls for, once per session: its next handshake lists
+        it again."""
         session = self._sessions.find(node_id)
         if session is not None and session.first_stop_of(stray.id, stray.incarnation):
             _log.warning(
@@ -149,8 +150,8 @@ class Dispatcher:
             )
 
     def show_strays(self, node_id: NodeId, strays: Sequence[Stray], *, count: int) -> None:
-        """So many runs on a node that nothing proves to be ours, with the first of them: they are left alone, the
-        very first are shown, and the ids of all that are told here are not given out."""
+        """Record runs on a node that nothing proves to be the cluster's: they are left running, the first are
+        shown, and the ids of all of them are not given out."""
         session = self._sessions.find(node_id)
         if session is None:
             return
@@ -169,13 +170,13 @@ class Dispatcher:
             )
 
     def strays_ended(self, node_id: NodeId, ids: Iterable[str]) -> None:
-        """The node says that these runs are over: their ids are free."""
+        """The node reports these runs as ended: their ids are free."""
         session = self._sessions.find(node_id)
         if session is not None:
             session.left_alone.difference_update(ids)
 
     def _look_at(self, id: str, *, again: bool = False) -> None:
-        """One order that cannot be made keeps back no other, and costs no node its session."""
+        """Check one instance. An order that fails affects no other order and no session."""
         try:
             self._consider(id, again=again)
         except Exception:
@@ -197,7 +198,7 @@ class Dispatcher:
         self._send(stored.record, sending)
 
     def _send(self, record: InstanceRecord, sending: Sending) -> None:
-        """Send under the ids of the order, whoever made us look at it."""
+        """Send under the log ids of the order, not those of the present caller."""
         ids = {
             "instance": record.id,
             "node": record.node,
@@ -208,7 +209,7 @@ class Dispatcher:
             self._send_now(record, sending)
 
     def _send_now(self, record: InstanceRecord, sending: Sending) -> None:
-        """Send if somebody is there who may get it; else its session's opening brings us here again."""
+        """Send if the node has a session that may receive it; otherwise the next session calls this again."""
         now = self._clock.monotonic()
         if sending.held_until > now:
             self._set_timer(sending.held_until, record.id)
@@ -263,7 +264,7 @@ class Dispatcher:
             self._wake.set()
 
     async def run(self) -> None:
-        """Repeat what was not answered in time, until cancelled."""
+        """Repeat orders that were not answered in time, until cancelled."""
         while True:
             self._wake.clear()
             now = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""What an operator may do to a group, as changes of a workspace."""
+"""Operations of operators on a group, as changes of a workspace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from corral.errors import Code, Rejected
 
 
 def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
-    """A new group; its minimum is started right after."""
+    """Create a group; its minimum is started right after."""
     check_group(spec)
     if ws.group(spec.name) is not None:
         raise Rejected(
@@ -29,7 +29,7 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
             hint="change it, or choose another name",
             field="name",
         )
-    ws.resolve(spec)  # refused here, with its field, rather than at every start
+    ws.resolve(spec)  # refuse it here, with its field, rather than at every start
     record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now, request=ws.request)
     ws.put_group(record)
     ws.event(EventType.GROUP_CREATED, spec.name, min=spec.min, max=spec.max)
@@ -37,8 +37,8 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
 
 
 def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confirm: str = "") -> GroupRecord:
-    """Change the document by a merge patch. What runs goes on as it was started. CONFIRMATION_REQUIRED when worlds
-    would be left behind."""
+    """Change the document by a merge patch. Running instances continue as they were started.
+    CONFIRMATION_REQUIRED when worlds would be left behind."""
     record = ws.require_group(name)
     refuse_deleting(record)
     spec = patched(record.spec, patch)
@@ -56,8 +56,8 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confir
 
 
 def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
-    """A patch may not break a group. One that is broken already, by what was removed since, can still
-    be scaled down, or mended in several steps."""
+    """Refuse a patch that breaks a group. One that is broken already, because something was removed since,
+    can still be scaled down, or repaired in several steps."""
     try:
         ws.resolve(new)
     except Rejected as error:
@@ -70,7 +70,7 @@ def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
 
 
 def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") -> GroupRecord | None:
-    """Delete a group that has no instances; with `cascade` stop them first. None: it is gone.
+    """Delete a group that has no instances; with `cascade` stop them first. None: it is deleted.
     CONFIRMATION_REQUIRED when instances are stopped or worlds left behind."""
     record = ws.require_group(name)
     present = [each for each in ws.instances_of(name) if live(each.state)]
@@ -100,7 +100,8 @@ def drop_group(ws: Workspace, name: str) -> None:
 
 
 def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
-    """Have so many instances: fewer by stopping the youngest, more by starting them right after."""
+    """Set the desired number of instances: the youngest ones are stopped, or further ones started right
+    after."""
     record = ws.require_group(name)
     refuse_deleting(record)
     low, high = record.spec.min, record.spec.max
@@ -131,6 +132,6 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
 
 
 def unpause_group(ws: Workspace, name: str) -> GroupRecord:
-    """Try again at once, with a clean record."""
+    """End the pause at once, and reset the count of failures."""
     record = ws.require_group(name)
     return record if record.paused is None else end_pause(ws, record, by="operator")

@@ -1,4 +1,4 @@
-"""Stored groups of an earlier format, brought to the present one: once, by the first leader that knows it."""
+"""Upgrade of stored groups from an earlier format, once, by the first leader that knows the present one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _log = structlog.get_logger("corral.controller.instances")
 
 
 async def upgrade_groups(ledger: Ledger) -> None:
-    """One by one, and the mark that it was done last: what an operator writes afterwards stays. Nobody is served
-    before this has returned; interrupted, it is done again."""
+    """Upgrade groups one by one, and store the new format number last: later changes by operators stay. No
+    request is served before this has returned; if interrupted, it is repeated."""
     stored = ledger.state.cluster.require(ONLY)
     if stored.record.group_format >= GROUP_FORMAT:
         return
@@ -50,7 +50,8 @@ def _upgraded(ledger: Ledger, group: Stored[GroupRecord]) -> list[Step]:
 
 
 def _with_time_to_live(group: Stored[GroupRecord]) -> list[Step]:
-    """Stored documents hold every field: the default of before cannot be told from a 0 that somebody wrote."""
+    """The group with the new default. Stored documents contain every field: the earlier default cannot be
+    distinguished from an explicit 0."""
     default = GroupSpec(name="").min_alive_ms
     spec = msgspec.structs.replace(group.record.spec, min_alive_ms=default)
     _log.info("group.min_alive_changed", group=spec.name, before=0, min_alive_ms=default)
@@ -73,7 +74,8 @@ def isolated_by_node(record: GroupRecord) -> GroupRecord:
 
 
 def isolation_hint(record: GroupRecord) -> str:
-    """Where a static group shares a user though it need not: what that means, and how it ends."""
+    """The hint for a static group that shares a user though it need not: the consequence, and how to change
+    it."""
     spec = record.spec
     if not spec.static or spec.run_as or spec.isolate is not Isolation.SHARED:
         return ""

@@ -1,6 +1,6 @@
-"""What an operator may do to an instance, as changes of a workspace.
+"""Operations of operators on an instance, as changes of a workspace.
 
-An order that is already so changes nothing and is answered with the present record.
+An operation whose result is already the case changes nothing and returns the present record.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from corral.errors import Code, Rejected
 from corral.store.port import Append
 
 _MOMENT: Final = dt.timedelta(seconds=15)
-"""A node that went so short a time ago is expected back."""
+"""A node that disconnected less than this ago is expected back."""
 _VARIABLES: Final = 64 * 1024
-"""Of one instance, in all: they travel with its order."""
+"""The most bytes of one instance's variables: they are sent with its order."""
 
 
 def start_instance(
     ws: Workspace, group: str, *, node: str | None = None, variables: Mapping[str, str] | None = None
 ) -> InstanceRecord:
-    """One more instance, whatever the group wants. GROUP_FULL, NO_CAPACITY, PORT_RANGE_EXHAUSTED,
-    VARIABLE_INVALID, and what keeps a plan from being made."""
+    """Start one more instance, whatever the group's desired number. GROUP_FULL, NO_CAPACITY,
+    PORT_RANGE_EXHAUSTED, VARIABLE_INVALID, and what keeps a plan from being made."""
     record = ws.require_group(group)
     if node is not None:
         ws.require_node(node)
@@ -66,7 +66,7 @@ def refused_start(
     instance: str | None = None,
     only: str | None = None,
 ) -> RecordedRefusal:
-    """The refusal of a start that somebody asked for: a decision like any other, with what was passed over."""
+    """The refusal of a requested start: recorded as a decision, with the rejected nodes."""
     told = _refusal(ws, group, f"{refused.code.name}: {refused.summary}", instance, passed_over(refused))
     returning = _returning(ws, group.spec, refused, only)
     return RecordedRefusal(refused.error(group.spec.name), steps=told, returning=returning)
@@ -79,7 +79,7 @@ def _refusal(
     instance: str | None = None,
     rejected: Sequence[Alternative] = (),
 ) -> tuple[Append, ...]:
-    """The decision alone, for its journals."""
+    """The decision of a refusal, for its journals."""
     ws.decide(
         DecisionKind.REFUSE,
         group=group.spec.name,
@@ -92,7 +92,7 @@ def _refusal(
 
 
 def _returning(ws: Workspace, spec: GroupSpec, refused: Refused, only: str | None) -> list[str]:
-    """The nodes that suit it and have gone only now: a daemon that starts again, or a controller, needs a moment."""
+    """The suitable nodes that disconnected moments ago: a restarting daemon or controller needs a moment."""
     gone = [
         each.node
         for each in refused.refusals
@@ -123,7 +123,7 @@ def _check_size(variables: Mapping[str, str]) -> None:
 def _request(
     ws: Workspace, group: GroupRecord, node: str | None, variables: Mapping[str, str] | None
 ) -> StartRequest:
-    """The first that may run there: an ordinal whose directory is elsewhere may not."""
+    """The first request that may run on the node: not an ordinal whose directory is elsewhere."""
     reason = f"asked for by {ws.cause}"
     requests = next_requests(ws, group, reason=reason, by_hand=True)
     chosen = next(each for each in requests if node is None or home_of(ws, group, each) in ("", node))
@@ -133,12 +133,12 @@ def _request(
 
 
 def running_count(ws: Workspace, group: str) -> int:
-    """The instances of a group that are there and shall stay."""
+    """The number of instances of a group that exist and are to stay."""
     return sum(1 for each in ws.instances_of(group) if stays(each))
 
 
 def stays(record: InstanceRecord) -> bool:
-    """Alive and not about to end for good."""
+    """Is the instance alive and not about to stop for good?"""
     return live(record.state) and (record.wanted is Wanted.RUN or record.after_stop is AfterStop.RESTART)
 
 
@@ -152,18 +152,18 @@ def refuse_deleting(group: GroupRecord) -> None:
 
 
 def stop_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
-    """Stop it by its ladder, for good."""
+    """Stop the instance by its stop ladder, for good."""
     return _ordered(ws, ws.require_instance(id), reason or f"stopped by {ws.cause}")
 
 
 def kill_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
-    """Kill everything of it at once."""
+    """Kill all processes of the instance at once."""
     return _ordered(ws, ws.require_instance(id), reason or f"killed by {ws.cause}", force=True)
 
 
 def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
-    """Stop it and start it again under its id; one that has ended is just started. One that runs is not
-    stopped for a run that cannot be planned: what keeps a plan from being made refuses it first."""
+    """Stop the instance and start it again under its id; one that has ended is just started. A running
+    instance is not stopped for a run that cannot be planned: errors of the plan are raised first."""
     record = ws.require_instance(id)
     group = ws.require_group(record.group)
     refuse_deleting(group)
@@ -197,7 +197,7 @@ def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
 
 
 def order_stop(ws: Workspace, record: InstanceRecord, *, reason: str) -> InstanceRecord:
-    """Stop one of a group's instances on the group's own account."""
+    """Stop an instance by a decision about its group."""
     return _stopping(ws, record, reason, after=AfterStop.END, force=False)
 
 
@@ -248,7 +248,8 @@ def _stopping(
 
 
 def _follow_the_operator(ws: Workspace, record: InstanceRecord) -> None:
-    """Who stops one of three that a `scale` asked for wants two; `min` is kept all the same."""
+    """Lower the desired number after an operator's stop: stopping one of three scaled instances leaves two;
+    `min` still applies."""
     group = ws.group(record.group)
     if group is None:
         return
@@ -258,7 +259,7 @@ def _follow_the_operator(ws: Workspace, record: InstanceRecord) -> None:
 
 
 def remove_instance(ws: Workspace, id: str) -> InstanceRecord:
-    """Forget an instance that has ended."""
+    """Remove the record of an instance that has ended."""
     record = ws.require_instance(id)
     if live(record.state):
         raise Rejected(

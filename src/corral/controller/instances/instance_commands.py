@@ -1,4 +1,4 @@
-"""Lines for an instance's input: sent to its node, awaited, and told to everybody."""
+"""Commands: lines for an instance's input, sent to its node, acknowledged, and published as events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = structlog.get_logger("corral.controller.commands")
 
 
 class CommandTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a line is meant for, and where it runs."""
+    """The run that a line is sent to, and its node."""
 
     instance: InstanceId
     incarnation: Incarnation
@@ -51,7 +51,8 @@ class InstanceCommands:
         self._waiting: dict[str, tuple[NodeId, asyncio.Future[SendCommandAck]]] = {}
 
     def target(self, id: str, line: str) -> CommandTarget:
-        """The present run of an instance, if it takes this line. NOT_RUNNING, NODE_OFFLINE; nothing is sent."""
+        """The present run of an instance, if it accepts this line. NOT_RUNNING, NODE_OFFLINE; nothing is
+        sent."""
         record = self._ledger.state.instances.require(id).record
         _check(record, line)
         target = CommandTarget(
@@ -61,7 +62,7 @@ class InstanceCommands:
         return target
 
     def executes_once(self, target: CommandTarget) -> bool:
-        """Whether the node knows a command by its id; NODE_OFFLINE while it is away."""
+        """Whether the node deduplicates commands by id; NODE_OFFLINE while it is disconnected."""
         hint = "the line may have arrived; repeat the request with the same key"
         return self._session(target, hint=hint).facts.supports.command_ids
 
@@ -74,9 +75,9 @@ class InstanceCommands:
         repeated: bool = False,
         timeout: float = COMMAND_SECONDS,
     ) -> None:
-        """Returns when the line is in the run's input. NODE_OFFLINE, TIMEOUT, or the node's own code; after TIMEOUT
-        it may have arrived all the same. With an `id` the node executes it once however often it is sent;
-        `repeated`: it may have been sent before."""
+        """Returns when the line is in the run's input. NODE_OFFLINE, TIMEOUT, or the node's own code; after
+        TIMEOUT the line may have arrived all the same. With an `id` the node executes it once however often
+        it is sent; `repeated`: it may have been sent before."""
         request_id = new_id("cmd", self._entropy)
         message = ControllerMessage(
             send_command=SendCommand(
@@ -117,7 +118,7 @@ class InstanceCommands:
         return session
 
     def answered(self, node_id: NodeId, ack: SendCommandAck) -> bool:
-        """A node answered; only the one that was asked may, and False says that it was another."""
+        """A node's answer; False when it is not the node that the command was sent to."""
         waiting = self._waiting.get(ack.request_id)
         if waiting is None:
             return True  # late
@@ -127,12 +128,12 @@ class InstanceCommands:
 
 
 def _ids(target: CommandTarget) -> dict[str, str | int]:
-    """For a log record. The line is not in it: it may hold a password."""
+    """The fields of a log record. The line is left out, because it may contain a password."""
     return {"instance": target.instance, "incarnation": target.incarnation, "node": target.node}
 
 
 def sent_event(target: CommandTarget, line: str, actor: Actor) -> Draft:
-    """That a line is in an instance's input."""
+    """The event that a line was written to an instance's input."""
     data = {"line": line, "by": actor.name, "incarnation": target.incarnation, "group": target.group}
     return Draft(type=EventType.INSTANCE_COMMAND, subject=target.instance, data=data)
 
@@ -168,7 +169,7 @@ def _check(record: InstanceRecord, line: str) -> None:
 
 
 def _refusal(ack: SendCommandAck) -> CorralError:
-    """The node's own words, under a code we know."""
+    """The node's error message, under a known code."""
     code = Code.__members__.get(ack.error_code, Code.INTERNAL)
     message = ack.error_message[:1000] or "the node refused the line"
     if code is Code.INPUT_NOT_READ and ack.unread_bytes and str(ack.unread_bytes) not in message:

@@ -1,8 +1,8 @@
-"""What a node has when it connects, against what the records say.
+"""The inventory of a connecting node, compared with the records.
 
-In two steps. Right away: runs it lists as alive are updated, adopted with a proof that they are ours, or
-strays. Once its spool is taken in as far as it reached at the handshake: what it did not list is decided,
-for only then is everything known that the node knows.
+In two steps. At once: runs that it lists as alive are updated, adopted with a proof that they are the
+cluster's, or strays. Once its spool is stored up to its head at the handshake: the state of runs that it did
+not list is decided, because only then is everything known that the node knows.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from corral.errors import Rejected
 from corral.wire.v1.instance_pb2 import RunningInstance
 
 _RUNS_OF_ONE: Final = 16
-"""No node has more runs of one instance alive; one that says so does not get to have them sorted."""
+"""The most live runs of one instance on a node; further ones are not sorted."""
 _NO_RECORD: Final = "there was no record"
 _PUT_BACK: Final = "was put back to an earlier state: it knows nothing of run {incarnation} any more"
 _UNPROVEN: Final = "nothing proves that it was started by us"
 
 
 def add_listed(listed: dict[str, list[RunningInstance]], entries: Iterable[RunningInstance]) -> None:
-    """Sort entries in by instance; those that make no sense are left out, and of one instance all but the newest."""
+    """Group entries by instance; invalid ones are left out, and of one instance all but the newest."""
     for entry in entries:
         if _valid(entry):
             runs = listed.setdefault(entry.instance_id, [])
@@ -62,10 +62,10 @@ def _valid(entry: RunningInstance) -> bool:
 
 
 class ListedRuns:
-    """The runs that one handshake lists, taken in portion by portion.
+    """The runs that one handshake lists, folded portion by portion.
 
-    `bar` is the serial of the last start that the store knew the node to have been given before it
-    connected: what is adopted lies above it, whatever was adopted in the portion before.
+    `bar` is the serial of the last start that the store knew the node to have been given before it connected:
+    adopted runs are above it, whatever was adopted in the portion before.
     """
 
     def __init__(self, node: NodeId, tickets: StartTickets, *, bar: int) -> None:
@@ -74,7 +74,7 @@ class ListedRuns:
         self._bar = bar
 
     def fold(self, ws: Workspace, runs: Sequence[RunningInstance]) -> list[Stray]:
-        """Take in what is listed of one instance."""
+        """Fold the listed runs of one instance."""
         alive = [(run, report) for run in runs if (report := report_of(run, ws.now)) and live(report.state)]
         if not alive:
             return []
@@ -86,13 +86,14 @@ class ListedRuns:
         return [*([found] if found else []), *others]
 
     def _counts(self, ws: Workspace, run: RunningInstance) -> bool:
-        """Is it the run of the record, or one that a ticket proves the store to have forgotten? What merely has a
-        higher number does not get either of them ended."""
+        """Is it the run of the record, or one that a ticket proves the store to have forgotten? A merely
+        higher number does not get either of them stopped."""
         ticket = self._proven(run)
         return _named(ws, self._node, run) or (ticket is not None and ticket.serial > self._bar)
 
     def _beside(self, ws: Workspace, run: RunningInstance, chosen: RunningInstance, *, named: bool) -> Stray:
-        """Another run of the same instance: an older one is ended if it is ours or was superseded."""
+        """A further run of the same instance: an older one is stopped if it is the cluster's or was
+        superseded."""
         ours = named or self._proven(run) is not None
         if run.incarnation > chosen.incarnation:
             return _stray(run, _UNPROVEN, ours=False, stop=False)
@@ -131,7 +132,7 @@ class ListedRuns:
         return None
 
     def adoptable(self, runs: Sequence[RunningInstance]) -> int:
-        """The highest incarnation here that a ticket proves to be one the store has forgotten; 0: none."""
+        """The highest incarnation here that a ticket proves to be one the store has forgotten; 0 for none."""
         proven = [(run.incarnation, self._proven(run)) for run in runs if run.ticket]
         return max((number for number, ticket in proven if ticket and ticket.serial > self._bar), default=0)
 
@@ -153,8 +154,8 @@ def _stray(run: RunningInstance, reason: str, *, ours: bool, stop: bool) -> Stra
 
 
 def _forgotten(record: InstanceRecord, node: NodeId) -> bool:
-    """Has this node told us that it executed the run of the record, which it does not list now? Then it was put back
-    to an earlier state, and what it runs instead is all there is of this instance."""
+    """Has this node reported executing the run of the record, which it does not list now? Then the node was
+    restored to an earlier state, and the run that it lists is the only one of this instance."""
     here = record.node == node and record.started_at is not None
     return here and live(record.state) and record.wanted is Wanted.RUN
 
@@ -162,7 +163,8 @@ def _forgotten(record: InstanceRecord, node: NodeId) -> bool:
 def _adopt(
     ws: Workspace, node: NodeId, run: RunningInstance, report: RunReport, ticket: Ticket, *, why: str
 ) -> None:
-    """A run of ours that the store does not know: it goes on, under a record made from its node's."""
+    """Adopt a run of the cluster that the store does not know: it continues, under a record made from its
+    node's."""
     known = ws.group(run.group) is not None
     reason = f"node '{node}' runs it and {why}" + ("" if known else "; its group is unknown")
     decision = ws.decide(
@@ -214,7 +216,8 @@ def _static(ws: Workspace, group: str) -> bool:
 
 
 def reconcile_listed(ws: Workspace, node: NodeId, id: str, runs: Sequence[RunningInstance]) -> None:
-    """The node's spool is taken in: a run that it did not list, and whose end it did not tell, is gone."""
+    """After the node's spool is stored: a run that the node did not list, and whose exit it did not report,
+    is gone."""
     record = ws.instance(id)
     if record is None or record.node != node or not live(record.state):
         return
@@ -228,20 +231,20 @@ def reconcile_listed(ws: Workspace, node: NodeId, id: str, runs: Sequence[Runnin
 
 
 def _is_present(record: InstanceRecord, run: RunningInstance) -> bool:
-    """Is it the run of the record, or one that its node made of it later?"""
+    """Is it the run of the record, or a later one that its node made of the same start?"""
     known = start_ownership(record, record.node, run.incarnation) is StartOwnership.KNOWN
     return known and (not run.incarnation or run.incarnation >= record.incarnation) and bool(run.state)
 
 
 def is_missing(record: InstanceRecord, runs: Sequence[RunningInstance]) -> bool:
-    """Was it begun, or may it have been, and is neither alive nor over by what its node lists?"""
+    """Was the run started, or may it have been, and does its node list it neither as alive nor as ended?"""
     scheduled = (record.state_before_offline or record.state) is InstanceState.SCHEDULED
     begun = not (scheduled and _is_sendable(record))
     return live(record.state) and begun and not any(_is_present(record, run) for run in runs)
 
 
 def _is_sendable(record: InstanceRecord) -> bool:
-    """Is it a start of ours? What its node began by itself is not ordered again, and may be over."""
+    """Is it a start that can be sent again? Restarts by the node are not, and may be over."""
     return record.incarnation % RESTARTS_PER_START == 0 and not record.adopted
 
 

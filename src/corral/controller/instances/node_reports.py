@@ -1,4 +1,4 @@
-"""The reports of nodes, from the session that brought them to the transaction that stores them."""
+"""Reports of nodes, from the session that received them to the transaction that stores them."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ T = TypeVar("T")
 InstanceReport = InstanceStatusUpdate | CrashReport | StartInstanceAck | StopInstanceAck
 """Frames about instances that are stored."""
 PORTION: Final = 500
-"""So many instances of a handshake are taken in by one commit."""
+"""The number of listed instances of a handshake that one commit stores."""
 _LONGEST_REASON: Final = 1000
 CRASHES_PER_MINUTE: Final = 60
 CRASHES_AT_ONCE: Final = 200
-"""Of one node. Beyond that a crash takes the place of the one before it."""
+"""The burst of crashes of one node. Beyond that a crash replaces the previous one."""
 CRASH_RATE: Final = "crash_rate"
 _MOST_DECIDED: Final = 10_000
 _EXECUTED: Final = (wire.INSTANCE_STATE_STARTING, wire.INSTANCE_STATE_RUNNING)
-"""Then what a report with a stage says is what it waits for to be ready."""
+"""States in which the text of a report with a stage is what readiness waits for."""
 _log = structlog.get_logger("corral.controller.reports")
 
 
@@ -87,13 +87,14 @@ class InstanceReports:
             burst=CRASHES_AT_ONCE, per_second=CRASHES_PER_MINUTE / 60, monotonic=clock.monotonic
         )
         self._decided: set[tuple[NodeId, str, int]] = set()
-        """Strays whose end was decided in this term: they come again with each handshake until they are gone."""
+        """Strays whose stop was decided in this term: each handshake lists them again until they have ended.
+        """
         self._bars = {NodeId(stored.record.node): stored.record.serial for stored in state.node_ledgers}
-        """Of each node that has not opened a session in this term: the serial that the store had for it when
-        the term began. Starts may be placed there before it is heard, and must not make a run look old that
-        a restored store has forgotten."""
+        """Of each node without a session in this term yet: its serial in the store when the term began.
+        Starts may be placed there before it connects, and must not make a run look old that a restored store
+        has forgotten."""
 
-    # what a node lists when it connects
+    # the list of a connecting node
 
     async def opening(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
         ledger = self._workspace("").ledger(node_id)
@@ -102,7 +103,7 @@ class InstanceReports:
         unproven: list[Stray] = []
         count = 0
         for portion in _portions(runs):
-            # What a restored store has forgotten is in use all the same: it is not given out again.
+            # A number that a restored store has forgotten is in use all the same: it is not given out again.
             await self._numbers.step_over(max(map(opening.adoptable, portion)))
             ws = self._workspace(f"handshake of node '{node_id}'")
             strays = [s for each in portion for s in _guarded(ws, node_id, opening.fold, ws, each) or ()]
@@ -126,7 +127,7 @@ class InstanceReports:
             await asyncio.sleep(0)
 
     async def unaccounted(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> list[RunName]:
-        """The runs of this node that the records have alive, and that it did not list."""
+        """The runs of this node that are alive by the records, and that it did not list."""
         runs = await _by_instance(listed)
         records = [stored.record for stored in self._state.instances.of_node(node_id)]
         return [
@@ -135,7 +136,7 @@ class InstanceReports:
             if is_missing(record, runs.get(record.id, ()))
         ]
 
-    # what it reports afterwards
+    # later reports
 
     def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> Reported:
         if not frames:
@@ -184,7 +185,7 @@ class InstanceReports:
         return allowed
 
     def _is_its_own(self, ws: Workspace, node_id: NodeId, about: InstanceReport) -> bool:
-        """Is the report about a run of this node? Late words about an earlier start that it had are its own."""
+        """Is the report about a run of this node? Late reports about an earlier start of the node count."""
         record = ws.instance(about.instance_id)
         if start_ownership(record, node_id, about.incarnation) is StartOwnership.KNOWN:
             return not isinstance(about, CrashReport) or record is None or about.group == record.group
@@ -193,7 +194,7 @@ class InstanceReports:
         return record is not None and record.node == node_id
 
     def _proven(self, node_id: NodeId, report: CrashReport) -> bool:
-        """Does its ticket say that the node was given this start?"""
+        """Does the ticket prove that the node was given this start?"""
         return bool(report.ticket) and bool(
             self._tickets.proven(
                 report.ticket,
@@ -211,8 +212,9 @@ class InstanceReports:
         strays: Sequence[Stray],
         refused: collections.Counter[str] | None = None,
     ) -> Reported:
-        """With a decision for each stray that was ours, once a term: nothing of ours is ended that was not decided.
-        What a node merely claims writes nothing into the journals of others."""
+        """The changes, with one decision per term for each stray that was the cluster's: no run of the
+        cluster is stopped without a decision. A mere claim of a node writes nothing into the journals of
+        other instances."""
         for stray in strays:
             if stray.ours and (node_id, stray.id, stray.incarnation) not in self._decided:
                 ws.decide(
@@ -272,7 +274,7 @@ def _is_over(update: InstanceStatusUpdate) -> bool:
 
 
 async def _by_instance(listed: Sequence[RunningInstance]) -> dict[str, list[RunningInstance]]:
-    """What a handshake lists, by instance; the loop is free in between."""
+    """The list of a handshake, by instance; yields to the loop in between."""
     found: dict[str, list[RunningInstance]] = {}
     for portion in _portions(listed):
         add_listed(found, portion)

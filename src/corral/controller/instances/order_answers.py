@@ -1,4 +1,4 @@
-"""What nodes answer to orders: a start that was refused, a stop of something that is not there."""
+"""Answers of nodes to orders: a refused start, a stop of a run that is not there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from corral.errors import Code
 from corral.wire.v1 import instance_pb2 as wire
 
 MAX_ATTEMPTS: Final = 5
-"""How often one start is tried when nodes refuse it for reasons that may pass."""
+"""The number of attempts of one start when nodes refuse it for transient reasons."""
 MAX_PORT_ATTEMPTS: Final = 10
 _MAX_RETRY_SECONDS: Final = 3600
 _UNDER_WAY: Final = frozenset(
@@ -32,12 +32,12 @@ _UNDER_WAY: Final = frozenset(
 _NOT_ABOUT_THE_RUN: Final = frozenset({Code.STALE_INCARNATION.name, Code.STALE_EPOCH.name})
 _LISTED: Final = 5
 _AGAIN: Final = "; it is tried again"
-"""What a node says of a failure that may pass; not true of the last one."""
+"""A node's suffix to a transient failure; wrong for the last attempt."""
 _NUMBER: Final = re.compile(r"\d{1,5}")
 
 
 def fold_start_answer(ws: Workspace, node: NodeId, ack: wire.StartInstanceAck) -> Stray | None:
-    """An accepted start is a report; a refused one is tried again, or is the end of the run."""
+    """An accepted start is a report; a refused one is retried, or ends the run."""
     if ack.accepted:
         report = report_of(ack, ws.now)
         return fold_report(ws, node, report) if report else None
@@ -86,8 +86,8 @@ def _refused(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> No
 def _try_other_ports(
     ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int
 ) -> Refused | None:
-    """With other ports, while those that were refused count as busy; where there are none and the node says when these
-    are free (the connections of a run that ended linger there), with the same, once they are."""
+    """Retry with other ports, while the refused ones count as busy. Where there are none and the node reports
+    when these become free (connections of an ended run linger there), retry with the same ports then."""
     mark = ws.mark()
     refuse_ports(ws, record.node, _named_ports(record, failure.message))
     at_once = msgspec.structs.replace(failure, retry_after_seconds=0)
@@ -99,7 +99,7 @@ def _try_other_ports(
 
 
 def _without_place(failure: StartFailure, refused: Refused) -> StartFailure:
-    """The refusal of one node, when no other place was found: what is lacking comes first."""
+    """The refusal of one node when no other place was found: what is lacking comes first."""
     if failure.code == Code.PORT_IN_USE.name and refused.code is Code.PORT_RANGE_EXHAUSTED:
         lacking = "; ".join(f"{each.node}: {each.reason}" for each in refused.refusals[:_LISTED])
         message = f"no port is left ({lacking or refused.summary}); the last refusal: {failure.message}"
@@ -110,7 +110,7 @@ def _without_place(failure: StartFailure, refused: Refused) -> StartFailure:
 
 
 def _overtaken(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> bool:
-    """A version was removed while the start that names it was being committed: planned anew, it is fine."""
+    """A version was removed while the start that names it was being committed: a new plan succeeds."""
     stored = ws.state.plans.find(record.plan_hash)
     if failure.code != Code.TEMPLATE_NOT_FOUND.name or stored is None:
         return False
@@ -121,7 +121,7 @@ def _overtaken(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> 
 
 
 def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int) -> Refused | None:
-    """Another run under the same id: elsewhere if possible, with other ports where those were taken."""
+    """Start another run under the same id: elsewhere if possible, with other ports where those were taken."""
     group = ws.group(record.group)
     if group is None or group.deleting:
         return Refused(code=Code.NO_CAPACITY, summary="the group is gone")
@@ -145,7 +145,7 @@ def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, att
 
 
 def _named_ports(record: InstanceRecord, message: str) -> tuple[LeasedPort, ...]:
-    """The ports the message speaks of; all of the run when it names none."""
+    """The ports that the message names; all of the run's when it names none."""
     numbers = {int(number) for number in _NUMBER.findall(message)}
     return tuple(port for port in record.ports if port.port in numbers) or record.ports
 
@@ -163,7 +163,7 @@ def _unstarted(ws: Workspace, *, crashed: bool, outcome: str, summary: str) -> E
 
 
 def fold_stop_answer(ws: Workspace, node: NodeId, ack: wire.StopInstanceAck) -> None:
-    """How a run ended comes with its report. Only that the node never had it is learned here."""
+    """The exit of a run arrives with its report. This answer only shows that the node never had the run."""
     record = ws.instance(ack.instance_id)
     if ack.accepted or record is None or record.node != node or not live(record.state):
         return
@@ -175,8 +175,8 @@ def fold_stop_answer(ws: Workspace, node: NodeId, ack: wire.StopInstanceAck) -> 
 
 
 def _was_held_back(record: InstanceRecord, ack: wire.StopInstanceAck) -> bool:
-    """The node knows an earlier start under this id, and not the one that is to be stopped: that one waited
-    for its turn here. Frames keep their order, so that none of it can be on its way."""
+    """Does the node know an earlier start under this id, and not the one to be stopped? Then the order of
+    that one was held back here. Frames keep their order, so none of it can be in flight."""
     return (
         ack.error_code == Code.STALE_INCARNATION.name
         and run_relation(record, ack.incarnation) is RunRelation.STALE
@@ -186,7 +186,7 @@ def _was_held_back(record: InstanceRecord, ack: wire.StopInstanceAck) -> bool:
 
 
 def end_missing(ws: Workspace, record: InstanceRecord) -> None:
-    """The node has nothing of this run and no word about its end."""
+    """End a run that the node does not have and whose exit it does not know."""
     state = record.state_before_offline or record.state
     if state is InstanceState.SCHEDULED:
         summary = "it was never started"

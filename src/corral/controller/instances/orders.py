@@ -1,6 +1,6 @@
 """Orders to nodes: which one a record calls for, when it is sent, and the message.
 
-A start order carries the plan as it was hashed, and what belongs to this run alone and is in no plan: id, ports,
+A start order carries the plan as it was hashed, and the values of this run that are in no plan: id, ports,
 token, variables.
 """
 
@@ -33,7 +33,7 @@ class OrderKind(enum.Enum):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has to be told. Two equal orders are one, sent again."""
+    """An order to a node. Two equal orders are one, sent again."""
 
     kind: OrderKind
     incarnation: int
@@ -41,7 +41,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def order_for(record: InstanceRecord) -> Order | None:
-    """None: the run is as wanted, or its node is about to make it so."""
+    """The order that a record calls for. None: the run is in its desired state, or its node is about to reach
+    it."""
     if not live(record.state) or record.state is InstanceState.OFFLINE:
         return None
     if record.wanted is Wanted.STOP:
@@ -55,7 +56,7 @@ def order_for(record: InstanceRecord) -> Order | None:
 
 
 def first_delay(record: InstanceRecord, resend_seconds: float) -> float:
-    """How long to hold a start back because nodes have refused it before."""
+    """The delay of a start because nodes have refused it before."""
     failure = record.start_failure
     if not record.attempts or failure is None:
         return 0.0
@@ -85,7 +86,7 @@ def start_message(
     ticket: str,
     api_url: str,
 ) -> ControllerMessage:
-    """Everything the node needs; `plan` is what `stored` holds. The token is in no plan and no log."""
+    """The start message; `plan` is what `stored` holds. The token is in no plan and no log."""
     primary = next((port.port for port in record.ports if port.name == PRIMARY), 0)
     order = wire.StartInstance(
         instance_id=record.id,

@@ -1,4 +1,4 @@
-"""Documents of one collection as a transaction leaves them: those that it changes lie over the stored ones."""
+"""Documents of one collection as a transaction leaves them: changed ones over the stored ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of starts: the names they look up in memory, and those that live instances run by."""
+"""Plans of starts: the lookup of names in memory, and the plans that live instances use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StateSources:
 
 @functools.lru_cache(maxsize=1024)
 def decoded(record: PlanRecord) -> Plan:
-    """A plan as a value; the record is frozen, so one look at each is enough."""
+    """A plan as a value; cached, because the record is frozen."""
     return read_plan(record)
 
 

@@ -1,4 +1,4 @@
-"""What nodes say about runs, as values of ours: bounded, and with times that exist."""
+"""Reports of nodes about runs, as bounded values with valid times."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _FILES: Final = 32
 _WORDS: Final = 100
 _WORD: Final = 300
 _ABOUT_MODULES: Final = 65_536
-"""Characters in one record; what is beyond is named without its words."""
+"""The most characters in one record; further entries are named without their text."""
 
 UNSTARTED: Final = frozenset({"start_failed", "never_started"})
-"""Outcomes of runs of which no process ever was: they have no exit code, whatever an earlier daemon says."""
+"""Outcomes of runs without a process: they have no exit code, whatever an earlier daemon reports."""
 
 _STATES: Final = {
     value: InstanceState(name.removeprefix("INSTANCE_STATE_"))
@@ -57,7 +57,7 @@ _LISTS: Final = (
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says about one run, whichever message said it. Incarnation 0: the present one."""
+    """A node's report about one run, from any kind of message. Incarnation 0: the present one."""
 
     id: str
     incarnation: int
@@ -69,7 +69,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     exit: wire.ExitStatus | None = None
     former_exit: wire.ExitStatus | None = None
-    """How the run before it ended, when that was no crash and its node runs this one in its place."""
+    """The exit of the previous run, when that was no crash and its node runs this one in its place."""
     module_changes: tuple[ModuleChange, ...] = ()
     modules_missing: tuple[str, ...] = ()
     nonce: str = ""
@@ -77,14 +77,14 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_modules(self) -> bool:
-        """False: the node says nothing about modules, which may be because it cannot."""
+        """False: the report has nothing about modules, possibly because the node does not support it."""
         return bool(self.module_changes or self.modules_missing)
 
 
 def report_of(
     message: wire.InstanceStatusUpdate | wire.StartInstanceAck | wire.RunningInstance, now: dt.datetime
 ) -> RunReport | None:
-    """None when the message names no instance or no state."""
+    """The report in a message; None when it names no instance or no state."""
     state = _STATES.get(message.state)
     if state is None or not message.instance_id:
         return None
@@ -148,7 +148,7 @@ def _words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def moment(ms: int) -> dt.datetime | None:
-    """A time in milliseconds since 1970; None for none, and for one that cannot be."""
+    """A time in milliseconds since 1970; None for none, and for an invalid one."""
     if ms <= 0:
         return None
     try:
@@ -160,7 +160,7 @@ def moment(ms: int) -> dt.datetime | None:
 def exit_record(
     status: wire.ExitStatus | None, *, crashed: bool, crash_class: str = "", now: dt.datetime
 ) -> ExitRecord:
-    """How a run ended; without a status only that it did."""
+    """The exit of a run; without a status only that it ended."""
     if status is None:
         return ExitRecord(
             known=False,
@@ -188,7 +188,7 @@ def exit_record(
 
 
 def leased_ports(message: wire.RunningInstance) -> tuple[LeasedPort, ...]:
-    """The ports of a run we did not know; what makes no sense is left out."""
+    """The ports of an unknown run; invalid ones are left out."""
     return tuple(
         LeasedPort(name=port.name[:_NAME], port=port.port, protocol=PortProtocol(port.protocol))
         for port in message.ports[:_PORTS]
@@ -210,7 +210,7 @@ def crash_record(
     exit: ExitRecord,
     now: dt.datetime,
 ) -> CrashRecord:
-    """What is kept of a crash: at most `CRASH_BYTES`, the last lines of its console rather than the first."""
+    """The stored part of a crash: at most `CRASH_BYTES`, the last lines of its console rather than the first."""
     record = CrashRecord(
         id=id,
         instance=InstanceId(report.instance_id),
@@ -232,7 +232,7 @@ def crash_record(
 
 
 def _tail_of(report: wire.CrashReport, room: int) -> tuple[str, ...]:
-    """The last lines, as many as there is room for."""
+    """The last lines that fit into the room."""
     taken: list[str] = []
     for line in reversed(report.log_tail[-_TAIL_LINES:]):
         cut_line = line[:_TAIL_LINE]

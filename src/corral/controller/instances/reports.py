@@ -1,8 +1,8 @@
-"""What nodes report, folded into records.
+"""Folding of nodes' reports into instance records.
 
-A report counts only for the run it names: one about an earlier run changes nothing, and a run that
-is alive though it should not be is returned as a `Stray`, to be stopped. Within a run states only
-advance, and an end is final; what is learned later about an end is added to it.
+A report counts only for the run it names: one about an earlier run changes nothing, and a run that is alive
+though it should not be is returned as a `Stray`, to be stopped. Within a run states only advance, and an end
+is final; details of an end that arrive later are added to it.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ EVENT_OF_STATE: Final = {
     InstanceState.STOPPING: EventType.INSTANCE_STOPPING,
 }
 CRASHES_OF_A_NODE: Final = 1000
-"""However many are kept in all."""
+"""The most crashes kept of one node, however many are kept in all."""
 _FORMER_NONCES: Final = 16
 _PUT_BACK: Final = (
     "its node was put back to an earlier state, and started it again under a number that was used before"
 )
 _PREPARED: Final = frozenset({InstanceState.STARTING, InstanceState.RUNNING})
-"""Then its node has its directory."""
+"""States in which the node has the instance's directory."""
 
 
 def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool = False) -> Stray | None:
-    """Take a report about one run into its record. One that is not the node's to give changes nothing. `present`:
-    it is no late word, the node has this run now."""
+    """Fold a report about one run into its record. A report about a run of another node changes nothing.
+    `present`: the report is current, and the node has this run now."""
     record = ws.instance(report.id)
     if record is None:
         return None
@@ -79,7 +79,7 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
         else:
             record = _repeated(ws, record, report.incarnation or record.incarnation, report.nonce)
     elif kin in (RunRelation.SAME, RunRelation.EARLIER) and report.incarnation > record.end_told_before:
-        # its node had restarted it already when it connected
+        # the node had restarted the run before it connected
         record = _announce_end_before(ws, record, report, decided=kin is RunRelation.SAME)
     if kin not in (RunRelation.SAME, RunRelation.RESTARTED, RunRelation.REPEATED):
         return None
@@ -89,8 +89,9 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
 def _announce_end_before(
     ws: Workspace, record: InstanceRecord, report: RunReport, *, decided: bool
 ) -> InstanceRecord:
-    """A run ended without a crash, and its node runs this one in its place: the event of that end, and why another
-    follows it. The record remembers it: a node whose disk is full tells it over the link and once more later."""
+    """Publish the exit of a run that ended without a crash and that its node replaced by this one, and the
+    decision for the restart. The record stores that this was done: a node with a full disk reports it over
+    the link and again later."""
     if report.former_exit is None or not report.incarnation:
         return record
     exit = exit_record(report.former_exit, crashed=False, now=ws.now)
@@ -118,13 +119,13 @@ def _announce_end_before(
 
 
 def _is_put_back(record: InstanceRecord, report: RunReport) -> bool:
-    """Its node runs it under a number below the last that it told us, and not as a run that we know of."""
+    """Does the node run it under a lower number than the last reported, and as an unknown run?"""
     known = {"", record.nonce, *record.former_nonces}
     return report.nonce not in known and live(report.state)
 
 
 def _is_over(record: InstanceRecord) -> bool:
-    """It was told to stop, and has: its node does not get to run it again."""
+    """Was the run stopped on request, so that its node must not run it again?"""
     return record.wanted is Wanted.STOP and not live(record.state)
 
 
@@ -177,14 +178,13 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
 
 
 def _is_late(record: InstanceRecord, report: RunReport) -> bool:
-    """How this very run ended is known: what is heard of its life was said before that."""
+    """Is the exit of this very run known? Then a report that it is alive was sent before that."""
     ended = record.exit is not None and record.exit.known
     return ended and bool(report.nonce) and report.nonce == record.nonce
 
 
 def _with_modules(record: InstanceRecord, report: RunReport) -> InstanceRecord:
-    """What modules made of this run, and which files it kept; a report that says nothing of them takes nothing
-    back."""
+    """Add the modules' changes of this run, and the files it kept; a report without them removes nothing."""
     if report.files_kept:
         record = msgspec.structs.replace(record, files_kept=report.files_kept)
     if not report.names_modules:
@@ -195,7 +195,7 @@ def _with_modules(record: InstanceRecord, report: RunReport) -> InstanceRecord:
 
 
 def announce(ws: Workspace, record: InstanceRecord) -> None:
-    """The event that a run reached its present state."""
+    """Add the event that a run reached its present state."""
     event = EVENT_OF_STATE.get(record.state)
     if event is not None:
         ws.event(
@@ -212,7 +212,7 @@ def announce(ws: Workspace, record: InstanceRecord) -> None:
 
 
 def announce_ready(ws: Workspace, record: InstanceRecord) -> None:
-    """The event that a run which runs can be used, or cannot any more."""
+    """Add the event that a run became ready, or is no longer."""
     ws.event(
         EventType.INSTANCE_READY_CHANGED,
         record.id,
@@ -227,7 +227,7 @@ def announce_ready(ws: Workspace, record: InstanceRecord) -> None:
 def restarted_by_node(
     ws: Workspace, record: InstanceRecord, incarnation: int, *, nonce: str = "", reason: str
 ) -> InstanceRecord:
-    """The node runs it again by itself: a new run of the same start, with the same reservation."""
+    """The node restarted the run by itself: a new run of the same start, with the same reservation."""
     former = record.former_nonces
     if incarnation <= record.incarnation and record.nonce:
         former = (*former, record.nonce)[-_FORMER_NONCES:]
@@ -250,18 +250,18 @@ def restarted_by_node(
         nonce=nonce,
         former_nonces=former,
         gave_up_place=False,
-        # One that shall stop is stopped all the same: why stays what it says.
+        # An instance whose desired state is stopped is stopped all the same, so its reason is kept.
         reason=record.reason if record.wanted is Wanted.STOP else reason or "restarted by its node",
     )
     ws.put_instance(changed)
     if not live(record.state):
-        reserve(ws, changed, cpu=0.0)  # the end of the run before had released it
+        reserve(ws, changed, cpu=0.0)  # the exit of the previous run had released it
         take_place_again(ws, record)
     return changed
 
 
 def _repeated(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: str) -> InstanceRecord:
-    """Another run under a number that was used before; `why` says so."""
+    """A different run under a number that was used before; `why` records it."""
     ws.decide(
         DecisionKind.RESTART,
         group=record.group,
@@ -273,7 +273,7 @@ def _repeated(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: st
 
 
 def learn_exit(ws: Workspace, record: InstanceRecord, exit: ExitRecord, *, console_end: int = 0) -> None:
-    """A run was known to be over, not how, or not where its console ends: now it is."""
+    """Add the exit, or the end of the console, to a run that was known to be over without it."""
     changed = msgspec.structs.replace(record, console_end=max(record.console_end, console_end))
     if exit.known and (record.exit is None or not record.exit.known):
         changed = msgspec.structs.replace(changed, exit=exit, ended_at=exit.ended_at)
@@ -289,11 +289,11 @@ def fold_crash(
     proven: bool = False,
     within_rate: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Store a crash, once, and end its run, or begin the one its node starts in its place.
+    """Store a crash, once, and end its run, or begin the one that its node starts in its place.
 
-    Only of a run that the record names, or, `proven` by its ticket, of an earlier start that the node was given.
-    One that is not `within_rate` means the same for its run, but takes the place of the crash before it: of each
-    instance the newest is kept, however often it crashes.
+    It counts only for a run that the record names, or, `proven` by its ticket, for an earlier start that the
+    node was given. A crash that is not `within_rate` has the same effect on its run, but replaces the
+    previous crash: of each instance the newest is kept, however often it crashes.
     """
     record = ws.instance(report.instance_id)
     known = (
@@ -320,12 +320,12 @@ def fold_crash(
             _end_by_crash(ws, record, report, exit)
         elif (
             kin is RunRelation.EARLIER and not surplus
-        ):  # of a run that its node, when it connected, had restarted already
+        ):  # of a run that its node had restarted before it connected
             _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
 
 
 def _crash_id(ws: Workspace, report: CrashReport, incarnation: int) -> str:
-    """The crash of another run with the same number is another crash."""
+    """The id of a crash. It differs for another run with the same number."""
     id = f"{report.instance_id}.{incarnation}"
     stored = ws.crash(id)
     nonce = run_nonce(report.nonce)
@@ -350,7 +350,7 @@ def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, ex
 def _announce_crash(
     ws: Workspace, record: InstanceRecord, incarnation: int, exit: ExitRecord, *, restarted_as: int
 ) -> None:
-    """A run crashed and its node runs another one in its place."""
+    """Add the event of a crashed run that its node replaced by another one."""
     ws.event(
         EventType.INSTANCE_CRASHED,
         record.id,

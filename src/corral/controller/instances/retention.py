@@ -1,4 +1,4 @@
-"""Bounding what is remembered: ended instances, plans that nobody uses, crashes, empty ledgers."""
+"""Retention: removal of ended instances, unused plans, crashes and empty ledgers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from corral.system.controller_config import InstanceRetentionSection
 def forgotten(
     state: ClusterState, *, config: InstanceRetentionSection, now: dt.datetime, limit: int
 ) -> list[Step]:
-    """Steps that drop some of what need not be kept, each document once; fewer than twice `limit`."""
+    """The steps that drop some expired documents, each once; fewer than twice `limit`."""
     found = itertools.chain(
         _ended_instances(state, config, now),
         _unused_plans(state),
@@ -34,7 +34,7 @@ def forgotten(
 def _ended_instances(
     state: ClusterState, config: InstanceRetentionSection, now: dt.datetime
 ) -> Iterator[list[Step]]:
-    """Those that are old, too many of their group, or of a group that is gone."""
+    """Ended instances that are old, too many of their group, or of a deleted group."""
     oldest = now - dt.timedelta(seconds=config.ended_seconds)
     ended: dict[str, list[Stored[InstanceRecord]]] = {}
     for stored in state.instances:
@@ -43,7 +43,8 @@ def _ended_instances(
     for group, records in ended.items():
         records.sort(key=lambda stored: _ended(stored.record), reverse=True)
         known = state.groups.find(group) is not None
-        # Only its record says which node keeps a directory, also when its group is gone or not static any more.
+        # Only its record names the node that keeps its directory, also when its group is deleted or no longer
+        # static.
         records = [stored for stored in records if not has_world(state, stored.record)]
         for place, stored in enumerate(records):
             if place >= config.ended_per_group or _ended(stored.record) < oldest or not known:
@@ -51,7 +52,7 @@ def _ended_instances(
 
 
 def _ended(record: InstanceRecord) -> dt.datetime:
-    """When we learned of it: the clock of a node has no say in how long its instances are remembered."""
+    """When the end was received: a node's clock does not affect the retention of its instances."""
     return record.end_received_at or record.ended_at or record.created_at
 
 
@@ -73,8 +74,8 @@ def _unused_plans(state: ClusterState) -> Iterator[list[Step]]:
 
 
 def _old_crashes(state: ClusterState, config: InstanceRetentionSection) -> Iterator[list[Step]]:
-    """More than are kept: of the node that has the most of them its oldest, again and again, so that no node
-    pushes out what others have told."""
+    """Crashes beyond the limit: the oldest of the node that has the most, repeatedly, so that no node
+    displaces the crashes of others."""
     surplus = len(state.crashes) - config.crashes
     if surplus <= 0:
         return
@@ -89,7 +90,8 @@ def _old_crashes(state: ClusterState, config: InstanceRetentionSection) -> Itera
 
 
 def _ledgers_of_nobody(state: ClusterState) -> Iterator[list[Step]]:
-    """But those with a serial stay: a node that is enrolled again under that id may still have its old tickets."""
+    """Ledgers without an owner, except those with a serial: a node that is enrolled again under that id may
+    have its old tickets."""
     for node, stored in state.node_ledgers.items():
         if not stored.record.runs and not stored.record.serial and state.nodes.find(node) is None:
             yield [NODE_LEDGERS.delete(node, expect=stored.revision)]

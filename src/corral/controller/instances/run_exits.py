@@ -1,4 +1,4 @@
-"""The end of a run: its ports and memory go back in the same transaction that says it is over."""
+"""The end of a run: its ports and memory are released in the same transaction that records the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from corral.domain.instance_records import (
 from corral.domain.instance_states import ENDED, FOUND_IN, InstanceState, Wanted
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
-"""Outcomes that say nothing about whether the group works."""
+"""Outcomes that do not count against the group."""
 
 
 def end_run(
@@ -36,8 +36,8 @@ def end_run(
     reason: str,
     failure: StartFailure | None = None,
 ) -> InstanceRecord:
-    """Nothing of the run is left, and it has not ended before. Counts a failure, and begins the next run where a
-    restart is wanted."""
+    """Record the end of a run that has not ended before. Counts a failure, and starts the next run where a
+    restart is requested."""
     ended = msgspec.structs.replace(
         record,
         state=next_state(record, FOUND_IN[state]),
@@ -49,7 +49,7 @@ def end_run(
         reason=reason,
         start_failure=failure or record.start_failure,
         state_before_offline=None,
-        # The end may be the first that is heard of a run; it has left its directory all the same.
+        # The end may be the first report about a run; the run has left its directory all the same.
         home=settled_home(ws, record) if exit is not None and exit.known else record.home,
     )
     release(ws, record)
@@ -78,8 +78,9 @@ def end_run(
 
 
 def _after_clean_end(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
-    """Its node does not start it again. Where the group wants it back always, the node had no number left for
-    another run of this start; otherwise it stays ended, and one fewer is wanted: `min` is kept by another."""
+    """After a clean exit that its node does not restart. Where the group always restarts, the node had no
+    number left for another run of this start; otherwise the instance stays ended, and the desired number
+    drops by one: `min` is kept by another instance."""
     group = ws.group(ended.group)
     if group is None or group.deleting:
         return ended
@@ -89,7 +90,7 @@ def _after_clean_end(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
 
 
 def _after_crash(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
-    """Where nothing is started again after a crash either, one fewer is wanted, as after a clean end."""
+    """After a crash that is not restarted the desired number drops by one, as after a clean exit."""
     group = ws.group(ended.group)
     if group is not None and not group.deleting and group.spec.restart.on is RestartOn.NEVER:
         return _want_one_fewer(ws, group, ended)
@@ -105,7 +106,8 @@ def _want_one_fewer(ws: Workspace, group: GroupRecord, ended: InstanceRecord) ->
 
 
 def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
-    """Its node runs it again after all: as many are wanted as before its end, however often that happens."""
+    """Its node restarted the run after all: restore the desired number from before its end, however often
+    that happens."""
     group = ws.group(ended.group)
     if not ended.gave_up_place or group is None or group.deleting:
         return
@@ -115,8 +117,8 @@ def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
 
 
 def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | Refused:
-    """A new run under the id of one that ended, where it was if that node can take it. It is planned
-    anew: what templates and catalog hold by now is what it gets."""
+    """Start a new run under the id of an ended one, on the same node if that can take it. The plan is made
+    anew from the present templates and catalog."""
     stopped_for_it = ended.after_stop is AfterStop.RESTART
     request = StartRequest.after(
         ended,
@@ -129,7 +131,7 @@ def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> Insta
 
 
 def restart_run(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
-    """As `run_again`; refused, the ended record says why and stays."""
+    """As `run_again`; when refused, the ended record stays and stores the reason."""
     group = ws.group(ended.group)
     if group is None or group.deleting:
         return ended

@@ -72,9 +72,9 @@ class Waiters:
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
-        """The record as soon as it is as wanted, its run is over, or another start took its place.
+        """The record as soon as it reached the desired state, its run is over, or another start replaced it.
 
-        NOT_FOUND when it was removed, TIMEOUT when it takes too long; the caller looks at what he got.
+        NOT_FOUND when it was removed, TIMEOUT when it takes too long; the caller checks which case it is.
         """
         changed = asyncio.Event()
         self._waiting.setdefault(id, set()).add(changed)
@@ -102,7 +102,7 @@ class Waiters:
 
 
 class InstanceService:
-    """Workspaces for changes, commands, and waiting for what changes bring."""
+    """Workspaces for changes, commands, and waits for the results of changes."""
 
     def __init__(
         self,
@@ -137,8 +137,8 @@ class InstanceService:
             resend_seconds=resend_seconds,
         )
         self.placing = asyncio.Lock()
-        """Held from looking for a place until it is committed: else many starts at once, all of which
-        would take the same place, would make each other look again and again."""
+        """Held from the search for a place until its commit: otherwise many concurrent starts would choose
+        the same place and conflict with each other repeatedly."""
 
     def workspace(self, *, cause: str, now: dt.datetime | None = None, request: str = "") -> Workspace:
         """A new transaction on behalf of `cause`, for the request with this id."""
@@ -155,25 +155,25 @@ class InstanceService:
         )
 
     def follow(self, commit: Commit) -> None:
-        """A commit is in memory: send what it calls for, wake who waits for it."""
+        """A commit is in memory: send the orders it calls for, and wake the calls that wait for it."""
         self.dispatcher.follow(commit)
         self._waiters.follow(commit)
 
     def resync(self) -> None:
-        """Look at every instance, and let everybody who waits for one look."""
+        """Check every instance, and wake all waiting calls."""
         self.dispatcher.resync()
         self._waiters.resync()
 
     async def repair_numbers(self, actor: Actor) -> Repair:
-        """Set the counter of starts by what the records use; see `Incarnations.repair`."""
+        """Set the counter of starts from the numbers that records use; see `Incarnations.repair`."""
         return await self.numbers.repair(actor)
 
     async def returned(self, nodes: Collection[str], *, timeout: float) -> bool:
-        """Whether one of these nodes is connected within so many seconds; see `Waiters.returned`."""
+        """Whether one of these nodes connects within `timeout` seconds; see `Waiters.returned`."""
         return await self._waiters.returned(nodes, timeout)
 
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
-        """Wait for a run to become what is wanted; see `Waiters.settled`."""
+        """Wait for a run to reach the desired state; see `Waiters.settled`."""
         return await self._waiters.settled(id, incarnation, wanted, timeout)

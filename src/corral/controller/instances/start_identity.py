@@ -1,14 +1,15 @@
 """The identity of a start: its number, and the ticket by which a node proves that this cluster ordered it.
 
-Numbers are never used twice: they are reserved in blocks in the store and given out from memory. A leader that ends
-leaves the rest of its block unused; the next one begins behind it. Nodes do not influence them: only a number that was
-given to a node, which its ticket proves, moves the counter on, and that is needed after a restore of the store.
+Numbers are never used twice: they are reserved in blocks in the store and given out from memory. A leader
+that ends leaves the rest of its block unused; the next one begins behind it. Nodes do not influence them:
+only a number that was given to a node, which its ticket proves, advances the counter, as is needed after a
+restore of the store.
 
-The ticket goes out with the order, is kept by the node with every run of that start, and comes back where a record
-may be missing. A ticket is `ct1.SERIAL.PLAN.MAC`; the code also covers the node, the instance, its group and the
-number of the start, so that the ticket is valid for no other. The serial counts the starts of one node, and the last
-one is stored with each start: a ticket above it can only be of a start that a restored store has forgotten, one that
-is not above it was used before.
+The ticket is sent with the order, kept by the node with every run of that start, and sent back where a record
+may be missing. A ticket is `ct1.SERIAL.PLAN.MAC`; the MAC also covers the node, the instance, its group and
+the number of the start, so that the ticket is valid for no other. The serial counts the starts of one node,
+and the last one is stored with each start: a ticket above it can only be of a start that a restored store has
+forgotten, one that is not above it was used before.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ from corral.store.store_errors import Conflict, StoreUnavailable
 STARTS: Final = "starts"
 BLOCK: Final = 10_000
 RESTORE_LEAP: Final = 2**20
-"""Numbers left out when the epoch was raised, as it is after a restore: runs that began after the copy was
-made may still use those that come next, and not every node can prove it."""
+"""Numbers skipped when the epoch was raised, as it is after a restore: runs that began after the copy was
+made may use the next numbers, and not every node can prove it."""
 PLAUSIBLE: Final = 2**40
 """More starts than any cluster decides: a thousand a second for a lifetime."""
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair of the counter does."""
+    """The result of a repair of the counter."""
 
     before: int
     highest_used: int
     ignored: int
-    """Records with a number that no cluster reaches; they were made from what a node claimed."""
+    """Records with a number that no cluster reaches; they were made from a node's claim."""
 
 
 class Incarnations:
-    """Gives the incarnations of coming starts. `refill` before the first use, and now and then."""
+    """Issues the incarnations of coming starts. `refill` before the first use, and periodically."""
 
     def __init__(self, ledger: Ledger, *, epoch: Epoch, block: int = BLOCK) -> None:
         self._ledger = ledger
@@ -65,8 +66,8 @@ class Incarnations:
         return self._end - self._next < self._block // 2
 
     def take(self) -> Incarnation:
-        """The next one. `StoreUnavailable` when the store has not given out a new block for too long;
-        CONFLICT when there is none left."""
+        """The next number. `StoreUnavailable` when no new block could be reserved for too long; CONFLICT when
+        there is none left."""
         if self._next >= self._end:
             raise StoreUnavailable("it has not reserved more start numbers yet")
         taken = first_incarnation(self._next)
@@ -74,8 +75,8 @@ class Incarnations:
         return taken
 
     async def step_over(self, incarnation: int) -> None:
-        """A start with this number was given to a node: begin behind it, unless we are there already. The
-        store may have been put back to an earlier state, so that numbers we have yet to give are in use."""
+        """Continue behind the number of a start that was given to a node, unless the counter is there
+        already. The store may have been restored to an earlier state, so that coming numbers are in use."""
         number = start_number(incarnation)
         if number >= self._next:
             await self._reserve(beyond=number)
@@ -92,7 +93,7 @@ class Incarnations:
                 await self._ledger.commit(self._put(used))
             except Conflict:
                 continue
-            if used >= self._next - 1:  # else a later block came while this one was being stored
+            if used >= self._next - 1:  # else a later block was reserved while this one was being stored
                 self._next, self._end = used + 1, used + self._block + 1
             return
 
@@ -108,8 +109,8 @@ class Incarnations:
         return SEQUENCES.put(STARTS, record, expect=self._ledger.state.sequences.revision(STARTS))
 
     async def repair(self, actor: Actor) -> Repair:
-        """Set the counter just above the highest number that a record uses, or that was given out lately:
-        whoever took one may not have stored it yet. Raises what `commit` raises."""
+        """Set the counter just above the highest number that a record uses, or that was given out lately: a
+        start that took one may not be stored yet. Raises what `commit` raises."""
         while True:
             found = self._looked_over()
             steps = self._put(found.highest_used), _audited(found, actor)
@@ -152,15 +153,16 @@ _PURPOSE: Final = "tickets of starts"
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """What a genuine ticket says beyond what it was held against."""
+    """The content of a genuine ticket."""
 
     serial: int
     plan_hash: str
 
 
 def ticket_keys(state: ClusterState, path: pathlib.Path) -> tuple[bytes, ...]:
-    """The key that tickets are made with, then older ones that still hold. They come from the authorities that
-    lie sealed in the store, so that they are the same after a restore and after a change of the cluster key."""
+    """The key that tickets are made with, then older ones that are still valid. They are derived from the
+    authorities that are sealed in the store, so they are the same after a restore and after a change of the
+    cluster key."""
     cluster_key = ClusterKey.load(path)
     if cluster_key is None:
         raise Rejected(
@@ -176,8 +178,8 @@ def ticket_keys(state: ClusterState, path: pathlib.Path) -> tuple[bytes, ...]:
 
 
 class StartTickets:
-    """Makes and judges tickets. `keys` is asked when the first ticket is made or judged, and again when `stamp` has
-    changed since: the authorities that they come from were."""
+    """Issues and verifies tickets. `keys` is called at the first use, and again when `stamp` has changed,
+    because then the authorities have."""
 
     def __init__(
         self, keys: Callable[[], tuple[bytes, ...]], *, stamp: Callable[[], int] = lambda: 0
@@ -188,7 +190,8 @@ class StartTickets:
         self._stamped = 0
 
     def of(self, record: InstanceRecord) -> str:
-        """The same for each sending of a start; none for one from before there were tickets."""
+        """The ticket of a start, the same each time the start is sent; empty for one from before there were
+        tickets."""
         if not record.serial:
             return ""
         facts = _facts(record.node, record.id, record.group, record.incarnation)
@@ -196,7 +199,7 @@ class StartTickets:
         return f"{body}.{_code(self._all()[0], body, facts)}"
 
     def proven(self, text: str, *, node: str, id: str, group: str, incarnation: int) -> Ticket | None:
-        """What the ticket says, if it was given to this node for this start; None for any other."""
+        """The content of the ticket, if it was given to this node for this start; otherwise None."""
         body, _, code = text.rpartition(".")
         prefix, _, rest = body.partition(".")
         serial, _, plan_hash = rest.partition(".")

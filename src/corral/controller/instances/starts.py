@@ -30,11 +30,12 @@ from corral.domain.plan_resolution import ResolvedPlan, check_instance_variables
 from corral.errors import Rejected
 
 _EXTENSIONS: Final = 5
-"""So many of those that had nothing for a group are told with a start; nodes need room there, too."""
+"""The most extensions without a contribution that are recorded with a start; the limit leaves room for nodes.
+"""
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a start before it is placed."""
+    """The inputs of a start before it is placed."""
 
     id: InstanceId
     kind: DecisionKind = DecisionKind.START
@@ -45,23 +46,23 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     failure: StartFailure | None = None
     created_at: dt.datetime | None = None
-    """Of the first run under this id; None: this is it."""
+    """When the first run under this id was created; None: this is the first."""
     variables: Mapping[str, str] = {}
-    """Its own layer, above the group's."""
+    """The instance's own variables, a layer above the group's."""
     pinned: bool = False
-    """Whoever asked for it chose the node."""
+    """The operator chose the node."""
     home: str = ""
-    """Of a static instance that has run before: where its directory is."""
+    """The node with the directory of a static instance that has run before."""
     last_ports: tuple[LeasedPort, ...] = ()
-    """Of the run before; a static instance gets them again while they are free."""
+    """The ports of the previous run; a static instance gets them again while they are free."""
     claimed_by: str = ""
-    """A node that seems to run it already. It is not started as long as that node says so."""
+    """A node that lists a run of this id. The instance is not started as long as the node does."""
     carries_on: str = ""
-    """The id of an earlier request that this start is the second half of: a restart, once its stop is done."""
+    """The id of an earlier request that this start completes: a restart, once its stop is done."""
 
     @classmethod
     def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
-        """Another run under the id of one before it, with what belongs to the id."""
+        """A further run under the id of an earlier one, with what belongs to the id."""
         return cls(
             id=record.id,
             created_at=record.created_at,
@@ -74,7 +75,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
-    """`GROUP-N` with the lowest N that no record has and no node claims to run, then with the next ones."""
+    """The ids `GROUP-N` in ascending order, without those that a record has or a node lists as running."""
     unreadable = ws.unreadable_of(group)
     ids = (f"{group}-{n}" for n in itertools.count(1))
     return (
@@ -87,10 +88,10 @@ def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
 def next_requests(
     ws: Workspace, group: GroupRecord, *, reason: str, by_hand: bool = False
 ) -> Iterator[StartRequest]:
-    """The next instances of a group. Those of a static one are its ordinals: the lowest that does not
-    run comes first, under its own id, so that each directory is taken up again. What a group of the same
-    name has left behind says where its directory is, and nothing more. What was stopped by hand is started
-    only `by_hand`."""
+    """The next instances of a group. Those of a static group are its ordinals: the lowest that does not run
+    comes first, under its own id, so that each directory is used again. Of records that an earlier group of
+    the same name left, only the place of the directory is used. Instances that an operator stopped are
+    started only `by_hand`."""
     name = group.spec.name
     if not group.spec.static:
         yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
@@ -102,14 +103,16 @@ def next_requests(
 
 
 def is_held(group: GroupRecord, record: InstanceRecord) -> bool:
-    """Whether it has ended and shall rest. What a group of the same name left behind holds nothing up."""
+    """Has the instance ended and been held stopped by an operator? Records that an earlier group of the same
+    name left do not count."""
     ours = group.spec.static and record.created_at >= group.created_at
     return ours and bool(record.held) and not live(record.state)
 
 
 def _unless_claimed(ws: Workspace, request: StartRequest) -> StartRequest:
-    """A node that lists a run of it holds it up where its directory may be there. One that is known to be on
-    another node is not held up: else any node could keep any world down by its word."""
+    """Hold back the start where a node lists a run of it and its directory may be on that node. An instance
+    whose directory is known to be on another node is not held back: otherwise any node could prevent any
+    instance from starting."""
     node = ws.claimant(request.id)
     if not node or request.home not in ("", node):
         return request
@@ -122,7 +125,7 @@ def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[Sta
     for number in itertools.count(1):
         record = ws.instance(f"{name}-{number}")
         if f"{name}-{number}" in unreadable:
-            continue  # it may run
+            continue  # it may be running
         if record is None:
             yield StartRequest(id=InstanceId(f"{name}-{number}"), reason=reason)
         elif live(record.state):
@@ -134,7 +137,7 @@ def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[Sta
 
 
 def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | Refused:
-    """Plan, place and reserve a new run. When there is no plan or no node, nothing is changed."""
+    """Plan, place and reserve a new run. Without a plan or a node nothing is changed."""
     if request.claimed_by:
         return Refused.claimed(request.id, request.claimed_by)
     resolved = plan_run(ws, group, request.variables)
@@ -154,7 +157,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         return found.at_home(request.id, home) if home else found
     try:
         incarnation = ws.next_incarnation()
-    except Rejected as error:  # the counter is at its end: no reason to lose what is folded besides
+    except Rejected as error:  # the counter is exhausted: the other folded changes must not be lost
         return Refused.without_number(error)
     decision = _decide(ws, group, request, resolved, found)
     record = InstanceRecord(
@@ -185,7 +188,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
 
 
 def plan_run(ws: Workspace, group: GroupRecord, variables: Mapping[str, str]) -> ResolvedPlan | Refused:
-    """What a run with these variables of its own would be started with now; changes nothing."""
+    """The plan of a run with these variables of its own, as of now; changes nothing."""
     try:
         resolved = ws.resolve(group.spec)
         check_instance_variables(resolved.plan, variables)
@@ -197,7 +200,7 @@ def plan_run(ws: Workspace, group: GroupRecord, variables: Mapping[str, str]) ->
 def _decide(
     ws: Workspace, group: GroupRecord, request: StartRequest, resolved: ResolvedPlan, found: Placement
 ) -> DecisionId:
-    """Why there, with what it was weighed by."""
+    """Record the placement decision, with its inputs."""
     return ws.decide(
         request.kind,
         group=group.spec.name,
@@ -219,13 +222,13 @@ def _decide(
 
 
 def _brought(resolved: ResolvedPlan) -> dict[str, str]:
-    """What modules put into it."""
+    """The contributions of modules to a plan."""
     brought = [f"{each.module}/{each.id}" for each in resolved.plan.extensions if each.module]
     return {"extensions": ", ".join(brought)} if brought else {}
 
 
 def _schedule(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
-    """The record, what it takes of its node, and the news of it."""
+    """Store the record, its reservation and its event."""
     ws.put_instance(record)
     reserve(ws, record, cpu=cpu)
     ws.event(
@@ -239,30 +242,31 @@ def _schedule(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
 
 
 def home_of(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
-    """Where its directory is, as long as that node is a member: on another it would begin anew."""
+    """The node of the instance's directory, as long as it is a member: on another node the instance would
+    start with an empty directory."""
     kept = group.spec.static and ws.state.nodes.find(request.home) is not None
     return request.home if kept else ""
 
 
 def _world_left(ws: Workspace, request: StartRequest) -> str:
-    """Where a directory of this id is kept that the group does not use, as it is not static any more."""
+    """The node with a directory of this id that the group does not use, because it is no longer static."""
     return request.home if ws.state.nodes.find(request.home) is not None else ""
 
 
 def _chosen(ws: Workspace, request: StartRequest) -> str | None:
-    """The node it was bound to, unless that was removed since: nothing would ever start there."""
+    """The node that the instance is bound to, unless it was removed: then nothing would ever start there."""
     known = request.only is not None and ws.state.nodes.find(request.only) is not None
     return request.only if known else None
 
 
 def settled_home(ws: Workspace, record: InstanceRecord) -> str:
-    """The home of a run that its node has prepared: of a static group, that node for good."""
+    """The home of a run that its node has prepared: in a static group, that node permanently."""
     group = ws.group(record.group)
     return record.home or (record.node if group is not None and group.spec.static else "")
 
 
 def passed_over(found: Placement | Refused) -> list[Alternative]:
-    """The nodes that did not get it, and why."""
+    """The nodes that were not chosen, and why."""
     rejected = [Alternative(subject=f"node/{each.node}", reason=each.reason) for each in found.refusals]
     if isinstance(found, Placement):
         rejected += [
@@ -272,14 +276,14 @@ def passed_over(found: Placement | Refused) -> list[Alternative]:
 
 
 def _lower(score: float, best: float) -> str:
-    """Why a node that suits comes second. Scores are told with as many digits as they are compared by."""
+    """Why a suitable node ranks lower. Scores are shown with the digits by which they are compared."""
     if score == best:
         return f"scores {score:.6g} as well; of equal ones the first by name is taken"
     return f"scores {score:.6g}, less than {best:.6g}"
 
 
 def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
-    """Take memory and ports of the record's node in its name; the serial of its start is used up."""
+    """Reserve memory and ports on the record's node; consumes the serial of its start."""
     reservation = Reservation(
         instance=record.id,
         incarnation=record.incarnation,
@@ -296,14 +300,14 @@ def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
 
 
 def release(ws: Workspace, record: InstanceRecord) -> None:
-    """Give back what the run holds; harmless when it holds nothing."""
+    """Release the reservation of the run; does nothing when it has none."""
     held = ws.ledger(record.node).runs.get(record.id)
     if held is not None and same_start(held.incarnation, record.incarnation):
         ws.set_reservation(record.node, record.id, None)
 
 
 def refuse_ports(ws: Workspace, node: NodeId, ports: tuple[LeasedPort, ...]) -> None:
-    """The node found these in use: nobody gets them for a while. Older refusals that are over go."""
+    """Mark ports that the node found in use: they are not leased for a while. Expired marks are removed."""
     ledger = ws.ledger(node)
     busy = refused_ports(ledger, ws.now)
     kept = {

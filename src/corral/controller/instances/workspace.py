@@ -1,8 +1,8 @@
-"""Changes under way: what one transaction is going to do to groups, instances and ledgers.
+"""A transaction under construction: the changes that it will make to groups, instances and ledgers.
 
-Reads see the state with the changes of this workspace on top; whatever is changed several times is
-written once. Nothing happens until somebody commits `steps`; a workspace that met a conflict is
-thrown away and made anew.
+Reads see the state with the changes of this workspace on top; a document that is changed several times is
+written once. Nothing takes effect until `steps` are committed; a workspace that met a conflict is discarded
+and a new one made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from corral.system.entropy import Entropy, new_id
 _REJECTED: Final = 20
 _REASON: Final = 1000
 _PLAN: Final = 768 * 1024
-"""An order holds a plan's values more than once, and must fit into one frame of the link."""
+"""An order contains a plan's values more than once, and must fit into one frame of the link."""
 
 
 class StartNumbers(Protocol):
@@ -61,7 +61,7 @@ class StartNumbers(Protocol):
 
 
 class Workspace:
-    """One transaction in the making, on behalf of `cause`."""
+    """One transaction under construction, on behalf of `cause`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Workspace:
         boot: BootMoment | None = None,
         request: str = "",
     ) -> None:
-        """`request`: the id of the request that this is done for."""
+        """`request`: the id of the request that the transaction belongs to."""
         self.state = state
         self.cause = cause
         self.request = request
@@ -101,14 +101,14 @@ class Workspace:
         self._events: list[Draft] = []
         self._entries: list[Append] = []
         self._undo: list[Callable[[], object]] = []
-        """What takes back each change of a document, the latest last."""
+        """The undo functions of all document changes, the latest last."""
         self._own_ledgers: set[str] = set()
-        """Those whose runs are a copy of this workspace's own, which it changes in place."""
+        """Ledgers whose runs are this workspace's own copy, which it changes in place."""
         self._spaces: dict[str, list[NodeRecord]] | None = None
         self._views: dict[str, list[NodeView]] = {}
-        """By port space. What a change of a ledger made old is not here."""
+        """Views of nodes by port space. A change of a ledger removes the outdated ones."""
 
-    # what is read
+    # reads
 
     def group(self, name: str) -> GroupRecord | None:
         found: GroupRecord | None = self._overlays[GROUPS.name].get(name)
@@ -138,7 +138,7 @@ class Workspace:
         return found
 
     def has_crash(self, id: str) -> bool:
-        """Is it stored? One that cannot be read is, with all that it meant."""
+        """Is the crash stored? An unreadable one counts, with all of its effects."""
         return self.crash(id) is not None or self.state.quarantine.holds(CRASHES.name, id)
 
     def ledger(self, node: str) -> NodeLedger:
@@ -150,7 +150,7 @@ class Workspace:
         return usage_of(changed) if isinstance(changed, NodeLedger) else self.state.node_ledgers.usage(node)
 
     def nodes(self) -> list[NodeView]:
-        """Those that may be placed on: not those of which nobody can read what runs there."""
+        """Nodes that may be placed on. Excluded are those with unreadable records of what runs there."""
         for space, records in self._by_space().items():
             if space not in self._views:
                 self._views[space] = views_of_space(records, self, self.now)
@@ -160,12 +160,14 @@ class Workspace:
         ]
 
     def unreadable_of(self, group: str) -> list[str]:
-        """The ids of instances that a group seems to have and whose records cannot be read: they may run."""
+        """The ids of instances that seem to belong to a group and have unreadable records: they may be
+        running."""
         found = self.state.quarantine.of(INSTANCES.name) if self.state.quarantine else []
         return [each.id for each in found if each.id.rpartition("-")[0] == group]
 
     def claimant(self, id: str) -> str:
-        """The connected node that lists a run of this id which nothing proves to be ours; empty: none does."""
+        """The connected node that lists a run of this id which nothing proves to be the cluster's; empty when
+        none does."""
         if self._left_alone is None:
             self._left_alone = self._left_alone_source()
         return self._left_alone.get(id, "")
@@ -176,12 +178,13 @@ class Workspace:
         return self._spaces
 
     def boot_moment(self, seconds: float) -> BootMoment | None:
-        """So many seconds from now, by the clock that nobody sets; None where there is none."""
+        """The time this many seconds from now, by the boot clock, which cannot be set; None where there is
+        none."""
         if self._boot is None:
             return None
         return msgspec.structs.replace(self._boot, seconds=self._boot.seconds + seconds)
 
-    # what is changed
+    # changes
 
     def put_group(self, record: GroupRecord) -> None:
         self._change(GROUPS.name, record.spec.name, record)
@@ -196,8 +199,9 @@ class Workspace:
         self._change(INSTANCES.name, id, None)
 
     def put_crash(self, record: CrashRecord, *, most: int, instead: bool = False) -> None:
-        """A new crash, at the cost of its node's oldest ones where more than `most` would be kept; `instead`: in
-        place of the newest one of its instance. However many a transaction brings, each is looked at once."""
+        """Add a crash, removing its node's oldest ones where more than `most` would be kept; `instead`:
+        replace the newest one of its instance. Each crash is visited once, however many a transaction adds.
+        """
         ids = self._crashes_of(record.node)
         newest = self._newest_crash(record.instance) if instead else None
         if newest is not None and ids.pop(newest, "") is None:
@@ -215,7 +219,7 @@ class Workspace:
         return self._newest.get(instance) or self.state.crashes.newest_of(instance)
 
     def _crashes_of(self, node: str) -> OrderedDict[str, None]:
-        """The ids of what this node reported, the oldest first, as this transaction leaves them."""
+        """The ids of this node's crashes, the oldest first, as this transaction leaves them."""
         if node not in self._crash_ids:
             changed = self._overlays[CRASHES.name].changed
             ids = [id for id in self.state.crashes.of_node(node) if id not in changed]
@@ -230,7 +234,7 @@ class Workspace:
             self._views.pop(port_space(stored.record), None)
 
     def set_reservation(self, node: str, id: str, reservation: Reservation | None) -> None:
-        """What a run holds on a node from now on. However many change, the ledger is copied once."""
+        """Set what a run reserves on a node. The ledger is copied once per transaction, however many change."""
         if node not in self._own_ledgers:
             ledger = self.ledger(node)
             self._own_ledgers.add(node)
@@ -250,9 +254,10 @@ class Workspace:
         changed[id] = record
 
     def insist_on_neighbours(self, node: str) -> None:
-        """Make the transaction fail when ports were leased meanwhile on a node of the same address.
+        """Make the transaction fail when ports were leased concurrently on a node of the same address.
 
-        All of them write one document more, the address's own, so that one of two at once conflicts.
+        All such transactions also write the document of the address, so that one of two concurrent ones
+        conflicts.
         """
         stored = self.state.nodes.find(node)
         space = port_space(stored.record) if stored else ""
@@ -260,7 +265,7 @@ class Workspace:
             self.put_ledger(NodeLedger(node=NodeId(f"@{space}")))
 
     def put_plan(self, plan: PlanRecord) -> None:
-        """Written even if it is there: so nobody drops it as unused at the same time."""
+        """Write a plan even if it is stored: so it is not dropped as unused at the same time."""
         self._undo.append(_restoring(self._plans, plan.hash))
         self._plans[plan.hash] = plan
 
@@ -268,9 +273,10 @@ class Workspace:
         self._events.append(Draft(type=type, subject=subject, data=data))
 
     def resolve(self, spec: GroupSpec) -> ResolvedPlan:
-        """What an instance of this group is started with now. Raises what `resolve_plan` raises.
+        """The plan that an instance of this group would be started with now. Raises what `resolve_plan`
+        raises.
 
-        Starts of one transaction share a plan, unless something was drawn for it.
+        Starts of one transaction share a plan, unless it contains random choices.
         """
         known = self._resolved.get(spec.name)
         if known is not None and known[0] is spec:
@@ -287,7 +293,7 @@ class Workspace:
         return resolved
 
     def _draw(self, count: int) -> int:
-        """One of so many, from 0."""
+        """A random number from 0, below `count`."""
         return min(int(self._entropy.fraction() * count), count - 1)
 
     def next_incarnation(self) -> Incarnation:
@@ -304,8 +310,8 @@ class Workspace:
         rejected: Sequence[Alternative] = (),
         request: str = "",
     ) -> DecisionId:
-        """Record a decision: in the journal of the instance when it is about one, else in the group's. `request`: the
-        id of an earlier request that it carries on, where this transaction is for none."""
+        """Record a decision: in the journal of the instance when it is about one, else in the group's.
+        `request`: the id of an earlier request that it continues, where this transaction has none."""
         decision = DecisionRecord(
             id=DecisionId(new_id("dec", self._entropy)),
             cause=self.cause,
@@ -324,20 +330,20 @@ class Workspace:
             self._entries.append(group_decisions(group).append(decision))
         return decision.id
 
-    # what becomes of it
+    # result
 
     def steps(self) -> tuple[Step, ...]:
-        """Everything as one transaction; empty when nothing changes."""
+        """All changes as the steps of one transaction; empty when nothing changes."""
         documents = [step for overlay in self._overlays.values() for step in overlay.steps()]
         plans = [PLANS.put(plan.hash, plan, expect=None) for plan in self._plans.values()]
         return (*documents, *plans, *self._events, *self._entries)
 
     def mark(self) -> Mark:
-        """A point to go back to."""
+        """A savepoint for `back_to`."""
         return Mark(changes=len(self._undo), events=len(self._events), entries=len(self._entries))
 
     def back_to(self, mark: Mark) -> None:
-        """Forget what was changed since."""
+        """Undo the changes since the savepoint."""
         while len(self._undo) > mark.changes:
             self._undo.pop()()
         self._views.clear()
@@ -345,7 +351,7 @@ class Workspace:
         del self._entries[mark.entries :]
 
     def require_node(self, id: str) -> str:
-        """The id of a node that exists."""
+        """The id of a node that exists; raises otherwise."""
         if self.state.nodes.find(id) is None:
             guess = nearest(id, [stored.record.id for stored in self.state.nodes][:500])
             raise Rejected(
@@ -358,7 +364,7 @@ class Workspace:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a workspace was."""
+    """A savepoint of a workspace."""
 
     changes: int
     events: int
@@ -366,7 +372,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _restoring(held: dict[str, Any], key: str) -> Callable[[], object]:
-    """Puts back what a dictionary holds under a key now."""
+    """A function that restores the present value of a key in a dictionary."""
     if key in held:
         return functools.partial(held.__setitem__, key, held[key])
     return functools.partial(held.pop, key, None)

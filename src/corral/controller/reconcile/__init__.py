@@ -1,1 +1,1 @@
-"""Keeping what is wanted: a pure planner, and the loop that acts on it."""
+"""Reconciliation of groups with their desired state: a pure planner, and the loop that applies its plans."""

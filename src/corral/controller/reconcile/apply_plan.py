@@ -32,12 +32,12 @@ _SHOWN: Final = 5
 class Need(enum.StrEnum):
     NOTHING = "nothing"
     START = "start"
-    WAIT = "wait"  # it would need more, and is left alone for a while
-    DROP = "drop"  # it is being deleted and nothing of it is left
+    WAIT = "wait"  # it needs more instances, and is paused
+    DROP = "drop"  # it is being deleted and has no instances left
 
 
 class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about a group, and why."""
+    """The actions for a group, and their reason."""
 
     need: Need
     missing: int = 0
@@ -45,7 +45,7 @@ class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
     end_pause: bool = False
     reason: str = ""
     wake_at: dt.datetime | None = None
-    """When a place whose last run ended by itself may be taken again."""
+    """When a place whose last run ended by itself may be filled again."""
 
 
 def plan_group(
@@ -55,14 +55,14 @@ def plan_group(
     pause_over: bool,
     now: dt.datetime | None = None,
 ) -> GroupPlan:
-    """Compare what is wanted with what is there. Instances out of reach count as there. `now` None: no place has to
-    wait."""
+    """Compare the desired instances with the existing ones. Unreachable instances count as existing. `now`
+    None: no place has to wait."""
     records = list(instances)
     if group.deleting:
         empty = not any(live(each.state) for each in records)
         return GroupPlan(need=Need.DROP if empty else Need.NOTHING, reason="the group is being deleted")
-    # A static instance that is stopping is waited for: it is itself what is started next. One that was stopped by
-    # hand rests: it counts as there, and nothing is started in its place.
+    # A stopping static instance is waited for: the same instance is started next. One that an operator
+    # stopped counts as existing, and nothing is started in its place.
     static = group.spec.static
     held = [each for each in records if is_held(group, each)]
     present = len(held) + sum(1 for each in records if stays(each) or (static and live(each.state)))
@@ -99,9 +99,9 @@ def plan_group(
 
 
 def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetime | None:
-    """When another may be started in the place of a run that ended by itself, if that is later than now: what ends
-    cleanly counts as no failure, and must not be started all the time for that. Spread, so that many do not come at
-    once. A clock that was set back does not make it longer."""
+    """When another run may be started in the place of one that ended by itself, if later than now: a clean
+    exit counts as no failure, and must not lead to constant starts. Spread, so that many starts do not
+    coincide. A clock that was set back does not make it longer."""
     ended = record.exit is not None and record.exit.outcome == ENDED and not live(record.state)
     if now is None or not ended or record.started_at is None:
         return None
@@ -115,7 +115,7 @@ def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetim
 
 
 def _resting(held: Sequence[InstanceRecord]) -> str:
-    """What was stopped by hand, and how it is started."""
+    """The instances that an operator stopped, and how to start them."""
     shown = short_list((f"'{each.id}' ({each.held})" for each in held), _SHOWN)
     return f"stopped by hand: {shown}; 'corral instance restart ID' starts it again" if held else ""
 
@@ -123,13 +123,13 @@ def _resting(held: Sequence[InstanceRecord]) -> str:
 class Kept(NamedTuple):
     started: int = 0
     more: bool = False
-    """More is left to do."""
+    """More changes are left."""
     wake_at: dt.datetime | None = None
-    """When there will be more to do, though nothing happens."""
+    """When more changes are due without a further event."""
 
 
 def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> Kept:
-    """Start what is missing, at most `budget`."""
+    """Start missing instances, at most `budget`."""
     group = ws.group(name)
     if group is None:
         return Kept()
@@ -165,7 +165,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
             continue
         refused = refused or found
         if not request.home and not request.claimed_by:
-            break  # nor will any other find a place; but one that waits for its own node holds up nobody
+            break  # no other finds a place either; but one that waits for its own node delays no other
     if refused is None:
         _say(ws, group, "")
     else:
@@ -174,7 +174,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
 
 
 def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: Refused) -> None:
-    """Say once why there are fewer than wanted; the same reason again is no news."""
+    """Record why there are fewer instances than desired, once per reason."""
     reason = f"{refused.code.name}: {refused.summary}"
     if reason == group.reason:
         return

@@ -1,8 +1,8 @@
-"""The reconciler: looks at a group when something happened to it, and at all of them now and then.
+"""The reconciler: checks a group after each change that affects it, and all groups periodically.
 
-Commits wake it; it keeps no state of its own but who is to be looked at and when. A group that
-cannot be kept is said so and left; the next change of what it may have lacked, or the floor, brings it
-up again.
+Commits wake it; its own state is only which groups are to be checked and when. For a group that cannot reach
+its desired state the reason is recorded; the next change of what it may have lacked, or the periodic check,
+triggers it again.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _SHORT_SWEEP_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
 _MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
-"""A change of these may give a group that fell short what it lacked."""
+"""A change of these collections may provide what a group lacked."""
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
 _ASKED_FOR: Final = frozenset({EventType.GROUP_CREATED, EventType.GROUP_UPDATED, EventType.GROUP_SCALED})
 _log = structlog.get_logger("corral.controller.reconcile")
 
 
 class _Wake(NamedTuple):
-    """Why a group is looked at."""
+    """The cause of checking a group."""
 
     cause: str
     request: str = ""
-    """The id of the request behind it: what is started in this look is started for that."""
+    """The id of the request that caused it: starts of this check belong to that request."""
 
 
 class Reconciler:
@@ -92,16 +92,16 @@ class Reconciler:
         self._boot = boot_id()
         self._pauses: dict[str, tuple[dt.datetime, float]] = {}
         self._places: dict[str, float] = {}
-        """When a group may take a place again whose last run ended by itself."""
+        """When a group may fill a place again whose last run ended by itself."""
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
         self.observing = True
 
-    # what wakes it
+    # triggers
 
     def begin(self) -> None:
-        """Take up what the store holds, before the first commit of this term. One record that cannot be taken up
-        keeps back no other, and no start of the controller."""
+        """Read the state before the first commit of this term. A record that fails here delays no other, and
+        no start of the controller."""
         for name, _ in self._ledger.state.groups.items():
             self._noted(self._note_group, name)
         for node in self._ledger.state.instances.nodes():
@@ -114,7 +114,7 @@ class Reconciler:
             _log.exception("reconcile.record_skipped", subject=name)
 
     def follow(self, commit: Commit) -> None:
-        """Note what a commit touched. Synchronous."""
+        """Note the groups and nodes that a commit touched. Synchronous."""
         for change in commit.changes:
             if change.collection == GROUPS.name:
                 self._note_group(change.id)
@@ -132,7 +132,7 @@ class Reconciler:
                 self._wake.set()
 
     def resync(self) -> None:
-        """Look at every group and node as if something had happened to each."""
+        """Check every group and node as if each had changed."""
         state = self._ledger.state
         self._dirty |= {name: _Wake("everything is looked at anew") for name, _ in state.groups.items()}
         self._capacity_changed = True
@@ -140,7 +140,7 @@ class Reconciler:
         self.begin()
 
     def judged(self, node: NodeId) -> None:
-        """The records say what this node has."""
+        """The inventory of this node is complete."""
         self._observation.reported(node)
 
     def _mark(self, group: str, commit: Commit, change: Change) -> None:
@@ -152,7 +152,7 @@ class Reconciler:
         self._wake.set()
 
     def _request_behind(self, event: Event | None) -> str:
-        """The request that changed a group so that instances may be missing."""
+        """The request whose change of a group may require new instances."""
         asked = event is not None and (
             event.type in _ASKED_FOR
             or (event.type is EventType.CRASH_LOOP_ENDED and event.data.get("by") == "operator")
@@ -161,7 +161,7 @@ class Reconciler:
         return stored.record.request if stored is not None else ""
 
     def _note_group(self, name: str) -> None:
-        """Remember when its pause ends, by our own clock: the wall clock may be set meanwhile."""
+        """Note when the group's pause ends, by the monotonic clock: the wall clock may be set meanwhile."""
         stored = self._ledger.state.groups.find(name)
         paused = stored.record.paused if stored else None
         if stored is None or paused is None:
@@ -176,8 +176,8 @@ class Reconciler:
             self._short.discard(name)
 
     def _note_node(self, node: str) -> None:
-        """A node that is not connected has a while to come back; one that is gone has none. One whose record
-        cannot be read is not gone."""
+        """Set the deadline of a disconnected node to reconnect; a removed one has none. A node with an
+        unreadable record is not removed."""
         stored = self._ledger.state.nodes.find(node)
         if self._ledger.state.quarantine.holds(NODES.name, node):
             self._lost.pop(node, None)
@@ -190,10 +190,10 @@ class Reconciler:
             self._lost[node] = self._clock.monotonic() + self._config.offline_after_seconds
         self._wake.set()
 
-    # what it does
+    # actions
 
     async def run(self) -> None:
-        """Observe, then keep, until this term is over."""
+        """Observe, then reconcile, until this term is over."""
         conflicts = 0
         async with Tasks() as tasks:
             tasks.spawn(self._observe(), name="reconcile/observe")
@@ -234,7 +234,7 @@ class Reconciler:
             await self._keep(list(self._dirty)[:_GROUPS_PER_COMMIT])
 
     def _collect(self) -> None:
-        """Add the groups whose time has come."""
+        """Add the groups that are due."""
         now = self._collected_at = self._clock.monotonic()
         if now >= self._floor_at:
             self._floor_at = now + self._config.floor_seconds
@@ -253,12 +253,13 @@ class Reconciler:
             self._dirty.setdefault(name, _Wake("the time after which a place is taken again"))
 
     def _pause(self) -> float:
-        """Until something is due though nothing happens."""
+        """Wait until something is due without an event."""
         now = self._clock.monotonic()
         moments = [self._floor_at] if not self.observing else []
         moments += self._lost.values()
         if not self.observing:
-            # A pause that was over when we last looked was acted upon, or cannot be: no reason to hurry.
+            # A pause that was over at the last check was handled, or cannot be: it is no reason to wake
+            # again.
             ends = (deadline for _, deadline in self._pauses.values())
             moments += [deadline for deadline in ends if deadline > self._collected_at]
             moments += self._places.values()
@@ -267,7 +268,7 @@ class Reconciler:
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
 
     async def _keep(self, names: list[str]) -> None:
-        """Bring some groups up to what is wanted, in one transaction."""
+        """Bring some groups to their desired state, in one transaction."""
         causes = {name: self._dirty.pop(name) for name in names}
         try:
             async with self._instances.placing:
@@ -285,7 +286,7 @@ class Reconciler:
             self._dirty[name] = _Wake(newer.cause, newer.request or causes[name].request)
 
     def _keep_each(self, ws: Workspace, causes: dict[str, _Wake]) -> list[str]:
-        """One group that breaks is logged and left as it is; the others are kept."""
+        """Reconcile each group; one that raises is logged and left as it is."""
         budget = _STARTS_PER_COMMIT
         unfinished: list[str] = []
         for name, wake in causes.items():
@@ -323,7 +324,7 @@ class Reconciler:
             elif self._sessions.find(NodeId(node)) is None:
                 await self._in_parts(node, lose_node)
                 self._lost.pop(node, None)
-            else:  # it is just coming back; if that fails, there will be no other sign
+            else:  # it is reconnecting; if that fails, no other event will follow
                 self._lost[node] = now + self._config.offline_after_seconds
 
     async def _in_parts(self, node: str, change: Callable[..., bool]) -> None:

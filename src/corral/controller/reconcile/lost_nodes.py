@@ -1,4 +1,4 @@
-"""Nodes out of reach: their instances are OFFLINE, not dead; those of a node that was removed have ended.
+"""Unreachable nodes: their instances become OFFLINE, not ended; those of a removed node have ended.
 
 A new leader observes before it acts: it waits until every node that it expects has reported its inventory.
 """
@@ -24,7 +24,7 @@ from corral.system.aio.tasks import set_within
 
 
 def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
-    """Mark the node's instances OFFLINE, at most so many; is anything left to do?"""
+    """Mark the node's instances OFFLINE, at most `limit`; is anything left to do?"""
     marked = 0
     for stored in ws.state.instances.of_node(node):
         record = stored.record
@@ -53,9 +53,9 @@ def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
 
 
 def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
-    """The node is no member any more: nobody will ever tell what became of its instances.
+    """End the instances of a removed node: no report about them will arrive.
 
-    They may be alive where they are, so none is restarted: whatever replaces them has an id of its own.
+    They may be alive on the node, so none is restarted: their replacements have ids of their own.
     """
     ended = 0
     for stored in ws.state.instances.of_node(node):
@@ -74,7 +74,7 @@ def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
 
 
 def awaited_nodes(state: ClusterState) -> set[str]:
-    """Those that were connected to the leader before, and those that have instances."""
+    """The nodes that were connected to the previous leader, and those that have instances."""
     nodes = {stored.record.id for stored in state.nodes if stored.record.state is NodeState.ONLINE}
     holders: set[str] = {
         node
@@ -100,6 +100,6 @@ class Observation:
             self._complete.set()
 
     async def finish(self, within: float) -> set[str]:
-        """Wait; the nodes that did not report in time."""
+        """Wait for the observation; returns the nodes that did not report in time."""
         await set_within(self._complete, within)
         return set(self.awaited)

@@ -1,8 +1,9 @@
-"""How many connections one address has to the gRPC ports, which gRPC itself does not bound.
+"""Connection limit per address on the gRPC ports, which gRPC itself does not have.
 
-gRPC accepts in threads of its own and tells nobody; but its sockets are descriptors of this process. They are looked
-at once a second, more often while somebody has too many, and what an address has beyond its share is shut down, the
-newest first: gRPC then sees the end of the connection. Limits of all connections and the deadline of handshakes are gRPC's own (`server_options`).
+gRPC accepts in threads of its own without a callback; but its sockets are descriptors of this process. They
+are inspected once a second, more often while an address has too many, and connections of an address beyond
+its limit are shut down, the newest first: gRPC then sees the end of the connection. Limits of all connections
+and the deadline of handshakes are gRPC's own (`server_options`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS: Final = 1.0
 _MORE_OFTEN: Final = 4
-"""Times as often after a sweep that found too many: whoever redials at once must not fill the port until the next."""
+"""The factor of the sweep rate after a sweep that found too many: a peer that redials at once must not fill
+the port before the next."""
 _QUIET_SECONDS: Final = 60.0
-"""Between two lines about sweeps that fail, which they do one after the other."""
+"""The shortest interval between two log lines about failing sweeps, which fail in series."""
 
 
 class Bound(NamedTuple):
-    """What a port allows."""
+    """The limit of a port."""
 
     per_address: int
     most: int
@@ -44,7 +46,7 @@ class _Peer(NamedTuple):
 
 
 _OTHER: Final = _Peer(0, "")
-"""A descriptor that is no connection to one of our ports."""
+"""A descriptor that is no connection to a watched port."""
 
 
 class AddressGuard:
@@ -57,11 +59,12 @@ class AddressGuard:
         self._every = every_seconds
         self._quota = LogQuota(clock=clock, seconds=_QUIET_SECONDS)
         self._known: dict[tuple[int, int], _Peer | None] = {}
-        """By descriptor and inode, in the order in which they were first seen. None: it could not be found out yet
-        what that is, and is asked again."""
+        """By descriptor and inode, in the order in which they were first seen. None: the peer could not be
+        determined yet, and is looked up again."""
 
     async def run(self) -> None:
-        """Until it is cancelled. Descriptors may run out, most likely while the guard is needed most: it goes on."""
+        """Sweep until cancelled. Descriptors may run out, most likely when the guard is needed most: failures
+        do not end it."""
         shut = 0
         while True:
             await asyncio.sleep(self._every / _MORE_OFTEN if shut else self._every)
@@ -72,7 +75,7 @@ class AddressGuard:
                     log.error("link.guard_failed", error=repr(error), unsaid=unsaid)
 
     def sweep(self) -> int:
-        """Shut down what is too much; how many those were."""
+        """Shut down excess connections; returns their number."""
         self._look()
         counts: collections.Counter[_Peer] = collections.Counter()
         cut: collections.Counter[_Peer] = collections.Counter()
@@ -89,10 +92,10 @@ class AddressGuard:
         return cut.total()
 
     def _look(self) -> None:
-        """Bring what is known up to date. Sockets have inodes of their own: a number that was used again is seen."""
+        """Update the known sockets. Each socket has its own inode, so a reused descriptor number is noticed."""
         present: dict[tuple[int, int], None] = {}
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - thousands, each second
-            with contextlib.suppress(OSError):  # closed meanwhile
+            with contextlib.suppress(OSError):  # closed in the meantime
                 found = os.fstat(int(name))
                 if stat.S_ISSOCK(found.st_mode):
                     present[int(name), found.st_ino] = None
@@ -102,7 +105,8 @@ class AddressGuard:
                 self._known[key] = self._peer(*key)
 
     def _peer(self, descriptor: int, inode: int) -> _Peer | None:
-        """None: not known for now, as without room for one more descriptor, or before it is connected."""
+        """The peer of a socket. None: unknown for now, for lack of a free descriptor, or before it is
+        connected."""
         with contextlib.suppress(OSError), _held(descriptor, inode) as connection:
             if connection is None:
                 return None
@@ -115,7 +119,8 @@ class AddressGuard:
 
 @contextlib.contextmanager
 def _held(descriptor: int, inode: int) -> Iterator[socket.socket | None]:
-    """The socket under a name of its own, so that nobody closes it meanwhile; None when it is another one by now."""
+    """A duplicate of the socket, so that it cannot be closed meanwhile; None when the descriptor is another
+    socket by now."""
     copy = os.dup(descriptor)
     try:
         found = os.fstat(copy)

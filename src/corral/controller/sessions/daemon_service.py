@@ -1,4 +1,4 @@
-"""`DaemonService.Connect`: admit a daemon, serve its stream, see it off."""
+"""`DaemonService.Connect`: admit a daemon, serve its stream, and end it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DaemonService(DaemonServiceServicer):
     async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Connect"):
             peer = authenticated(context)
-            if (leading := self._lookup.leading()) is not None:  # who may not come in is not listened to
+            if (leading := self._lookup.leading()) is not None:  # refused before its frames are read
                 greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())
             hello = greeting.expect_handshake(await self._first_frame(context))
             if not greeting.compatible(hello):
@@ -78,7 +78,8 @@ class DaemonService(DaemonServiceServicer):
         return frame
 
     async def _part(self, context: Any, hello: Handshake) -> None:
-        """Another language: say so in a way that every version understands, then end the stream."""
+        """Refuse an incompatible protocol version with messages that every version understands, then end the
+        stream."""
         _log.warning(
             "link.protocol_incompatible",
             node=hello.node_id[:80],
@@ -89,7 +90,7 @@ class DaemonService(DaemonServiceServicer):
         await context.write(ControllerMessage(handshake_ack=ack))
 
     async def _redirect(self, context: Any) -> None:
-        """We do not lead: name the leader. A follower never opens a session and never stops anything."""
+        """Redirect to the leader. A standby never opens a session and never stops anything."""
         ack = HandshakeAck(
             protocol_version=PROTOCOL_VERSION,
             protocol_compatible=True,
@@ -186,7 +187,7 @@ class DaemonService(DaemonServiceServicer):
         )
 
     async def _open(self, leading: LinkTerm, session: Session, hello: Handshake) -> None:
-        """Store that the node is online; only then is it told so."""
+        """Store that the node is online, and only then send it the welcome."""
 
         def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
             if leading.sessions.find(session.facts.node_id) is not session:

@@ -46,7 +46,7 @@ class DataService(DataServiceServicer):
             await self._run(session, leading.uploads.push(context, session.facts.node_id))
 
     async def _run(self, session: Session, transfer: Coroutine[Any, Any, None]) -> None:
-        """Run a transfer for as long as its session lives, and few of a node at a time."""
+        """Run a transfer for as long as its session lives, within the limit of transfers per node."""
         node_id = session.facts.node_id
         if self._under_way[node_id] >= MAX_TRANSFERS:
             transfer.close()
@@ -65,7 +65,7 @@ class DataService(DataServiceServicer):
             self._under_way[node_id] -= 1
 
     def _admitted(self, context: Any) -> tuple[LinkTerm, Session]:
-        """The caller's certificate is good and it names the session it belongs to."""
+        """Check that the caller's certificate is valid and that it names its own session."""
         leading = require_leading(self._lookup)
         peer: Peer = authenticated(context)
         greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())

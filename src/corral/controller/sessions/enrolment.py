@@ -1,7 +1,7 @@
-"""How a host becomes a node: join tokens out, certificates in.
+"""Enrolment of nodes: join tokens are issued and exchanged for certificates.
 
-A token enrols one key once. The same token with the same key is answered again with the same
-certificate, because the first answer may have been lost; any other key is refused.
+A token enrols one key once. The same token with the same key is answered again with the same certificate,
+because the first answer may have been lost; any other key is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usable_node_id(value: str, *, field: str = "node_id") -> NodeId:
-    """A well-formed node id that no path of the API needs for itself."""
+    """A well-formed node id that is not reserved by a path of the API."""
     name = checked_node_id(value, field=field)
     if name in RESERVED_NODE_IDS:
         raise Rejected(
@@ -121,10 +121,10 @@ class Enrolment:
     async def exchange(
         self, *, token_text: str, node_id: str, csr_pem: bytes, machine_id: str, address: str
     ) -> Admitted:
-        """Enrol the bearer of a token. Idempotent for the same token and key until it expires.
+        """Enrol the bearer of a token. Idempotent for the same token and key until the token expires.
 
-        Without a request the published protocol is followed: we make the key and hand it out in
-        a PKCS#12 archive; such an exchange cannot be repeated.
+        Without a certificate request the published protocol applies: the controller makes the key and returns
+        it in a PKCS#12 archive; such an exchange cannot be repeated.
         """
         token = JoinToken.parse(token_text)
         made = None if csr_pem else new_key()
@@ -137,7 +137,7 @@ class Enrolment:
             try:
                 issued = await self._admit(stored, name, key, machine_id, address)
             except Conflict:
-                continue  # the token or the node changed under us: judge again
+                continue  # the token or the node changed concurrently: evaluate again
             if made is None:
                 return Admitted(node_id=name, certificate_pem=issued.certificate_pem)
             return self._with_archive(name, issued, made)
@@ -235,10 +235,10 @@ class Enrolment:
         )
 
     async def renew(self, node_id: NodeId, *, proven: str, csr_pem: bytes) -> bytes:
-        """A further certificate for a node that proved itself by the one with serial `proven`.
+        """A further certificate for a node that authenticated with the one of serial `proven`.
 
-        That one stays valid beside the new one, whatever else was issued and never seen again: a
-        lost answer must not lock the node out. The same key is answered with the same certificate.
+        That certificate stays valid beside the new one, whatever else was issued and never used: a lost
+        answer must not lock the node out. The same key is answered with the same certificate.
         """
         key = read_csr(csr_pem)
         digest = key_digest(key)
@@ -267,7 +267,7 @@ class Enrolment:
 
 
 def _with_labels(record: NodeRecord, labels: Mapping[str, str]) -> NodeRecord:
-    """The operator who made the token has set these."""
+    """The record with the labels that the operator set in the join token."""
     settings = msgspec.structs.replace(
         record.settings,
         labels={**record.settings.labels, **labels},
@@ -279,8 +279,8 @@ def _with_labels(record: NodeRecord, labels: Mapping[str, str]) -> NodeRecord:
 def _enrolled(
     name: NodeId, known: Stored[NodeRecord] | None, issued: Issued, machine_id: str, now: dt.datetime
 ) -> NodeRecord:
-    """The record of a node that just joined. Of an earlier holder of the id only what an operator
-    set survives: its admission, log level, labels and limits."""
+    """The record of a node that just joined. Of an earlier holder of the id only an operator's settings are
+    kept: its admission, log level, labels and limits."""
     if known is None:
         state = NODE_LIFECYCLE.initial
         return NodeRecord(

@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 STALL_SECONDS: Final = 30.0
 MAX_DIGESTS: Final = 4096
-"""Of one bundle; who needs more asks again."""
+"""The most digests of one bundle; a daemon requests further ones separately."""
 _SINGLE: Final = frozenset({"", "blob", "manifest"})
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Blobs, one after the other, as one run of bytes."""
+    """Requested blobs, one after the other, as one sequence of bytes."""
 
     digests: tuple[str, ...]
     sizes: Mapping[str, int]
@@ -42,7 +42,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.sizes[digest] for digest in self.digests)
 
     def behind(self, offset: int) -> tuple[tuple[str, ...], int]:
-        """Those that are still to be sent from this offset on, and how far into the first it lies."""
+        """The blobs still to be sent from this offset on, and the offset within the first."""
         for place, digest in enumerate(self.digests):
             if offset < self.sizes[digest]:
                 return self.digests[place:], offset
@@ -51,10 +51,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobAccess(Protocol):
-    """Who may read what."""
+    """Read permissions of nodes on blobs."""
 
     async def readable(self, node_id: NodeId, digests: Collection[str], /) -> frozenset[str]:
-        """Those of these blobs that the node may read."""
+        """The subset of these blobs that the node may read."""
 
 
 class Fetches:
@@ -65,7 +65,7 @@ class Fetches:
         self._access = access
 
     async def fetch(self, context: Any, node_id: NodeId) -> None:
-        """Send what was asked for from an offset, never more under way than the daemon granted."""
+        """Send the requested data from an offset, never more in flight than the daemon granted."""
         first = await within(read_frame(context))
         if not isinstance(first, FetchMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a fetch begins with FetchOpen")
@@ -84,12 +84,12 @@ class Fetches:
                 await self._send(context, wanted, request.offset, window)
             except Retryable:
                 if reader.done() and (refused := failure_of(reader)) is not None:
-                    raise refused from None  # a grant that is out of bounds ended it
+                    raise refused from None  # the transfer was ended by a grant out of bounds
                 raise
 
     async def _find(self, node_id: NodeId, request: FetchOpen) -> Wanted:
-        """What is asked for, all of it there. A part of a bundle is no use to anybody; what is none of the
-        node's business is not there."""
+        """The requested blobs, all of them present. An incomplete bundle is of no use; blobs that the node
+        may not read count as absent."""
         digests = _digests(request)
         readable = await within(self._access.readable(node_id, digests))
         sizes = await within(self._blobs.blob_sizes(set(readable)))
@@ -127,7 +127,7 @@ class Fetches:
                     view = view[room:]
 
     async def _blocks(self, wanted: Wanted, offset: int) -> AsyncGenerator[bytes]:
-        """The bytes from there on, as the store gives them."""
+        """The bytes from this offset on, in the store's blocks."""
         digests, skip = wanted.behind(offset)
         if skip or len(digests) == 1:
             async with _closed_after(self._blobs.read_blob(digests[0], offset=skip, chunk=CHUNK)) as blocks:
@@ -160,7 +160,8 @@ def _digests(request: FetchOpen) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def _closed_after(blocks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """A transfer that was cut leaves no file open in the store until somebody collects the rest."""
+    """Close the blocks after use: an interrupted transfer must not leave a file of the store open until
+    garbage collection."""
     try:
         yield blocks
     finally:
@@ -184,7 +185,7 @@ async def _chunks(blocks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
 
 
 async def within(waiting: Awaitable[T]) -> T:
-    """No peer may hold a transfer open without moving it."""
+    """Bound a wait: no peer may hold a transfer open without progress."""
     try:
         async with asyncio.timeout(STALL_SECONDS):
             return await waiting

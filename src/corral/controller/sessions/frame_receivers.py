@@ -1,4 +1,4 @@
-"""The rooms that receive what nodes send, as sessions see them; and the count of reports that were refused."""
+"""The receivers of what nodes send, as protocols for sessions; and the count of refused reports."""
 
 from __future__ import annotations
 
@@ -42,47 +42,48 @@ from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """What reports change, and what is to be done once that is stored."""
+    """The changes by reports, and the actions that follow once they are stored."""
 
     steps: tuple[Step, ...] = ()
     strays: tuple[Any, ...] = ()
     over: tuple[str, ...] = ()
-    """Ids of runs that are not the node's by any record, and that it says have ended."""
+    """Ids of runs that no record assigns to the node, and that it reports as ended."""
     refused: dict[str, int] = {}
-    """By kind, how many were about what is not the node's."""
+    """By kind, the number of reports about what does not belong to the node."""
 
 
 class NodeReports(Protocol):
-    """Understands reports. The folds are pure: they look at the state and describe a change."""
+    """Interprets reports. The folds are pure: they read the state and describe a change."""
 
     def opening(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
-        """The runs that a connecting node lists as alive, in portions: each is committed before the next is
-        asked for. Begun anew after a conflict it changes what is not changed yet. Raises what a commit raises."""
+        """Fold the runs that a connecting node lists as alive, in portions: each is committed before the next
+        is requested. Repeated after a conflict it changes only what is not changed yet. Raises what a commit
+        raises."""
 
     def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
-        """In portions likewise: the node's spool is taken in as far as it reached at the handshake, so that what
-        it did not list is decided."""
+        """Complete the inventory, in portions likewise: the node's spool is stored up to its head at the
+        handshake, so the state of runs that it did not list is decided."""
 
     async def unaccounted(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> list[RunName]:
         """The runs of this node that the records have alive, and that it did not list."""
 
     def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> Reported:
-        """Reports in the order in which they came; one that makes no sense changes nothing."""
+        """Fold reports in the order of arrival; an invalid one changes nothing."""
 
     def stored(self, node_id: NodeId, reported: Reported) -> None:
-        """What was folded is committed now."""
+        """The folded changes are committed."""
 
     def opened(self, node_id: NodeId) -> None:
-        """The runs that the node listed are taken in."""
+        """The runs that the node listed are stored."""
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
-        """The judgement is committed: the records say what the node has."""
+        """The inventory is complete: the records match what the node has."""
 
     def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
-        """What a report says about the moment alone: stage and players. Nothing of it is stored."""
+        """The transient part of a report: stage and players. It is not stored."""
 
     def order_answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
-        """A node answered an order; what it said about the run is folded apart."""
+        """A node answered an order; its report about the run is folded separately."""
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None: ...
 
@@ -93,55 +94,56 @@ _log = structlog.get_logger("corral.controller.reports")
 
 
 class ConsoleSink(Protocol):
-    """Takes what consoles bring. Every call returns at once: it runs in the reader of a stream."""
+    """Receives console data. Every call returns at once: it runs in the reader of a stream."""
 
     def receive(
         self, node_id: NodeId, confirm: Callable[[ConsolePosition], None], batch: ConsoleBatch
     ) -> None:
-        """Bytes of some consoles; `confirm` tells the node how far one is kept here."""
+        """Bytes of some consoles; `confirm` sends the node the position up to which one is kept here."""
 
     def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
-        """One line, of a node that knows no batches."""
+        """One line, of a node that does not send batches."""
 
     def positions(self, node_id: NodeId) -> list[ConsolePosition]:
-        """How far the consoles of a connecting node are kept here."""
+        """The positions up to which the consoles of a connecting node are kept here."""
 
     def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None: ...
 
 
 class FileTraffic(Protocol):
-    """Takes what nodes say about templates, caches and files. Every call returns at once."""
+    """Receives frames about templates, caches and files. Every call returns at once."""
 
     def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
-        """A node wants a version; the answer goes to its session when it is ready."""
+        """A node requests a version; the answer goes to its session when it is ready."""
 
     def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
-        """What a node's cache holds: the answer to a question, or on its own account."""
+        """The content of a node's cache: the answer to a query, or unrequested."""
 
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
-        """A node cannot give the files that it was asked for."""
+        """A node cannot provide requested files."""
 
     def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
-        """What lies in the directory of an instance, or a part of a file there."""
+        """The listing of an instance's directory, or a part of a file there."""
 
 
 class ModuleTraffic(Protocol):
-    """Takes what nodes say about modules, and tells them what they shall have. Every call returns at once."""
+    """Receives frames about modules, and sends nodes the modules that they should have. Every call returns at
+    once."""
 
     def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
-        """The modules that a connecting node shall have."""
+        """The modules that a connecting node should have."""
 
     def event_head(self) -> EventCursor:
         """The end of the event log: where subscriptions of a node that connects now begin."""
 
     def joined(self, link: ModuleLink, hello: Handshake) -> None:
-        """The node was welcomed; what it lacks is sent from now on."""
+        """The node was welcomed; missing modules are sent from now on."""
 
     def left(self, link: ModuleLink) -> None:
-        """This very session has ended."""
+        """This session, and no later one of the node, has ended."""
 
     def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
-        """Where a module stands; `on_its_way`: how much of its archive has come, which holds for the moment."""
+        """The state of a module; `on_its_way`: the received part of its archive, which is transient."""
 
     def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None: ...
 
@@ -153,19 +155,19 @@ class ModuleTraffic(Protocol):
     def metrics_told(self, link: ModuleLink, metrics: ModuleMetrics) -> None: ...
 
     def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
-        """Those that are passed over because the node tells more than it may. Each is counted by this: it is
-        asked once, however often one tries to store them."""
+        """The frames to skip because the node exceeds its rate. The call counts each frame, so it is made
+        once, however often their storage is attempted."""
 
     def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
-        """What the stored frames about modules change, in the order in which they came; pure."""
+        """The changes by stored frames about modules, in the order of arrival; pure."""
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
-        """What the list in the handshake changes, once everything before it is stored, and nothing that was said
-        after it; pure."""
+        """The changes by the list in the handshake, once everything before it is stored, and nothing that was
+        sent after it; pure."""
 
 
 class FrameReceivers(msgspec.Struct, frozen=True, kw_only=True):
-    """Those of a term who hear what nodes say."""
+    """The receivers of node frames in one term."""
 
     reports: NodeReports
     consoles: ConsoleSink
@@ -174,7 +176,7 @@ class FrameReceivers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedReports:
-    """Of one term."""
+    """The count of refused reports in one term."""
 
     def __init__(self, *, metrics: CollectorRegistry, clock: Clock) -> None:
         self._clock = clock
@@ -188,11 +190,11 @@ class RefusedReports:
         self._told_at: dict[NodeId, float] = {}
 
     def forget_metrics(self, metrics: CollectorRegistry) -> None:
-        """A term's figures end with the term."""
+        """Remove the metrics of this term."""
         metrics.unregister(self._counter)
 
     def count(self, node_id: NodeId, kind: str, *, subject: str = "", number: int = 1) -> None:
-        """So many of a kind; `subject` is one that they were about, where that is known."""
+        """Count reports of a kind; `subject` is an example of what they were about, where known."""
         self._counter.labels(node=node_id, kind=kind).inc(number)
         untold = self._untold.setdefault(node_id, collections.Counter())
         untold[kind] += number

@@ -1,4 +1,5 @@
-"""What the gRPC services share: the services of the leader's term, who leads otherwise, the caller, and errors as statuses."""
+"""Shared parts of the gRPC services: the leader's term, the lookup of the leader, the caller, and errors as
+statuses."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _log = structlog.get_logger("corral.controller.grpc")
 
 
 class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """What the link needs of a controller that leads, for one term."""
+    """The services of one term that the link uses."""
 
     epoch: Epoch
     ledger: Ledger
@@ -50,18 +51,18 @@ class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderLookup(Protocol):
-    """Does this controller lead, and if not, who does?"""
+    """Whether this controller leads, and otherwise which one does."""
 
     def leading(self) -> LinkTerm | None: ...
 
     def leader_address(self) -> str:
-        """The leader's gRPC address, or empty when nobody is known to lead."""
+        """The leader's gRPC address, or empty when none is known."""
 
     def controller_addresses(self) -> Sequence[str]:
-        """The gRPC addresses of all controllers we know of."""
+        """The gRPC addresses of all known controllers."""
 
     def bootstrap_addresses(self) -> Sequence[str]:
-        """Where hosts exchange a join token; empty when this controller does not offer it."""
+        """The addresses where hosts exchange a join token; empty when this controller does not offer it."""
 
     def api_port(self) -> int: ...
 
@@ -88,7 +89,8 @@ def authenticated(context: Any) -> Peer:
 
 
 class translated:  # noqa: N801 - reads as a statement: `async with translated(context, ...)`
-    """Our errors become statuses; anything else is our bug, logged here and not shown to the peer."""
+    """Translates Corral's errors into statuses; any other exception is a bug, logged here and not shown to
+    the peer."""
 
     def __init__(self, context: Any, call: str) -> None:
         self._context = context
@@ -112,7 +114,7 @@ class translated:  # noqa: N801 - reads as a statement: `async with translated(c
         await self._part(self._context.abort(internal, "internal error; see the controller's log"))
 
     async def _part(self, goodbye: Awaitable[object]) -> None:
-        """A peer that does not read cannot be told why; it must not keep us for ever, either."""
+        """Send the last message within a deadline: a peer that does not read must not keep the call open."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await goodbye
@@ -121,7 +123,8 @@ class translated:  # noqa: N801 - reads as a statement: `async with translated(c
 
 
 def peer_address(peer: str) -> str:
-    """`ipv4:1.2.3.4:5678` or `ipv6:%5B::1%5D:5678` as the bare address: one host is one caller."""
+    """`ipv4:1.2.3.4:5678` or `ipv6:%5B::1%5D:5678` as the bare address, so that one host counts as one
+    caller."""
     family, _, rest = peer.partition(":")
     if family not in ("ipv4", "ipv6"):
         return peer

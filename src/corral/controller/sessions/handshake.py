@@ -1,4 +1,4 @@
-"""The first frame of a stream: who are you, do we speak the same language, may you come in?"""
+"""The handshake, the first frame of a stream: identity, protocol version, and admission of the peer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def expect_handshake(frame: DaemonMessage) -> Handshake:
 
 
 def _check_sizes(handshake: Handshake) -> None:
-    """Everything here is stored, some of it with every change: it is short, or it is refused."""
+    """Refuse oversized fields: all of them are stored, some with every change."""
     for field in ("version", "advertise_address", "machine_id", "boot_id", "spool_id", "run_id"):
         if len(getattr(handshake, field)) > _MAX_TEXT:
             raise Rejected(
@@ -73,7 +73,7 @@ def _check_sizes(handshake: Handshake) -> None:
 
 
 def check_running(frame: Handshake | HandshakePortion, *, before: int, before_bytes: int = 0) -> None:
-    """The list of one frame is short, and what the node lists in all is bounded, in number and in bytes."""
+    """Check the list of one frame, and the bounds of the whole list in number and in bytes."""
     listed = len(frame.running_instances)
     name = type(frame).__name__
     if listed > MOST_RUNNING:
@@ -100,7 +100,7 @@ def compatible(handshake: Handshake) -> bool:
 
 
 def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind, now: dt.datetime) -> None:
-    """The certificate is of this cluster, of this kind, and, for a node, one of its newest two."""
+    """Check that the certificate is of this cluster, of this kind, and, for a node, one of its newest two."""
     if peer.cluster != state.identity.id or peer.kind is not kind:
         raise Rejected(
             Code.CERTIFICATE_REFUSED,
@@ -131,7 +131,7 @@ def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind, now: dt.dateti
 
 
 def _authorise_admin(state: ClusterState, peer: Peer, *, now: dt.datetime) -> None:
-    """An administrator's certificate ends with the token that asked for it."""
+    """An administrator's certificate is valid only as long as the token that requested it."""
     issued = state.admin_certificates.find(peer.serial)
     token = state.tokens.find(issued.record.token_id) if issued else None
     expires_at = token.record.expires_at if token else None
@@ -144,7 +144,7 @@ def _authorise_admin(state: ClusterState, peer: Peer, *, now: dt.datetime) -> No
 
 
 def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
-    """A node speaks for itself alone."""
+    """Check that the handshake names the node of the certificate."""
     if handshake.node_id != peer.name:
         raise Rejected(
             Code.CERTIFICATE_REFUSED,
@@ -157,7 +157,7 @@ def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
 def opened(
     stored: Stored[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
 ) -> tuple[NodeRecord, list[Draft]]:
-    """The record of a node whose session opens, and the event that says so."""
+    """The record of a node whose session opens, and its event."""
     old = stored.record
     state = NODE_LIFECYCLE.step(f"node '{old.id}'", old.state, NodeTrigger.SESSION_OPENED)
     record = msgspec.structs.replace(
@@ -199,13 +199,13 @@ def _is_instance(id: str) -> bool:
 
 
 def _shown_path(path: str) -> str:
-    """As it is, or empty where it is too long or would not be one line of text to whoever reads it."""
+    """The path, or empty where it is too long or not a single line of text."""
     return path if len(path) <= _MAX_PATH and path.isprintable() else ""
 
 
 def lost_reports(state: ClusterState, handshake: Handshake) -> Draft | None:
-    """The event that says so, where this node has the confirmation of reports that the store does not know: then the
-    store is older than what it had confirmed, and has lost more than these reports."""
+    """The event of lost reports, for a node that has confirmations of reports which the store does not have:
+    then the store is older than what it had confirmed, and has lost more than these reports."""
     stored = state.spools.find(handshake.node_id)
     if stored is None or stored.record.spool_id != handshake.spool_id:
         return None
@@ -217,7 +217,7 @@ def lost_reports(state: ClusterState, handshake: Handshake) -> Draft | None:
 
 
 def claims_of(handshake: Handshake) -> tuple[NodeClaims, tuple[str, ...]]:
-    """What the node says of itself, and the labels that it may not claim."""
+    """The node's claims about itself, and the labels that it may not claim."""
     return checked_claims(
         handshake.labels,
         memory_mb=handshake.total_memory_mb,

@@ -1,4 +1,4 @@
-"""Pings to one node and their pongs: is somebody there, and how far away?"""
+"""Pings to one node and their pongs: whether the daemon responds, and the round-trip time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from corral.wire.v1.node_pb2 import Ping
 
 
 class Heartbeat:
-    """Of one stream. A pong counts once, and only for a ping that was sent."""
+    """The heartbeat of one stream. A pong counts once, and only for a ping that was sent."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class Heartbeat:
         self._answered = asyncio.Event()
         self._probes = 0
         self._unanswered = 0
-        """Intervals in a row without any pong. Probes are no heartbeats: many of them in one interval, while the
-        first answer is still on its way, are no silence."""
+        """Intervals in a row without any pong. Probes do not count: many of them in one interval, while the
+        first answer is still in flight, are no missed heartbeats."""
         self.pinged = 0
         """The sequence of the last ping."""
         self.ponged = 0
@@ -69,8 +69,8 @@ class Heartbeat:
             self._on_round_trip(self._clock.monotonic() - self._pinged_at)
 
     async def answers(self, *, within: float, over: asyncio.Event) -> bool:
-        """Is somebody there? Asks, unless somebody else just did, and waits for any answer; False as soon as the
-        stream is over."""
+        """Does the daemon respond? Sends a ping, unless one was just sent, and waits for any answer; False as
+        soon as the stream is over."""
         self._answered.clear()
         if not self._probes:
             self._ping()

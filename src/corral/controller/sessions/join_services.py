@@ -129,7 +129,7 @@ class AdminService(AdminServiceServicer):
 
     @staticmethod
     def _name(leading: LinkTerm, peer: Peer) -> str:
-        """The name in a certificate was chosen freely; the token behind it was not."""
+        """The administrator's name from the token: the name in a certificate was chosen freely."""
         issued = leading.state.admin_certificates.require(peer.serial).record
         return f"certificate:{peer.name} (token:{issued.token_id})"
 

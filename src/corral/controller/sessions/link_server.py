@@ -35,9 +35,9 @@ _LIFE: Final = dt.timedelta(days=30)
 
 
 class ServerCertificates:
-    """The controller's own certificate, made anew before it expires, without a restart.
+    """The controller's own certificate, renewed before it expires, without a restart.
 
-    gRPC asks at each TLS handshake, from its own threads.
+    gRPC requests it at each TLS handshake, from its own threads.
     """
 
     def __init__(self, *, authority: Authority, holder: str, trusted_ca_pem: bytes, clock: Clock) -> None:
@@ -49,7 +49,7 @@ class ServerCertificates:
         self._identity = authority.issue_controller(holder, life=_LIFE)
 
     def mutual(self) -> grpc.ServerCredentials:
-        """Peers must show a certificate of ours."""
+        """TLS credentials that require a client certificate of this cluster."""
         return self._credentials(require_client=True)
 
     def one_sided(self) -> grpc.ServerCredentials:
@@ -59,8 +59,8 @@ class ServerCertificates:
         delivered = self._current()
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
-            # None means "unchanged". A new configuration makes gRPC rebuild its TLS context, and
-            # handshakes under way at that moment fail: so only when there really is a new one.
+            # None means "unchanged". A new configuration makes gRPC rebuild its TLS context, and handshakes
+            # in progress then fail: so it is returned only when there is a new certificate.
             nonlocal delivered
             current = self._current()
             if current is delivered:
@@ -88,7 +88,7 @@ class ServerCertificates:
 def bind(
     listen: str, credentials: grpc.ServerCredentials, options: Options | None = None
 ) -> tuple[grpc.aio.Server, int]:
-    """A server on an address of ours; the port it really got."""
+    """A server on a listen address, and the port it got."""
     server = grpc.aio.server(options=server_options() if options is None else options)
     try:
         port = server.add_secure_port(listen, credentials)
@@ -105,12 +105,12 @@ def bind(
 
 _DRAIN_SECONDS: Final = 1.0
 _JOIN_IDLE_SECONDS: Final = 30.0
-"""Who has exchanged his token has nothing more to say here."""
+"""Short, because a host sends nothing more here after it has exchanged its token."""
 
 
 class LinkServer:
-    """Listens for daemons and for hosts that want to join. It outlives terms: on a standby it
-    answers too, with the way to the leader."""
+    """Listens for daemons and for joining hosts. It outlives terms: on a standby it redirects them to the
+    leader."""
 
     def __init__(
         self,

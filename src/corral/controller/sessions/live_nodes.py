@@ -1,4 +1,4 @@
-"""A connected node as its session knows it: what the handshake settled, and its present load. Never stored."""
+"""Connected nodes in memory: the result of the handshake, and the present load. Never stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_PORTS: Final = 4096
 
 
 class StrayRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a node has and nothing proves to be one of this cluster's."""
+    """A run on a node that nothing proves to be one of this cluster's."""
 
     instance: str
     group: str
@@ -28,7 +28,7 @@ class StrayRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The node's load as of its last status, and when it was last heard."""
+    """The node's load as of its last status, and the time of its last message."""
 
     session_id: SessionId
     connected_at: dt.datetime
@@ -42,11 +42,11 @@ class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
     used_ports: tuple[int, ...] = ()
     stray_count: int = 0
     strays: tuple[StrayRun, ...] = ()
-    """The first of them."""
+    """The first stray runs of the node."""
 
 
 def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
-    """The same node under the load that it tells of, as far as that can be."""
+    """The same node with the load of a status, as far as its values are plausible."""
     return msgspec.structs.replace(
         live,
         cpu_usage=min(1.0, max(0.0, status.cpu_usage)) if math.isfinite(status.cpu_usage) else 0.0,
@@ -60,39 +60,40 @@ def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
 
 
 def _ports(status: NodeStatus) -> tuple[int, ...]:
-    """Each once, and no more than anybody reads: they are shown and nothing else."""
+    """The ports of a status, each once and bounded in number: they are only shown."""
     told = dict.fromkeys(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT)
     return tuple(itertools.islice(told, _MOST_PORTS))
 
 
 class LiveNodes(Protocol):
-    """Who is connected right now."""
+    """The nodes that are connected now."""
 
     @property
     def ahead_of_store(self) -> Collection[str]:
-        """Nodes that were found to know of confirmations that the store has lost."""
+        """Nodes with confirmations that the store has lost."""
 
     def live(self, node_id: NodeId) -> LiveNode | None: ...
 
     def set_log_level(self, node_id: NodeId, level: str) -> None:
-        """Tell the node, if it is connected; one that is not learns it in its next handshake."""
+        """Send the level to the node, if it is connected; otherwise it receives the level with its next
+        handshake."""
 
 
 class HostIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Which daemon process, of which boot of which machine, holds a session."""
+    """The daemon process, boot and machine that hold a session."""
 
     machine_id: str
     boot_id: str
     run_id: str
 
     def is_process(self, other: HostIdentity) -> bool:
-        """Is the other certainly the same process? Published daemons say nothing of themselves: of two of them
-        nobody knows."""
+        """Is the other certainly the same process? Published daemons do not identify their process, so two of
+        them are never known to be the same."""
         return self == other and any((self.machine_id, self.boot_id, self.run_id))
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was settled by the handshake."""
+    """The result of the handshake."""
 
     id: SessionId
     node_id: NodeId

@@ -1,7 +1,7 @@
-"""The messages of one node's stream, each handed to the room that receives its kind.
+"""Dispatch of the messages of one node's stream, by kind, to the components that receive them.
 
-The table of frames says how each kind goes: what must not be lost goes through the intake, everything else is handed
-on at once. Nothing here blocks: it runs in the reader of the stream.
+The table of frames defines the path of each kind: what must not be lost goes through the intake, everything
+else is passed on at once. Nothing here blocks: it runs in the reader of the stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Renew = Callable[[bytes], Awaitable[CertificateIssued]]
 
 
 class Reply(Protocol):
-    """The way back to the node that asked."""
+    """The way back to the requesting node."""
 
     def send(self, message: ControllerMessage) -> bool: ...
 
@@ -38,7 +38,7 @@ class Reply(Protocol):
 
 
 class CertificateRenewal:
-    """Of one session, one at a time: who asks again meanwhile waits for the same answer."""
+    """Certificate renewal of one session, one at a time: a repeated request waits for the same answer."""
 
     def __init__(self, session_id: SessionId, *, renew: Renew, reply: Reply, tasks: Tasks) -> None:
         """`tasks` end with the session."""
@@ -73,7 +73,7 @@ class Stream(ModuleLink, Protocol):
 
 
 class NodeFrames:
-    """Of one stream, in the order in which they come."""
+    """The messages of one stream, in the order of arrival."""
 
     def __init__(
         self,
@@ -98,8 +98,8 @@ class NodeFrames:
         self._quota = LogQuota(clock=clock)
 
     def receive(self, frame: NodeFrame) -> None:
-        """A CorralError ends the stream: the node breaks a rule of the protocol. Whatever else goes wrong is about
-        this message alone."""
+        """A CorralError ends the stream: the node violated the protocol. Any other failure concerns this
+        message alone."""
         rule = frame.rule
         if rule.delivery is FrameDelivery.STREAM:
             HANDLERS[frame.kind](self, frame)
@@ -109,12 +109,13 @@ class NodeFrames:
         if frame.kept:
             self._intake.offer(frame)
         elif rule.delivery is FrameDelivery.IGNORED and frame.kind not in self._ignored:
-            # Additive by design: a kind we do not know, or do not use yet, is no reason to part.
+            # Additive by design: an unknown or unused kind is no reason to disconnect.
             self._ignored.add(frame.kind)
             _log.info("session.frames_ignored", node=self._node_id, kind=frame.kind or "unknown")
 
     def _guarded(self, frame: NodeFrame) -> None:
-        """One message that cannot be dealt with is told, and passed; what must not be lost of it is taken in."""
+        """Handle one message; a failure is reported to the node and the message skipped, except for its part
+        that must be stored."""
         try:
             self._hand_on(frame)
         except Exception as error:
@@ -126,7 +127,7 @@ class NodeFrames:
             self._stream.report(told, context=f"frame:{kind}")
 
     def _hand_on(self, frame: NodeFrame) -> None:
-        """To its owner, or back to the node when it lacks something."""
+        """Pass a frame to its receiver, or return an error to the node when a required field is missing."""
         complaint = frame.complaint()
         if complaint is not None:
             self._stream.report(complaint, context=frame.rule.owner)
@@ -243,4 +244,4 @@ HANDLERS: Final[Mapping[str, Callable[[NodeFrames, NodeFrame], None]]] = {
     "capability_call": NodeFrames._capability_call,
     "module_metrics": NodeFrames._module_metrics,
 }
-"""For every kind that is handed on at once, or is of the stream itself."""
+"""The handlers of all kinds that are passed on at once or concern the stream itself."""

@@ -1,4 +1,4 @@
-"""The session of a node as other rooms use it: find it, send to it, and wait for the answer."""
+"""The session of a node, for other components: find it, send to it, and wait for the answer."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ async def answer_of(answer: asyncio.Future[T], *, over: asyncio.Event, gone: Cor
 
 
 def no_longer_leading() -> Retryable:
-    """The error for what ends with the term; the next leader may be there in a moment."""
+    """The error for requests that end with the term; the next leader may be elected within moments."""
     return Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
 
 
 def dismiss(answers: Iterable[asyncio.Future[Any]]) -> None:
-    """End these answers with the term: none of them will come."""
+    """Fail these answers at the end of the term: none of them will arrive."""
     for answer in answers:
         if not answer.done():
             answer.set_exception(no_longer_leading())

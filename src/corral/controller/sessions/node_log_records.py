@@ -21,7 +21,7 @@ _MAX_REPORT: Final = 1000
 
 
 def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
-    """A daemon's log record as we keep it: bounded, and with a time that exists."""
+    """A daemon's log record as it is stored: bounded, and with a valid time."""
     fields = dict(itertools.islice(record.mdc.items(), _MAX_FIELDS))
     return LogRecord(
         at=told_time(record.timestamp_ms, now) or now,
@@ -36,7 +36,7 @@ def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
 
 
 def error_event(node_id: NodeId, report: ErrorReport, *, suppressed: int) -> Draft:
-    """The event for a node's complaint; `suppressed` complaints before it made none."""
+    """The event of a node's error report; `suppressed` reports before it made none."""
     return Draft(
         type=EventType.NODE_ERROR_REPORTED,
         subject=node_id,

@@ -1,7 +1,7 @@
-"""Daemons that lack optional parts of our protocol, up to those that speak the published one alone.
+"""Daemons that lack optional parts of Corral's protocol, down to those that implement only the published one.
 
-The rest of the controller speaks one protocol. Here, at the edge of a session, what such a daemon does not know
-becomes what it knows, or nothing, and what it would have answered is answered in its place.
+The rest of the controller uses one protocol. Here, at the edge of a session, messages that such a daemon does
+not know are translated or dropped, and the answers that it cannot give are generated in its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _GONE: Final = "the session ended; the line may have arrived, look at the consol
 
 
 def complete_handshake(handshake: Handshake) -> None:
-    """Add what a published daemon does not say: it starts processes. What it cannot mean is left out."""
+    """Complete the handshake of a published daemon: it starts processes. Fields that do not apply to it are
+    cleared."""
     if not handshake.runtimes and not handshake.features:
         handshake.runtimes.append("process")
     if features.PORTIONS not in handshake.features:
@@ -37,8 +38,8 @@ def complete_handshake(handshake: Handshake) -> None:
 
 
 def published_exit(exit_code: int) -> ExitStatus:
-    """The status that a crash report of a published daemon means: it has a code alone, as a shell says it, with 128
-    and the signal for a run that a signal ended."""
+    """The exit status for a crash report of a published daemon: it has only an exit code as in a shell, 128
+    plus the signal for a run that a signal ended."""
     number = exit_code - _SIGNALLED
     if number not in _SIGNALS:
         return ExitStatus(
@@ -49,13 +50,13 @@ def published_exit(exit_code: int) -> ExitStatus:
 
 
 class PublishedNode:
-    """One session with such a daemon. `answer` takes frames that the daemon would have sent."""
+    """One session with such a daemon. `answer` receives the frames generated in the daemon's place."""
 
     def __init__(self, supports: PeerSupport, *, answer: Callable[[DaemonMessage], object]) -> None:
         self._answer = answer
         self.takes_batches: Final = supports.batches
         self.keeps_to_window: Final = supports.confirmations
-        """Does it wait for confirmations? Else its stream is read more slowly instead."""
+        """Does the daemon wait for confirmations? Otherwise its stream is read more slowly instead."""
         self._outgoing = {
             kind: form
             for ability, forms in _OUTGOING.items()
@@ -64,43 +65,44 @@ class PublishedNode:
         }
         self._supports = supports
         self._commands: dict[str, SendCommandAck] = {}
-        """What is answered to lines that are on their way, by request."""
+        """The answers to commands that are queued for sending, by request."""
         self._questions: deque[str] = deque(maxlen=_QUESTIONS)
-        """Requests about its cache. The latest is answered first: one that is never answered holds up no other."""
+        """Requests about its cache. The latest is answered first: one that is never answered delays no other.
+        """
 
     def translated(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
-        """What is sent instead of this."""
+        """The messages sent in place of this one."""
         form = self._outgoing.get(kind_of(message))
         return (message,) if form is None else form(self, message)
 
     def written(self, frame: ControllerMessage) -> None:
-        """The frame is on the stream."""
+        """The frame was written to the stream."""
         for message in messages_of(frame):
             ack = self._commands.pop(message.send_command.request_id, None)
             if ack is not None:
                 self._answer(DaemonMessage(send_command_ack=ack))
 
     def ended(self) -> None:
-        """Nothing more is sent."""
+        """The stream has ended; nothing more is sent."""
         commands, self._commands = self._commands, {}
         for ack in commands.values():
             ack.accepted, ack.error_code, ack.error_message = False, Code.NODE_OFFLINE.name, _GONE
             self._answer(DaemonMessage(send_command_ack=ack))
 
     def complete(self, frame: NodeFrame) -> None:
-        """Add to a frame of the daemon what it does not say, and means."""
+        """Add to a frame of the daemon the fields that it implies but does not set."""
         if frame.kind == "crash_report" and not frame.message.crash_report.HasField("exit"):
             report = frame.message.crash_report
             report.exit.CopyFrom(published_exit(report.exit_code))
         elif frame.kind == "cache_status" and not self._supports.templates and self._questions:
             frame.message.cache_status.request_id = self._questions.pop()
 
-    # --- forms of what it does not know ---------------------------------------------------------
+    # --- translations of messages that the daemon does not know ----------------------------------
     def _nothing(self, _: ControllerMessage) -> Iterable[ControllerMessage]:
         return ()
 
     def _start(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
-        """It may find the plan in its own fields only, and may keep a ticket for nobody."""
+        """A start for a daemon that may read the plan only from published fields, and may not store tickets."""
         order = ControllerMessage()
         order.CopyFrom(message)
         if not self._supports.templates:
@@ -110,7 +112,7 @@ class PublishedNode:
         return (order,)
 
     def _command(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
-        """It has accepted what was written to its stream."""
+        """A command counts as accepted once it is written to the stream."""
         asked = message.send_command
         self._commands[asked.request_id] = SendCommandAck(
             request_id=asked.request_id,
@@ -121,7 +123,7 @@ class PublishedNode:
         return (message,)
 
     def _run_ends(self, _: ControllerMessage) -> Iterable[ControllerMessage]:
-        """It knows no ends but those that it reports."""
+        """Answer with no exits: the daemon keeps none besides those that it reports."""
         self._answer(DaemonMessage(run_ends=RunEnds()))
         return ()
 
@@ -139,7 +141,8 @@ class PublishedNode:
         return (message,)
 
     def _warming(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
-        """It fetches what it can download by itself, and answers nothing: then it is asked what it has."""
+        """Send what the daemon can download by itself. It does not answer this, so its cache is queried
+        afterwards."""
         order = ControllerMessage()
         order.CopyFrom(message)
         warm = order.pre_warm_cache
@@ -166,11 +169,11 @@ _OUTGOING: Final[Mapping[str, Mapping[str, Form]]] = {
         "pre_warm_cache": PublishedNode._warming,
     },
 }
-"""By what the daemon does not support: what becomes of which frames."""
+"""The translations of frames, by the feature that the daemon does not support."""
 
 
 class NodeOutbox(Outbox[ControllerMessage]):
-    """What waits to be sent to such a daemon."""
+    """The send queue for such a daemon."""
 
     def __init__(self, node: PublishedNode) -> None:
         super().__init__(bundle=_bundle if node.takes_batches else None)

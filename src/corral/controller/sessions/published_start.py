@@ -1,5 +1,5 @@
-"""The fields of a start that daemons know which do not execute from the plan in our form: those of the published
-protocol, and of ours from before plans."""
+"""Start fields for daemons that do not execute from the plan: those of the published protocol, and those of
+Corral's own from before plans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OPS: Final = {
 
 
 def add_published_fields(order: wire.StartInstance) -> None:
-    """Say in these fields what the plan of the order says."""
+    """Set these fields from the plan of the order."""
     plan = msgspec.json.decode(order.composition_plan.canonical_json, type=Plan)
     order.MergeFrom(_published(plan))
     order.MergeFrom(wire.StartInstance(**_how_it_runs(plan)))
@@ -68,7 +68,7 @@ def _published(plan: Plan) -> wire.StartInstance:
 
 
 def _how_it_runs(plan: Plan) -> dict[str, Any]:
-    """Our own fields of the order: process, limits, ladder, probes."""
+    """Corral's own fields of the order: process, limits, stop ladder, probes."""
     return {
         "runtime": plan.runtime,
         "command": plan.command,
@@ -150,7 +150,7 @@ def _patch(patch: PatchSpec) -> parts.ConfigPatch:
 
 
 def _text(value: object) -> str:
-    """The wire knows texts only; other values go as JSON."""
+    """A value as text, because the wire has only texts; other values are encoded as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -176,5 +176,5 @@ def _probe(probe: ProbeSpec) -> wire.Probe:
 
 
 def _milliseconds(seconds: int) -> int:
-    """As the wire carries it: an int32."""
+    """Milliseconds as the wire carries them: an int32."""
     return min(int(dt.timedelta(seconds=seconds) / dt.timedelta(milliseconds=1)), _INT32)

@@ -1,6 +1,7 @@
-"""One live stream of one daemon: a reader, one writer, a heartbeat, an intake and the end of its certificate.
+"""One live stream of one daemon: a reader, one writer, a heartbeat, an intake and the expiry of its
+certificate.
 
-The five end together. Whoever ends first says why; the registry turns that into the node's state.
+The five tasks end together. The first to end gives the reason; the registry derives the node's state from it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolAck
 
 _CERTIFICATE_CHECK_SECONDS: Final = 30.0
-"""A wall clock may step."""
+"""Short, because a wall clock may step."""
 _MOST_STRAYS: Final = 1000
 
 
@@ -74,14 +75,15 @@ class Session:
         )
         self._strays: set[tuple[str, int]] = set()
         self.left_alone: set[str] = set()
-        """Ids of runs there that nothing proves to be ours: they are not given out while the session lasts."""
+        """Ids of runs on the node that nothing proves to be the cluster's: these ids are not given out while
+        the session lasts."""
         self.over = asyncio.Event()
         self._ended: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
 
     # --- to the node ----------------------------------------------------------------------------
     def send(self, message: ControllerMessage) -> bool:
-        """Queue a frame for the node; False when its stream is over. It names the request that is being served here,
-        unless it is an event: such a frame is shared by sessions."""
+        """Queue a frame for the node; False when its stream is over. The frame carries the id of the request
+        that is being served, unless it is an event: event frames are shared by sessions."""
         if not message.cause and not message.HasField("module_event"):
             message.cause = cause_of(log_context.bound_request())
         accepted = self.outbox.send(message)
@@ -90,8 +92,8 @@ class Session:
         return accepted
 
     def first_stop_of(self, id: str, incarnation: int) -> bool:
-        """Was the node not told yet in this session to end this stray? So many are, and then no more: it
-        may name as many as it likes."""
+        """True for the first stop order of this stray in this session. The number is limited, because a node
+        may list any number of strays."""
         if (id, incarnation) in self._strays or len(self._strays) >= _MOST_STRAYS:
             return False
         self._strays.add((id, incarnation))
@@ -101,7 +103,7 @@ class Session:
         self.outbox.replace("log-level", ControllerMessage(set_log_level=SetLogLevel(level=level)))
 
     def report(self, error: CorralError, *, context: str) -> None:
-        """Tell the daemon of trouble that does not end the stream."""
+        """Send the daemon an error that does not end the stream."""
         retry = int(error.retry_after or 0)
         self.send(
             ControllerMessage(
@@ -122,13 +124,14 @@ class Session:
         self.live = loaded(self.live, status)
 
     async def answers(self, *, within: float) -> bool:
-        """Is somebody there? Asks, and waits for any answer."""
+        """Does the node respond? Sends a ping and waits for any answer."""
         return await self.heartbeat.answers(within=within, over=self.over)
 
     # --- from beginning to end ------------------------------------------------------------------
     @property
     def closing(self) -> bool:
-        """It was told to end, if only before it began: a newer one of the node is there, or the term is over."""
+        """The session has been ended, possibly before it began: the node has a newer one, or the term is
+        over."""
         return self._ended.done()
 
     def close(self, reason: CorralError) -> None:
@@ -137,7 +140,7 @@ class Session:
             self._ended.set_result(reason)
 
     async def run(self, context: Any) -> CorralError | None:
-        """Serve the stream until either side ends it. None: the daemon said goodbye."""
+        """Serve the stream until either side ends it. None: the daemon announced its disconnect."""
         with log_context.only({"node": self.facts.node_id}):
             return await self._run(context)
 
@@ -168,7 +171,7 @@ class Session:
         return failures[0] if failures else None  # type: ignore[return-value]  # all are CorralErrors
 
     async def _expire(self) -> None:
-        """A session ends when its certificate does; whoever renewed it has a newer session by then."""
+        """End the session when its certificate expires; a daemon that renewed it has a newer session by then."""
         while (left := (self.facts.certificate_expires_at - self._clock.now()).total_seconds()) > 0:
             await asyncio.sleep(min(left, _CERTIFICATE_CHECK_SECONDS))
         raise Rejected(
@@ -192,11 +195,11 @@ class Session:
                 raise Rejected(Code.BAD_REQUEST, f"a batch holds at most {FRAME_MESSAGES} messages")
             for message in messages:
                 if self._receive(message) == "console_batch":
-                    await asyncio.sleep(0)  # thousands of blocks: the others have their turn
+                    await asyncio.sleep(0)  # thousands of blocks: let other tasks run
 
     def _receive(self, message: DaemonMessage) -> str:
-        """One message of the node, or one said in its place; its kind. A cause that the node names is a text for log
-        records, and nothing more."""
+        """Handle one message of the node, or one generated in its place; returns its kind. A cause in the
+        message is only a text for log records."""
         frame = node_frame(message)
         self._peer.complete(frame)
         if message.cause and (request := request_of(message.cause)):

@@ -1,7 +1,7 @@
-"""Who is connected, and what the store says about it.
+"""The registry of connected nodes, and their connection state in the store.
 
-A node has at most one session here. A new one supersedes the old one at once; the old stream's
-late end then changes nothing, because only the present session may take its node offline.
+A node has at most one session here. A new one supersedes the old one at once; the old stream's late end then
+changes nothing, because only the present session may take its node offline.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sessions:
         self._clock = clock
         self._by_node: dict[NodeId, Session] = {}
         self.ahead_of_store: set[str] = set() if ahead_of_store is None else ahead_of_store
-        """Nodes that were found to know of confirmations which the store has lost."""
+        """Nodes with confirmations that the store has lost."""
         self._endings = Tasks()
         self._closing = False
         self._opened = Counter("corral_sessions_opened", "Sessions that daemons opened", registry=metrics)
@@ -67,7 +67,7 @@ class Sessions:
         )
 
     def forget_metrics(self, metrics: CollectorRegistry) -> None:
-        """A term's figures end with the term."""
+        """Remove the metrics of this term."""
         metrics.unregister(self._opened)
         metrics.unregister(self._count)
         metrics.unregister(self.round_trips)
@@ -79,7 +79,7 @@ class Sessions:
         return self._by_node.get(node_id)
 
     def left_alone(self) -> dict[str, str]:
-        """The ids of runs on connected nodes that nothing proves to be ours, and where they are."""
+        """The ids of runs on connected nodes that nothing proves to be the cluster's, and their nodes."""
         return {id: node for node, session in self._by_node.items() for id in session.left_alone}
 
     def live(self, node_id: NodeId) -> LiveNode | None:
@@ -92,11 +92,11 @@ class Sessions:
             session.set_log_level(level)
 
     async def refuse_clone(self, node_id: NodeId, hello: Handshake) -> None:
-        """Two living daemons with one identity are a copy: the one that is here stays.
+        """Refuse a second live daemon with the identity of a connected one: it is a copy, and the connected
+        one stays.
 
-        The same process may open a further session at any time. Another one, or one that does not say
-        who it is, may only when the present session no longer answers: then its host rebooted, or its
-        daemon was killed.
+        The same process may open a further session at any time. Another process, or an unidentified one, may
+        only when the present session no longer responds: then its host rebooted, or its daemon was killed.
         """
         present = self._by_node.get(node_id)
         if present is None:
@@ -160,7 +160,7 @@ class Sessions:
 
         def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
             if node_id in self._by_node or not NODE_LIFECYCLE.allows(stored.record.state, trigger):
-                return None  # it is back already, or was revoked meanwhile
+                return None  # already reconnected, or revoked
             seen = msgspec.structs.replace(stored.record, last_seen=session.live.last_seen)
             return self._offline(seen, trigger, reason)
 
@@ -181,7 +181,7 @@ class Sessions:
         return changed, [event]
 
     async def forget_predecessors(self) -> None:
-        """At the start of a term nobody is connected, whatever an earlier leader wrote."""
+        """Mark all nodes as disconnected at the start of a term, whatever an earlier leader stored."""
         online = [stored for stored in self._ledger.state.nodes if stored.record.state is NodeState.ONLINE]
         for start in range(0, len(online), _PER_COMMIT):
             steps: list[Step] = []
@@ -193,7 +193,8 @@ class Sessions:
             await self._ledger.commit(*steps)
 
     async def _note_last_seen(self) -> None:
-        """For the next leader, who cannot know. One that is killed leaves the beginning of each session."""
+        """Store the last-seen times for the next leader, which cannot know them. A leader that is killed
+        leaves the start of each session."""
         nodes = self._ledger.state.nodes
         present = [
             (stored, session.live.last_seen)
@@ -213,7 +214,7 @@ class Sessions:
             )
 
     def follow(self, commit: Commit) -> None:
-        """End sessions whose certificate a commit has just made worthless."""
+        """End sessions whose certificate a commit has invalidated."""
         for change in commit.changes:
             if change.collection != NODES.name:
                 continue
@@ -222,7 +223,7 @@ class Sessions:
                 self._judge(session)
 
     def resync(self) -> None:
-        """Look at every session's certificate."""
+        """Check every session's certificate."""
         for session in list(self._by_node.values()):
             self._judge(session)
 
@@ -236,7 +237,7 @@ class Sessions:
             session.close(Rejected(Code.CERTIFICATE_REFUSED, "the certificate was superseded"))
 
     async def close(self, reason: CorralError) -> None:
-        """End every session. Nodes stay ONLINE in the store: the next leader looks for itself."""
+        """End every session. Nodes stay ONLINE in the store: the next leader determines their state itself."""
         self._closing = True
         with contextlib.suppress(CorralError, TimeoutError):
             async with asyncio.timeout(_NOTE_SECONDS):

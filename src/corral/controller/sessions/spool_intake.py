@@ -1,7 +1,7 @@
-"""Taking in what a node must not lose: stored once, in order, and only then confirmed.
+"""Intake of a node's spool: each record is stored once, in order, and only then confirmed.
 
-The position of the node's spool moves in the same transaction as the effects of what it brought,
-so a record that arrives twice (the confirmation was lost) has no second effect.
+The position of the node's spool moves in the same transaction as the effects of its records, so a record that
+arrives twice (the confirmation was lost) has no second effect.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakePortion
 
 MAX_WAITING: Final = 8 * 512
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
-"""Well above the window a daemon keeps to, and bounded all the same."""
+"""Well above the window of a daemon, and still bounded."""
 _PACED_RECORDS: Final = 2 * 512
 _PACED_BYTES: Final = MAX_WAITING_BYTES // 4
 REPORTS_PER_MINUTE: Final = 60
@@ -91,7 +91,7 @@ class Intake:
         self._confirm = confirm
         self._ask = ask
         self._ends: asyncio.Future[RunEnds] | None = None
-        """The answer that is waited for."""
+        """The awaited answer about ended runs."""
         self._journal = node_log(node_id)
         self._waiting: deque[NodeFrame] = deque()
         self._waiting_bytes = 0
@@ -105,12 +105,12 @@ class Intake:
 
     @property
     def confirmed(self) -> int:
-        """The highest sequence stored for this spool; another spool of the node starts over."""
+        """The highest sequence stored for this spool; a new spool of the node starts at 0."""
         stored = self._ledger.state.spools.find(self._node_id)
         return stored.record.sequence if stored and stored.record.spool_id == self._spool_id else 0
 
     def offer(self, frame: NodeFrame) -> None:
-        """Take a message over; never blocks. A node that ignores its window is cut off."""
+        """Queue a message; never blocks. A node that exceeds its window is disconnected."""
         size = frame.message.ByteSize()
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             raise Retryable(
@@ -121,13 +121,13 @@ class Intake:
         self._wake.set()
 
     async def room(self) -> None:
-        """Wait until a peer that cannot know a window may send more: its stream is read more slowly instead."""
+        """Wait for room in the queue, for a peer without a window: its stream is read more slowly instead."""
         while len(self._waiting) >= _PACED_RECORDS or self._waiting_bytes >= _PACED_BYTES:
             self._stored.clear()
             await self._stored.wait()
 
     def list_more(self, portion: HandshakePortion) -> None:
-        """More of what the handshake lists; a CorralError ends the stream."""
+        """A further portion of the handshake's list; a CorralError ends the stream."""
         if self._all_listed.is_set():
             raise Rejected(Code.BAD_REQUEST, "a HandshakePortion came behind the last one")
         check_running(portion, before=len(self._listed), before_bytes=self._listed_bytes)
@@ -143,7 +143,7 @@ class Intake:
             )
 
     async def run(self) -> None:
-        """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
+        """Store what arrives until cancelled. While the store is down records are delayed, not lost."""
         await self._listed_all()
         await self._once(self._open, otherwise=self._opened)
         while True:
@@ -154,7 +154,7 @@ class Intake:
                 await self._wake.wait()
             batch = self._next_batch()
             if not batch:
-                continue  # judged first
+                continue  # the inventory is completed first
             fresh = _unseen(batch, self.confirmed)
             passed_over = frozenset(map(id, self._modules.too_fast(self._node_id, fresh)))
             await self._take_in(batch, passed_over)
@@ -164,16 +164,17 @@ class Intake:
             self._stored.set()
 
     def _is_caught_up(self) -> bool:
-        """Is everything taken in that the node's spool held at its handshake? Numbers of records that it gave up
-        never come, nor those that were confirmed, be it to a store that was lost."""
+        """Is everything stored that the node's spool held at its handshake? Records that the node dropped
+        never arrive, nor do confirmed ones, even if they were confirmed by a store that was lost."""
         head = self._hello.spool_head
         return max(self.confirmed, self._hello.spool_confirmed) >= head or (
             bool(self._waiting) and self._waiting[0].sequence > head
         )
 
     def _next_batch(self) -> list[NodeFrame]:
-        """What waits, but until the judgement nothing that was said after the handshake: that may be of runs
-        which the node could not list yet, and which must not be taken for missing. Its modules likewise."""
+        """The next waiting records; until the inventory is complete, only those from before the handshake.
+        Later ones may be about runs that the node could not list yet and that must not count as missing; the
+        same holds for its modules."""
         batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
         if not self._judged:
             head = self._hello.spool_head
@@ -181,14 +182,14 @@ class Intake:
         return batch
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Try until it is stored. After a conflict everything is judged again from the new state; one that lasts
-        is tried ever more slowly. Raises what no other attempt would mend."""
+        """Try until it is stored. After a conflict the effects are computed again from the new state; a
+        lasting conflict is retried with growing pauses. Raises errors that a retry cannot resolve."""
         conflicts = 0
         while True:
             try:
                 await attempt()
                 return
-            except Conflict as error:  # an older session, a placement or an operator was faster
+            except Conflict as error:  # an older session, a placement or an operator committed first
                 conflicts += 1
                 if conflicts == QUICK_CONFLICTS + 1:
                     _log.warning("intake.conflict_lasts", node=self._node_id, reason=str(error))
@@ -200,8 +201,8 @@ class Intake:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _once(self, attempt: Callable[[], Awaitable[None]], *, otherwise: Callable[[], None]) -> None:
-        """One stage of the handshake. Where it cannot be taken in for a reason of ours, that is told, and the
-        session goes on: the node's later reports say the same, and its next handshake does."""
+        """Run one stage of the handshake. If it fails by a fault of the controller, an error is reported and
+        the session continues: the node's later reports and its next handshake carry the same facts."""
         try:
             await self._persist(attempt)
         except Exception as error:
@@ -215,9 +216,10 @@ class Intake:
             otherwise()
 
     async def _take_in(self, batch: list[NodeFrame], passed_over: frozenset[int]) -> None:
-        """Store a batch; of the messages with an identity in `passed_over` only that they came. If it cannot be, its halves are stored one after the other, down to the one record that
-        is to blame: that one is set aside, told and confirmed, and does not come again. One that a document in the
-        way keeps out waits, and all behind it."""
+        """Store a batch; of messages whose identity is in `passed_over` only their arrival. If the batch
+        fails, its halves are stored one after the other, down to the one failing record: that one is set
+        aside, reported and confirmed, so it is not sent again. A record that is blocked by an unreadable
+        document waits, and all behind it."""
         try:
             await self._persist(functools.partial(self._store, batch, passed_over))
         except Exception as error:
@@ -233,8 +235,8 @@ class Intake:
                 await self._set_aside(batch[0], error)
 
     async def _after_repair(self, frame: NodeFrame, error: Exception) -> None:
-        """Try ever more slowly, as long as the session lasts. The node keeps the record, and sends it again to a
-        controller that can read its store."""
+        """Retry with growing pauses while the session lasts. The node keeps the record, and sends it again to
+        a controller that can read its store."""
         kind = frame.kind or "unknown"
         text = f"record {frame.sequence} ({kind}) and all behind it wait: {described(error)}"
         await self._tell(
@@ -267,7 +269,7 @@ class Intake:
         await self._persist(functools.partial(self._store, [node_frame(DaemonMessage(error_report=report))]))
 
     async def _open(self) -> None:
-        """Take in what the node says is alive, before anything that it reports afterwards."""
+        """Store the runs that the node listed as alive, before any of its reports."""
         async for reported in self._instances.opening(self._node_id, self._listed):
             await self._commit(reported)
         self._opened()
@@ -276,7 +278,8 @@ class Intake:
         self._instances.opened(self._node_id)
 
     async def _judge(self) -> None:
-        """Everything the node knew at its handshake is stored: what it did not list is decided now."""
+        """Complete the inventory: all that the node had at its handshake is stored, so the state of runs that
+        it did not list is decided."""
         await self._ask_ends()
         async for reported in self._instances.judgement(self._node_id, self._listed):
             await self._commit(reported)
@@ -284,7 +287,8 @@ class Intake:
         self._reconciled()
 
     async def _ask_ends(self) -> None:
-        """Ask how those ended that it did not list: it may have told that to a controller whose store was lost."""
+        """Request the exits of runs that the node did not list: it may have reported them to a controller
+        whose store was lost."""
         missing = await self._instances.unaccounted(self._node_id, self._listed)
         for start in range(0, len(missing), _ENDS_AT_ONCE):
             runs = missing[start : start + _ENDS_AT_ONCE]
@@ -300,7 +304,7 @@ class Intake:
             self._listed.extend(told.runs[:_ENDS_AT_ONCE])
 
     def ends_told(self, ends: RunEnds) -> None:
-        """The node's answer; one that nobody asked for is nothing."""
+        """The node's answer; dropped when none was requested."""
         if self._ends is not None and not self._ends.done():
             self._ends.set_result(ends)
 
@@ -335,8 +339,8 @@ class Intake:
             self._confirm(max(highest, confirmed))
 
     def _effects(self, frame: NodeFrame) -> list[Step]:
-        """What a record means by itself: those about instances and modules are folded together, so that several
-        about one are one change. What is not for the store is confirmed and passed over."""
+        """The effects of a record by itself. Those about instances and modules are folded together, so that
+        several about one are one change. Records that are not stored are confirmed and skipped."""
         if frame.kind == "daemon_log_record":
             return [self._journal.append(log_record(frame.message.daemon_log_record, self._clock.now()))]
         if frame.kind == "error_report":
@@ -347,7 +351,7 @@ class Intake:
         return []
 
     def _report(self, report: ErrorReport) -> list[Step]:
-        """An event, as long as they are few: one node must not push everybody's history out."""
+        """An event, up to a rate: one node must not push other nodes' events out of the history."""
         if not self._reports.take():
             self._suppressed += 1
             return []
@@ -356,7 +360,7 @@ class Intake:
 
 
 def _unseen(batch: list[NodeFrame], confirmed: int) -> list[NodeFrame]:
-    """Without what is stored already, or came twice; numbers only grow."""
+    """The batch without records that are stored already or duplicated; sequence numbers only grow."""
     fresh = []
     for frame in batch:
         if frame.sequence and frame.sequence <= confirmed:

@@ -1,7 +1,8 @@
-"""Bulk data from daemons: only what somebody here waits for, and resumable by offset.
+"""Bulk data from daemons: only expected uploads are accepted, resumable by offset.
 
-Small answers stay in memory. Anything else that has arrived lies in a file until it is whole; only then, and
-only with the promised digest, does it become a blob. A transfer that was cut goes on where it stopped, within one term.
+Small answers stay in memory. Anything else is collected in a file until it is complete; only then, and only
+with the announced digest, does it become a blob. An interrupted transfer resumes where it stopped, within one
+term.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ from corral.wire.v1.data_pb2 import Credit, PushAccepted, PushMessage, PushOpen,
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """An upload the controller asked a node for."""
+    """An upload that the controller requested from a node."""
 
     node_id: NodeId
     max_bytes: int
     stored: asyncio.Future[BlobInfo] | None = None
-    """Set for what becomes a blob."""
+    """Set for an upload that becomes a blob."""
     held: asyncio.Future[bytes] | None = None
-    """Set for what stays in memory."""
+    """Set for an upload that stays in memory."""
     filed: asyncio.Future[pathlib.Path] | None = None
-    """Set for what stays a file."""
+    """Set for an upload that stays a file."""
     receiving: asyncio.Lock
 
 
 class Uploads:
-    """Takes expected uploads. Use as a context manager: parts live no longer than the term."""
+    """Receives expected uploads. Use as a context manager: partial files are removed with the term."""
 
     def __init__(self, blobs: BlobEngine, *, directory: pathlib.Path) -> None:
         self._blobs = blobs
         self._directory = directory
         self._expected: dict[str, Expected] = {}
         self._parts: dict[str, pathlib.Path] = {}
-        """Of uploads that stay files, what has come so far."""
+        """Partial files of uploads that stay files."""
 
     def __enter__(self) -> Uploads:
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -69,8 +70,8 @@ class Uploads:
         return stored
 
     def expect_bytes(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[bytes]:
-        """Allow this node one small upload that is kept in memory alone; the future holds it once it
-        is whole and verified. Whoever ends the future, by a result or otherwise, ends the permission."""
+        """Allow this node one small upload that is kept in memory only; the future holds it once it is
+        complete and verified. When the future ends, by a result or otherwise, the permission ends."""
         held: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._expected[transfer_id] = Expected(
             node_id=node_id, max_bytes=max_bytes, held=held, receiving=asyncio.Lock()
@@ -81,9 +82,9 @@ class Uploads:
     def expect_file(
         self, transfer_id: str, *, node_id: NodeId, max_bytes: int
     ) -> asyncio.Future[pathlib.Path]:
-        """Allow this node one upload that stays a file; the future holds its path once it is whole and
-        verified, and whoever waits for it removes it. Ending the future in another way ends the
-        permission, and what has come by then is removed."""
+        """Allow this node one upload that stays a file; the future holds its path once it is complete and
+        verified, and the awaiting caller removes the file. Ending the future in another way ends the
+        permission, and the partial file is removed."""
         filed: asyncio.Future[pathlib.Path] = asyncio.get_running_loop().create_future()
         self._expected[transfer_id] = Expected(
             node_id=node_id, max_bytes=max_bytes, filed=filed, receiving=asyncio.Lock()
@@ -99,7 +100,7 @@ class Uploads:
         return filed
 
     async def push(self, context: Any, node_id: NodeId) -> None:
-        """Take one attempt at an expected upload, from where the last one stopped."""
+        """Receive one attempt at an expected upload, from where the last one stopped."""
         first = await within(read_frame(context))
         if not isinstance(first, PushMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a push begins with PushOpen")
@@ -135,7 +136,7 @@ class Uploads:
         return self._directory / name
 
     async def _part(self, context: Any, opening: PushOpen) -> pathlib.Path:
-        """Take what is missing of an upload; the file that holds all of it."""
+        """Receive the missing part of an upload; returns the complete file."""
         part = self._place(opening)
         with part.open("ab") as file:
             if file.tell() > opening.size_bytes:
@@ -146,7 +147,7 @@ class Uploads:
     async def _file(self, context: Any, opening: PushOpen, filed: asyncio.Future[pathlib.Path]) -> BlobInfo:
         part = self._place(opening)
         before = self._parts.get(opening.transfer_id, part)
-        if before != part:  # other files by now: what came of the first is of no use, and takes room
+        if before != part:  # the announced content changed: the earlier partial file is of no use
             before.unlink(missing_ok=True)
         self._parts[opening.transfer_id] = part
         await self._part(context, opening)
@@ -169,7 +170,7 @@ class Uploads:
 
 
 async def _hold(context: Any, opening: PushOpen, held: asyncio.Future[bytes]) -> BlobInfo:
-    """Take an upload into memory, from its beginning."""
+    """Receive an upload into memory, from its beginning."""
     file = io.BytesIO()
     await _append(context, opening, file)
     data = file.getvalue()
@@ -182,7 +183,7 @@ async def _hold(context: Any, opening: PushOpen, held: asyncio.Future[bytes]) ->
 
 
 async def _append(context: Any, opening: PushOpen, file: BinaryIO) -> None:
-    """Add what is missing, exactly as many bytes as were announced, credit given back as it goes."""
+    """Append the missing part, exactly as many bytes as were announced, returning credit as it is written."""
     file.seek(0, 2)
     received = file.tell()
     regrant = Regrant(CREDIT)
