@@ -16,10 +16,11 @@ from corral.domain.records import LogRecord
 LOGS = "/api/v1/logs"
 
 
-async def node_logs(rig: Rig, node: str, *messages: str, level: str = "INFO") -> None:
+async def node_logs(rig: Rig, node: str, *messages: str, level: str = "INFO", **fields: str) -> None:
     journal = node_log(node)
+    now = dt.datetime.now(dt.UTC)
     entries = [
-        journal.append(LogRecord(at=dt.datetime.now(dt.UTC), level=level, logger="d", message=message))
+        journal.append(LogRecord(at=now, level=level, logger="d", message=message, fields=fields))
         for message in messages
     ]
     await rig.ledger.commit(*entries)
@@ -31,12 +32,12 @@ async def read(client: httpx.AsyncClient, **query: object) -> tuple[list[str], s
     return [item["message"] for item in answer.json()["items"]], answer.json()["next"]
 
 
-async def fill(rig: Rig, source: str, *messages: str, level: str = "INFO") -> None:
+async def fill(rig: Rig, source: str, *messages: str, level: str = "INFO", **fields: str) -> None:
     if source == "controller":
         for message in messages:
-            rig.log.write(message, level=level, subject="s")
+            rig.log.write(message, level=level, subject="s", **fields)
     else:
-        await node_logs(rig, source.removeprefix("node:"), *messages, level=level)
+        await node_logs(rig, source.removeprefix("node:"), *messages, level=level, **fields)
 
 
 SOURCES = pytest.mark.parametrize("source", ["controller", "node:node-1"])
@@ -127,11 +128,12 @@ async def test_a_record_has_all_its_parts(client: httpx.AsyncClient, rig: Rig) -
         ("source=node:ghost", 404),
         ("source=controller&after=-1", 400),
         ("source=controller&level=LOUD", 400),
+        (f"source=controller&request={'x' * 129}", 400),
     ],
 )
 async def test_a_wrong_log_is_refused(client: httpx.AsyncClient, query: str, status: int) -> None:
     assert (await client.get(f"{LOGS}?{query}")).status_code == status
-    if "level" not in query:
+    if "level" not in query and "request" not in query:
         assert (await client.get(f"{LOGS}/stream?{query}")).status_code == status
 
 
@@ -163,7 +165,44 @@ async def test_the_level_of_the_controller_is_switched_and_announced(
     assert len(await rig.audits("logs.level")) == 2
 
 
+@SOURCES
+async def test_a_request_hides_the_records_of_others(
+    client: httpx.AsyncClient, rig: Rig, source: str
+) -> None:
+    await rig.node("node-1")
+    await fill(rig, source, "one", "two", request="req-1")
+    await fill(rig, source, "other", request="req-11")
+    await fill(rig, source, "none")
+    await fill(rig, source, "odd", level="WARN", request="req-1")
+    assert await read(client, source=source, request="req-1") == (["one", "two", "odd"], None)
+    assert await read(client, source=source, request="req-1", after=0) == (["one", "two", "odd"], None)
+    assert await read(client, source=source, request="req-1", level="WARN") == (["odd"], None)
+    page, next = await read(client, source=source, request="req-1", after=0, limit=1)
+    assert page == ["one"]
+    assert await read(client, source=source, request="req-1", after=next) == (["two", "odd"], None)
+    assert await read(client, source=source, request="req-2") == ([], None)
+    assert await read(client, source=source, request="a b\n") == ([], None)
+
+
+async def test_a_request_is_found_behind_many_records(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.node("node-1")
+    await fill(rig, "node:node-1", "first", request="req-1")
+    for _ in range(11):
+        await fill(rig, "node:node-1", *(str(number) for number in range(1000)))
+    await fill(rig, "node:node-1", "last", request="req-1")
+    seen: list[str] = []
+    after: str | None = "0"
+    pages = 0
+    while after is not None:
+        page, after = await read(client, source="node:node-1", request="req-1", after=after)
+        seen += page
+        pages += 1
+    assert seen == ["first", "last"]
+    assert pages == 2, "one request does not read a whole journal"
+
+
 async def test_a_viewer_reads_no_logs(rig: Rig) -> None:
     _, text = await rig.token(Role.VIEWER)
     async with rig.client(text) as viewer:
         assert (await viewer.get(f"{LOGS}?source=controller")).status_code == 403
+        assert (await viewer.get(f"{LOGS}?source=controller&request=req-1")).status_code == 403

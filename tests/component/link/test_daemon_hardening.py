@@ -18,6 +18,7 @@ from corral.domain.ids import ClusterId
 from corral.errors import Code, CorralError, Retryable
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey
+from corral.system import log_context
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.system.logger import level_number
@@ -179,6 +180,43 @@ async def test_a_frame_that_cannot_be_dealt_with_is_told_and_passed_and_so_is_a_
     assert (reports[0].error_code, reports[0].context) == ("INTERNAL", "frame:pre_warm_cache")
     assert len(reports) < 10, "not one for each frame"
     assert [line["event"] for line in logged].count("link.listener_failed") == 2
+
+
+async def test_a_cause_that_names_no_request_is_ignored_and_the_link_stays(scratch):
+    causes = {
+        "request:req-1": "req-1",
+        "request:a b": "",
+        "request:a\nb": "",
+        f"request:{'x' * 129}": "",
+        f"request:{'x' * 500_000}": "",
+        "request:\u202e": "",
+        "decision:dec-1": "",
+        "req-1": "",
+        "": "",
+        "request:req-2": "req-2",
+    }
+    ponged = asyncio.Event()
+
+    async def script(context):
+        await context.read()
+        await context.write(accepted())
+        for cause in causes:
+            await context.write(ControllerMessage(pre_warm_cache=PreWarmCache(), epoch=1, cause=cause))
+        await context.write(ControllerMessage(ping=Ping(sequence=7), epoch=1, cause="request:\n"))
+        while isinstance(frame := await context.read(), DaemonMessage):
+            if frame.pong.sequence == 7:
+                ponged.set()
+
+    seen: list[str] = []
+
+    def order(reply, message):
+        seen.append(log_context.bound_request())
+
+    async with ScriptedController(script) as peer:
+        async with running_link(scratch / "n1", peer, StubbornHost(), orders={"pre_warm_cache": order}):
+            await eventually(ponged.is_set)
+        assert peer.streams == 1, "the link stayed"
+    assert seen == list(causes.values())
 
 
 async def test_whatever_goes_wrong_while_dialling_the_link_tries_again(scratch):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pathlib
 
+import httpx
 import pytest
 from node_archives import install, node_archive, wait_at_nodes
 
+from corral.domain.node_states import NodeState
 from corral.sdk.runner.proc_table import children
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually
@@ -89,6 +91,36 @@ async def test_what_a_module_logs_stands_in_the_log_of_its_node_under_its_name(c
         (line,) = await eventually(lines)
         assert (line["level"], line["message"]) == ("WARN", "the disk is half full")
         assert line["fields"] == {"disk": "sda", "version": "1.0.0"}
+
+
+async def test_the_request_of_an_install_is_in_the_log_of_the_node(cluster, scratch):
+    controller = await cluster.controller()
+    join = await controller.join_token("n1")
+    known = ("--controller", controller.grpc_address, "--join", join, "--node-id", "n1")
+    archive = node_archive(scratch / "a", "guard", source=SOURCE)
+    headers = {"Authorization": f"Bearer {controller.admin_token}", "X-Request-Id": "req-install"}
+    async with ProcessCluster(scratch) as processes:  # a log of its own takes a process of its own
+        daemon = processes.start("daemon", "--data", str(scratch / "n1"), *known)
+        await daemon.ready()
+        await controller.wait_for_node("n1", NodeState.ONLINE)
+        async with httpx.AsyncClient(base_url=controller.url, headers=headers, timeout=60) as client:
+            file = ("guard.cmod", archive.read_bytes(), "application/zip")
+            answer = await client.post("/api/v1/modules", files={"file": file})
+        assert answer.status_code == 201, answer.text
+        await wait_at_nodes(controller, "guard", n1=("ACTIVE", "1.0.0"))
+
+        async def messages(request: str) -> list[tuple[str, str]]:
+            shown = await controller.call("GET", f"/api/v1/logs?source=node:n1&request={request}&limit=500")
+            return [(line["message"], line["fields"].get("phase", "")) for line in shown["items"]]
+
+        seen: list[tuple[str, str]] = []
+
+        async def reached() -> bool:
+            seen[:] = await messages("req-install")
+            return ("module.transition", "ACTIVE") in seen
+
+        await eventually(reached, deadline=20, state=lambda: seen)
+        assert await messages("req-other") == []
 
 
 LEAKY = """

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from corral.system.logs import Logs, start_logging
+from corral.system.logs import Logs
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
 
@@ -23,17 +21,6 @@ GROUP = {
     "stop": [{"signal": "SIGTERM", "wait_seconds": 5}],
     "memory_mb": 16,
 }
-
-
-@pytest.fixture
-def logs(tmp_path: pathlib.Path) -> Iterator[Logs]:
-    """The log of this process, in which controller and daemon both run."""
-    with (tmp_path / "stderr").open("w") as stream:
-        started = start_logging(
-            role="both", directory=tmp_path / "logs", level="INFO", format="json", stream=stream
-        )
-        with started:
-            yield started
 
 
 def records_of(logs: Logs, request: str) -> list[tuple[str, dict[str, str]]]:

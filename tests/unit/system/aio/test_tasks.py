@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from corral.errors import Code, Retryable
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks, cancel_and_wait, first_of
 
 
@@ -354,3 +355,43 @@ async def test_a_second_cancellation_does_not_leave_anything_behind() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert work.ended
+
+
+async def ids_within(*, wait: asyncio.Event) -> list[dict[str, str]]:
+    """The ids at the beginning of a task, and after the work that spawned it is over."""
+    seen = [log_context.bound_ids()]
+    await wait.wait()
+    return [*seen, log_context.bound_ids()]
+
+
+async def test_a_task_takes_no_id_of_the_work_that_spawns_it() -> None:
+    over = asyncio.Event()
+    with log_context.bound(request="req-1", instance="web-1"):
+        task = Tasks().spawn(ids_within(wait=over), name="room/apart")
+        await asyncio.sleep(0)
+        assert log_context.bound_ids() == {"request": "req-1", "instance": "web-1"}
+    over.set()
+    assert await task == [{}, {}]
+
+
+@pytest.mark.parametrize("kind", ["awaited", "keeps_ids"])
+async def test_a_task_that_is_part_of_the_work_keeps_its_ids(kind: str) -> None:
+    over = asyncio.Event()
+    with log_context.bound(request="req-1"):
+        task = Tasks().spawn(ids_within(wait=over), name="room/part", **{kind: True})
+        await asyncio.sleep(0)
+    over.set()
+    assert await task == [{"request": "req-1"}, {"request": "req-1"}]
+    assert log_context.bound_ids() == {}
+
+
+async def test_an_id_that_a_task_binds_stays_in_that_task() -> None:
+    async def bind(id: str) -> str:
+        with log_context.bound(request=id):
+            await asyncio.sleep(0)
+            return log_context.bound_request()
+
+    tasks = Tasks()
+    spawned = [tasks.spawn(bind(f"req-{number}"), name="room/bind", awaited=True) for number in range(20)]
+    assert [await task for task in spawned] == [f"req-{number}" for number in range(20)]
+    assert log_context.bound_request() == ""

@@ -1,0 +1,94 @@
+"""`corral logs --request ID`: what the controller and every node logged for one request, in one list."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from stand_in_controller import NODE, Request, StandIn
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+NODES = [NODE, {**NODE, "id": "web-2"}]
+
+
+def record(second: int, message: str) -> dict[str, object]:
+    return {
+        "number": second,
+        "at": f"2026-01-01T00:00:0{second}Z",
+        "level": "INFO",
+        "logger": "corral.x",
+        "message": message,
+        "fields": {"request": "req-1"},
+    }
+
+
+KEPT = {
+    "controller": [record(1, "instance.ordered"), record(4, "http.request_ended")],
+    "node:web-1": [record(2, "instance.transition"), record(3, "instance.transition")],
+    "node:web-2": [],
+}
+
+
+@pytest.fixture
+def asked(server: StandIn) -> list[dict[str, object]]:
+    """What was asked of the logs; only `req-1` is known, and pages have one record each."""
+    queries: list[dict[str, object]] = []
+
+    def answer(request: Request) -> tuple[int, object]:
+        queries.append(request.query)
+        found = KEPT[str(request.query["source"])] if request.query["request"] == "req-1" else []
+        later = [each for each in found if int(str(each["number"])) > int(str(request.query["after"]))]
+        return 200, {"items": later[:1], "next": str(later[0]["number"]) if later[1:] else None}
+
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": NODES, "next": None})
+    server.answers["GET", "/api/v1/logs"] = answer
+    return queries
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("logs", "--request", "req-1"),
+        ("logs", "--request=req-1"),
+        ("logs", "request", "req-1"),
+        ("logs", "--level", "info", "--request", "req-1"),
+        ("logs", "--request", "req-1", "--level", "info"),
+    ],
+)
+def test_the_records_of_all_logs_are_shown_in_the_order_of_time(
+    corral: Corral, asked: list[dict[str, object]], words: tuple[str, ...]
+) -> None:
+    done = corral(*words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "controller  2026-01-01T00:00:01Z INFO  corral.x: instance.ordered request=req-1",
+        "node:web-1  2026-01-01T00:00:02Z INFO  corral.x: instance.transition request=req-1",
+        "node:web-1  2026-01-01T00:00:03Z INFO  corral.x: instance.transition request=req-1",
+        "controller  2026-01-01T00:00:04Z INFO  corral.x: http.request_ended request=req-1",
+    ]
+    assert {str(query["source"]) for query in asked} == set(KEPT)
+    assert {str(query.get("level", "")) for query in asked} == {"INFO" if "--level" in words else ""}
+
+
+def test_records_as_json_say_which_log_they_are_of(corral: Corral, asked: list[dict[str, object]]) -> None:
+    done = corral("logs", "--request", "req-1", "-o", "json")
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["source"] for each in shown] == ["controller", "node:web-1", "node:web-1", "controller"]
+    assert shown[0] == {"source": "controller", **KEPT["controller"][0]}
+
+
+def test_a_request_without_records_is_refused_with_a_hint(
+    corral: Corral, asked: list[dict[str, object]]
+) -> None:
+    for form in ((), ("-o", "json")):
+        done = corral("logs", "--request", "req-9", *form)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no log record of request 'req-9' is kept" in done.stderr
+        assert "DATA/logs" in done.stderr
+
+
+def test_a_missing_id_is_wrong_usage(corral: Corral, asked: list[dict[str, object]]) -> None:
+    assert corral("logs", "--request").returncode == 2
+    assert asked == []
