@@ -83,12 +83,16 @@ class PackageWorker:
     async def _turn(self) -> None:
         wanted, self._next = self._next, None
         assert wanted is not None
+        with log_context.only({"module": self.id, "request": wanted.request}):
+            await self._carry_out(wanted)
+
+    async def _carry_out(self, wanted: ReceivedOrder) -> None:
+        """Once; what failed and may succeed later is put back, after a pause."""
         self._current = wanted
         self._news.clear()
         problem: CorralError | None = None
         try:
-            with log_context.only({"module": self.id, "request": wanted.request}):
-                await self._converging.bring_about(self.id, wanted, self._patiently)
+            await self._converging.bring_about(self.id, wanted, self._patiently)
         except _Superseded:
             self._put_back(wanted)
             return
