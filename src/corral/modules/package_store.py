@@ -18,8 +18,8 @@ Change = Callable[[PackageRecord], PackageRecord]
 class PackageStore(Protocol):
     """Records by module id. What a method committed is seen by `find` as soon as it returns.
 
-    Every step that a change adds to the record's history is published in the same commit; no event is
-    published for a step that was not stored.
+    Every step that a change adds to the record's history is published in the same commit
+    (`corral.domain.module_records.told` makes the events); no event is published without a stored step.
     """
 
     def find(self, id: str) -> PackageRecord | None: ...

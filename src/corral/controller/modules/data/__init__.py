@@ -1,1 +1,1 @@
-"""What modules store: documents with indexes, and keys with values; on the store or on Valkey."""
+"""Storage of modules: documents with indexes, and keys with values; in the store or in Valkey."""

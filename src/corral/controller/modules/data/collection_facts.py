@@ -1,6 +1,6 @@
-"""What is kept about a module's collections: their indexes, how many documents, how many bytes.
+"""Metadata of a module's collections: their indexes, number of documents, number of bytes.
 
-One record a space, changed in the same transaction as the documents it speaks of.
+One record per space, changed in the same transaction as the documents it describes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ROW: Final = 64
 
 
 class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An index answers only when it is `built`; until then it is complete up to the id `through`."""
+    """An index is used by queries only when it is `built`; until then it is complete up to the id
+    `through`."""
 
     fields: tuple[Path, ...]
     unique: bool = False
@@ -30,7 +31,7 @@ class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """Under which its entries lie: the same for the same fields, however they are spelt."""
+        """Name of the index's entries: the same for the same fields, however they are spelt."""
         text = "\x00".join("\x01".join(path) for path in self.fields) + ("\x00u" if self.unique else "")
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -45,7 +46,8 @@ class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """`alone`: nobody else may have the same entry. `cut`: its place among other cut ones says nothing."""
+    """`alone`: the entry must be unique. `cut`: its key was truncated, so its order among other cut keys is
+    undefined."""
 
     id: str
     alone: bool
@@ -53,7 +55,7 @@ class IndexEntry(msgspec.Struct, frozen=True):
 
 
 class EntryBody(msgspec.Struct, frozen=True, array_like=True):
-    """What lies in an index entry: whose it is."""
+    """Content of an index entry: the id of its document."""
 
     owner: str
     cut: bool = False
@@ -64,11 +66,12 @@ class CollectionFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     count: int = 0
     bytes: int = 0
     dropping: bool = False
-    """It is gone for everybody; its rows are being deleted."""
+    """Readers do not see the collection any more; its rows are being deleted."""
 
 
 class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a space. `revision` is that of the stored record, ABSENT when there is none yet."""
+    """Metadata of all collections of a space. `revision` is that of the stored record, ABSENT when there is
+    none yet."""
 
     collections: dict[str, CollectionFacts] = {}
     revision: int = ABSENT
@@ -112,5 +115,5 @@ def decode_facts(document: Document | None) -> DocumentFacts:
 
 
 def cost(id: str, size: int) -> int:
-    """What a document of so many bytes counts against the module's quota."""
+    """Bytes that a document of this size counts against the module's quota."""
     return ROW + len(id.encode()) + size

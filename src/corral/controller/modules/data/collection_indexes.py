@@ -1,7 +1,7 @@
-"""Making and removing collections and their indexes, in steps that can be taken up again.
+"""Creation and removal of collections and indexes, in steps that can be resumed.
 
-An index that is being built is kept up by every writer from its first moment and answers nobody until all
-documents are in it; how far that is lies in the store, so a builder that died is followed by another one.
+An index that is being built is updated by every writer from its first moment, and no query uses it until all
+documents are in it. The progress is stored, so another builder resumes after one that died.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _Change = Callable[[CollectionFacts], CollectionFacts | None]
 
 
 class CollectionIndexes:
-    """Collections of all spaces. Takes the lock of a space by itself."""
+    """Collections of all spaces. The methods take the lock of a space by themselves, unless they say
+    otherwise."""
 
     def __init__(
         self, reads: ReadEngine, ledger: Ledger, evaluation: Evaluation, locks: KeyedLocks[str]
@@ -49,8 +50,8 @@ class CollectionIndexes:
         self._locks = locks
 
     async def create(self, space: Space, name: str, indexes: Sequence[IndexBody]) -> CollectionFacts:
-        """The collection with exactly these indexes, all of them built. ALREADY_EXISTS when a unique one
-        cannot be: then it is not there, and everything else is."""
+        """Create the collection with exactly these indexes, all of them built. ALREADY_EXISTS when a unique
+        one cannot be built: then that index does not exist, and everything else does."""
         checked_collection(name)
         wanted = parse_indexes(indexes)
         async with self._locks.hold(space.id):
@@ -65,7 +66,8 @@ class CollectionIndexes:
         return (await read_facts(self._reads, space)).find(name) or CollectionFacts()
 
     async def drop(self, space: Space, name: str) -> bool:
-        """Whether there was one. It is gone for readers at once."""
+        """Drop the collection; returns whether there was one. Readers do not see it any more from that moment
+        on."""
         checked_collection(name)
         async with self._locks.hold(space.id):
             there = (await read_facts(self._reads, space)).find(name) is not None
@@ -75,7 +77,7 @@ class CollectionIndexes:
         return there
 
     async def finish_drop(self, space: Space, name: str) -> None:
-        """Delete what is left of a collection that is being dropped. The caller holds the lock."""
+        """Delete the rows of a collection that is being dropped. The caller holds the lock."""
         known = (await read_facts(self._reads, space)).collections.get(name)
         if known is None or not known.dropping:
             return
@@ -87,7 +89,7 @@ class CollectionIndexes:
     # indexes
 
     async def _build_some(self, space: Space, name: str, index: IndexFacts) -> bool:
-        """Put the next documents into the index; True when it is built, or not wanted any more."""
+        """Put the next documents into the index; True when it is built, or no longer requested."""
         async with self._locks.hold(space.id):
             facts = (await read_facts(self._reads, space)).find(name)
             found = None if facts is None else _named(facts, index.name)
@@ -137,7 +139,8 @@ class CollectionIndexes:
         ]
 
     async def _remove_index(self, space: Space, name: str, index: IndexFacts) -> None:
-        """Answers nobody, then empty, then forgotten: whenever this is cut short, building it anew is right."""
+        """First not used by queries, then emptied, then forgotten: wherever this is cut short, the index can
+        be built anew."""
         unbuilt = msgspec.structs.replace(index, built=False, through="")
         await self._change(space, name, lambda known: _replaced(known, unbuilt))
         await erase(self._reads, self._ledger, space.index(name, index.name))

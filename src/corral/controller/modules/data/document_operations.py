@@ -26,7 +26,7 @@ from corral.system.entropy import Entropy
 
 _MIB: Final = 1024 * 1024
 _MOST_AT_ONCE: Final = 50_000
-"""Documents whose ids are held while they are changed or deleted by one call."""
+"""Most documents whose ids are held in memory while one call changes or deletes them."""
 _ANSWER_BYTES: Final = 3 * _MIB
 
 
@@ -184,12 +184,12 @@ class DocumentCalls:
         return Search(self._reads, self._evaluation, space, name, facts)
 
     def _new_id(self) -> str:
-        """Ids of later documents come after those of earlier ones, about."""
+        """A new id; ids of later documents sort after those of earlier ones, approximately."""
         return f"{int(self._clock.now().timestamp() * 1000):012x}{self._entropy.secret(8).hex()}"
 
 
 def _rows_at_once(facts: CollectionFacts) -> int:
-    """About a MiB of documents: many small ones, few large ones."""
+    """Rows of about one MiB of documents: many small ones, few large ones."""
     return max(4, min(said.MAX_STEPS, _MIB // max(1, facts.bytes // max(1, facts.count))))
 
 

@@ -18,13 +18,13 @@ from corral.store.port import Document, ReadEngine
 
 MAX_SKIP: Final = 10_000
 _ANSWER_BYTES: Final = 2 * 1024 * 1024
-"""Below the largest frame to a module, with room for one more document."""
+"""Bytes of an answer: below the largest frame to a module, with room for one more document."""
 _PAGE_BYTES: Final = 512 * 1024
 _PAGE_ROWS: Final = 1000
 _ROWS_BY_ID: Final = 16
-"""So few that even the largest documents are not much."""
+"""Few enough that even the largest documents together are small."""
 _KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Contents held at most; hits beyond that are held without theirs."""
+"""Most bytes of contents held; hits beyond that are held without their content."""
 
 
 class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class _OutOfOrder(Exception):
 
 
 class Search:
-    """Searches of one collection, as its facts were when it began."""
+    """Searches of one collection, with its metadata as of the beginning of the search."""
 
     def __init__(
         self, reads: ReadEngine, evaluation: Evaluation, space: Space, name: str, facts: CollectionFacts
@@ -58,7 +58,7 @@ class Search:
         self._collection = space.documents(name)
 
     async def find(self, query: DocumentQuery) -> SearchPage:
-        """A page of what was asked for; `next` is empty when nothing follows."""
+        """A page of the result; `next` is empty when nothing follows."""
         chosen = plan(query.wanted, query.sort, self._facts.indexes)
         try:
             hits = await self._first(query, chosen)
@@ -74,7 +74,7 @@ class Search:
         return found
 
     async def ids(self, wanted: Filter, *, most: int) -> list[str]:
-        """The ids of documents that fit, at most so many, in any order. Each comes once, also when the
+        """The ids of matching documents, at most so many, in any order. Each is returned once, also when the
         document moves along the index meanwhile."""
         found: dict[str, None] = {}
         async for ids in self._in_any_order(wanted):
@@ -91,7 +91,7 @@ class Search:
             yield await self._evaluation.hits(page, wanted, (), lambda hits: [hit.id for hit in hits])
 
     async def _first(self, query: DocumentQuery, chosen: Plan) -> list[DocumentHit]:
-        """The first hits after the cursor in their order: those of the page, and one more if there is one."""
+        """The first hits after the cursor, in order: those of the page, and one more if there is one."""
         begin = read_cursor(query.after, query.sort)
         most = query.skip + query.limit + 1
         in_order = isinstance(chosen, Walk) and chosen.sorted
@@ -119,7 +119,7 @@ class Search:
         return SearchPage(answer, cursor_of(wanted[-1], query.sort) if more else "")
 
     async def _again(self, hit: DocumentHit, query: DocumentQuery) -> DocumentHit | None:
-        """A hit whose content was not kept; None when it does not fit any more."""
+        """Read a hit whose content was not held; None when it does not match any more."""
         found = await self._reads.get_many(self._collection, [hit.id])
         return await self._evaluation.hits(
             found, query.wanted, query.sort, lambda hits: next(iter(hits), None)
@@ -128,7 +128,7 @@ class Search:
     # candidates
 
     async def _pages(self, chosen: Plan, most: int) -> AsyncIterator[list[Document]]:
-        """When `most` of them are enough, the first pages are small ones."""
+        """Candidates in pages. When `most` of them are enough, the first pages are small ones."""
         if isinstance(chosen, ByIds):
             for ids in _chunks(chosen.ids, _ROWS_BY_ID):
                 yield await self._reads.get_many(self._collection, ids)
@@ -187,7 +187,7 @@ class Best:
         self._ids: set[str] = set()
         self._size = 0
         self._last: Place | None = None
-        """What comes after this place is not among the first."""
+        """A hit after this place is not among the first ones."""
 
     @property
     def full(self) -> bool:
@@ -225,8 +225,8 @@ class Best:
 
 
 class PageCursor(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page ended; the next question brings it back, as a text. A sort field's value is in a list, which
-    is empty where there is none."""
+    """Cursor: the place where a page ended, sent back with the request for the next page, as a text. A sort
+    field's value is in a list, which is empty where the document has none."""
 
     sort: tuple[str, ...]
     values: tuple[list[Any], ...]
@@ -243,7 +243,8 @@ def cursor_of(last: DocumentHit, sort: Sort) -> str:
 
 
 def read_cursor(text: str, sort: Sort) -> PageCursor | None:
-    """None for the beginning. QUERY_INVALID for what is not from an answer to the same question."""
+    """The cursor; None for the beginning. QUERY_INVALID for a cursor that is not from an answer to the same
+    query."""
     if not text:
         return None
     try:

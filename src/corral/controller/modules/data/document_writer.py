@@ -1,8 +1,8 @@
-"""Writing documents: steps, their index entries and the counts of what is there, in one commit.
+"""Document writer: steps, their index entries and the metadata of the collections, in one commit.
 
-Writes of one space follow one another; readers never wait for them. What the documents looked like is
-read under the lock and expected again by the commit, so even a commit whose caller was cancelled cannot
-lead to a lost change: the next writer is refused by the store and looks again.
+Writes of one space are serialised; readers never wait for them. The documents are read under the lock, and
+the commit expects their revisions, so even a commit whose caller was cancelled cannot lead to a lost update:
+the store refuses the next writer, which then reads again.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class DocumentWriter:
         self._finish_drop = finish_drop
 
     async def apply(self, space: Space, intents: Sequence[Intent], *, quota: int) -> tuple[int, int]:
-        """How many documents were written, and under which revision. The caller holds the lock.
+        """Apply the steps; returns how many documents were written, and under which revision. The caller
+        holds the lock.
 
         Refusals: ALREADY_EXISTS (also by a unique index), NOT_FOUND, REVISION_MISMATCH, BODY_TOO_LARGE,
-        QUERY_INVALID, STORAGE_QUOTA; `Fenced` and `StoreUnavailable` as they come.
+        QUERY_INVALID, STORAGE_QUOTA; `Fenced` and `StoreUnavailable` as the store raises them.
         """
         for _ in range(_ATTEMPTS):
             facts = await self._facts(space, intents)
@@ -72,7 +73,8 @@ class DocumentWriter:
         raise busy(space)
 
     async def _facts(self, space: Space, intents: Sequence[Intent]) -> DocumentFacts:
-        """Without collections that were being dropped and are written to again."""
+        """The space's metadata, after deleting the rest of collections that were being dropped and are
+        written to again."""
         facts = await read_facts(self._reads, space)
         left = [name for name, known in facts.collections.items() if known.dropping]
         returning = {intent.name[0] for intent in intents}.intersection(left)
@@ -133,7 +135,7 @@ class DocumentWriter:
     async def _index_writes(
         self, space: Space, name: str, index: IndexFacts, edits: Sequence[Edit]
     ) -> list[Put | Delete]:
-        """What changes in one index. A key that one document gives up another may take."""
+        """The writes in one index. A key that one document gives up another document may take."""
         key = index.name
         collection = space.index(name, key)
         given_up = {
@@ -153,7 +155,7 @@ class DocumentWriter:
                 held.get(id, body.owner) not in (body.owner, given_up.get(id)) for id, body in claims.items()
             ):
                 raise taken(name, index)
-            # While it is built an entry may be another's than we think.
+            # While the index is built, an entry may belong to another document.
             given_up = {id: owner for id, owner in given_up.items() if held.get(id) == owner}
         puts = [
             Put(collection=collection, id=id, body=msgspec.json.encode(body), expect=None)
@@ -170,7 +172,7 @@ class DocumentWriter:
 
 
 def registration(space: Space, revision: int) -> list[Put]:
-    """What names the space in the list of all of them, in the commit that first puts something into it."""
+    """The write that lists the space, for the commit that first puts something into it."""
     if revision != ABSENT:
         return []
     return [Put(collection=SPACES, id=space.id, body=b"{}", expect=None)]

@@ -1,7 +1,7 @@
-"""Reading documents and judging them without holding up the loop.
+"""Evaluation: decodes documents and matches them against filters without blocking the event loop.
 
-Much of it at once goes to a thread, and only a few of those are taken by all modules together: a module
-that asks for everything takes turns with the others and leaves the loop to those who serve people.
+Large amounts go to a thread, and all modules together use only a few threads: a module that reads everything
+takes turns with the other modules, and the loop stays free for the API.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 _AT_ONCE: Final = 2
 _INLINE: Final = 2 * 1024
-"""Bytes of JSON that are read faster than a thread is asked, also when many ask at once."""
+"""Bytes of JSON that are decoded faster than handed to a thread, also under concurrent calls."""
 
 
 class Descending:
-    """An order turned round, inside of tuples that are compared."""
+    """Inverts the order of a value inside of tuples that are compared."""
 
     __slots__ = ("inner",)
 
@@ -44,12 +44,12 @@ class Descending:
 
 
 Place = tuple[Any, ...]
-"""Where a document stands in the order that was asked for; no two documents have the same."""
+"""Position of a document in the requested order; no two documents have the same."""
 
 
 class DocumentHit(msgspec.Struct, frozen=True):
-    """A document that fits. `values` are those of the sort fields, for the cursor. Its content is left
-    out where many are held to choose from."""
+    """A matching document. `values` are those of the sort fields, for the cursor. Its content is left out
+    where many hits are held to choose from."""
 
     id: str
     revision: int
@@ -59,13 +59,13 @@ class DocumentHit(msgspec.Struct, frozen=True):
 
 
 class Evaluation:
-    """The turns at judging documents, for all modules of a host."""
+    """Slots for evaluating documents, shared by all modules of a host."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self, weight: int, work: Callable[[], T]) -> T:
-        """Do pure work on so many bytes of JSON, here or in a thread."""
+        """Do pure work on so many bytes of JSON, on the loop or in a thread."""
         if weight <= _INLINE:
             await asyncio.sleep(0)
             return work()
@@ -79,7 +79,7 @@ class Evaluation:
         sort: Sort,
         take: Callable[[Iterable[DocumentHit]], T],
     ) -> T:
-        """What `take` makes of those that fit, which come in their order."""
+        """Results of `take` for the matching documents, in their order."""
         return await self.run(
             sum(256 + len(document.body) for document in documents),
             lambda: take(hit for each in documents if (hit := judge(each, wanted, sort)) is not None),

@@ -1,9 +1,8 @@
-"""Keys and values of modules, as a port: the store's adapter and Valkey's behave alike.
+"""Keys and values of modules: the port `KeyValueEngine`, whose adapters for the store and for Valkey behave
+alike, and the checked operations `kv.*` on it.
 
-Values are opaque bytes. An entry whose time has come is not there any more, whether or not anybody has
-removed it yet. Writes are atomic, each for itself; a deposed leader's are refused (`Fenced`).
-
-What modules ask of their keys and values: checked, and passed on to the engine behind.
+Values are opaque bytes. An expired entry is absent, whether or not it has been removed yet. Each write is
+atomic; writes of a deposed leader are refused (`Fenced`).
 """
 
 from __future__ import annotations
@@ -23,21 +22,22 @@ from corral.system.clock import Clock
 MAX_VALUE: Final = 1024 * 1024
 MAX_KEYS: Final = 1000
 ENTRY: Final = 64
-"""What an entry costs besides key and value."""
+"""Bytes that an entry counts besides key and value."""
 
 
 class KeyEntry(msgspec.Struct, frozen=True):
-    """`expires` in milliseconds since 1970; None: it stays."""
+    """`expires` in milliseconds since 1970; None: never."""
 
     value: bytes
     expires: int | None = None
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """Leave `value` (None: nothing) under a key.
+    """Set a key to `value` (None: remove it).
 
-    `unless`: do nothing when there is a value already. `only_if`: do nothing unless the value is this one,
-    which is in a tuple, where None stands for no value. `keep_expiry`: as long as it had, else `expires`.
+    `unless`: do nothing when there is a value already. `only_if`: do nothing unless the value equals this
+    one, given in a tuple, where None stands for no value. `keep_expiry`: keep the present expiry, else
+    `expires`.
     """
 
     key: str
@@ -54,32 +54,32 @@ class KeyUsage(msgspec.Struct, frozen=True):
 
 
 class KeyValueEngine(Protocol):
-    """Failures to reach it are Retryable: STORAGE_UNAVAILABLE, or what the store raises."""
+    """Failures to reach the engine are Retryable: STORAGE_UNAVAILABLE, or what the store raises."""
 
     async def read(self, space: Space, key: str) -> KeyEntry | None: ...
 
     async def write(self, space: Space, write: Write, *, quota: int) -> bool:
-        """Whether its conditions held and it is done; for a removal: whether there was a value.
-        Rejected STORAGE_QUOTA when the space would grow beyond."""
+        """Whether the conditions held and the write is done; for a removal: whether there was a value.
+        Rejected STORAGE_QUOTA when the space would grow beyond its quota."""
 
     async def expire(self, space: Space, key: str, expires: int | None) -> bool:
-        """Whether there is such a key."""
+        """Set the expiry; returns whether there is such a key."""
 
     async def keys(self, space: Space, *, prefix: str, after: str, limit: int) -> list[str]:
-        """In the order of code points."""
+        """Keys, in the order of code points."""
 
     async def usage(self, space: Space) -> KeyUsage: ...
 
     async def sweep(self, space: Space) -> int:
-        """Remove what has expired; returns how many entries."""
+        """Remove expired entries; returns how many."""
 
     async def copy(self, source: Space, target: Space) -> None:
-        """The target is emptied first."""
+        """Copy all entries into the target, which is emptied first."""
 
     async def drop(self, space: Space) -> None: ...
 
     async def spaces(self) -> list[Space]:
-        """All that hold anything."""
+        """All spaces that hold anything."""
 
     async def close(self) -> None: ...
 

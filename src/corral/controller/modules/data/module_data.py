@@ -1,6 +1,6 @@
-"""The data of modules, as the engine and the controller see them.
+"""Module data: the storage of all modules, as the engine and the controller use it.
 
-Generations of a module's data: copied for an upgrade, dropped with whoever lost.
+`Generations` are the versions of a module's data: copied for an upgrade; the losing copy is dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class DataUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module's storage holds; sizes as they count against its limits."""
+    """Usage of a module's storage; sizes as they count against its limits."""
 
     documents: int = 0
     document_bytes: int = 0
@@ -72,7 +72,8 @@ class ModuleData:
         self._generations = Generations(reads, ledger, self._keys, locks)
 
     async def open(self) -> None:
-        """Tell an external storage who leads. When it does not answer, the first write will."""
+        """Write the leader's epoch to an external storage. When it does not answer, the first write does
+        it."""
         if self._valkey is None:
             return
         try:
@@ -84,7 +85,7 @@ class ModuleData:
         await self._keys.close()
 
     def operations(self) -> list[Operation]:
-        """What modules may ask, for the engine's table."""
+        """Operations that modules may call, for the engine's table."""
         documents, keys = self._documents, self._key_values
         return [
             Operation(method=said.CREATE, body=said.CreateCollection, handler=documents.create),
@@ -109,7 +110,7 @@ class ModuleData:
     # generations
 
     async def copy(self, module: str, source: int, target: int) -> None:
-        """Make generation `target` what `source` is, documents and keys."""
+        """Replace generation `target` by a copy of `source`, documents and keys."""
         await self._generations.copy(Space(module, source), Space(module, target))
 
     async def drop(self, module: str, generation: int) -> None:
@@ -120,7 +121,8 @@ class ModuleData:
             await self._generations.drop(space)
 
     async def generations(self, module: str) -> list[int]:
-        """Those that hold anything: a module that is installed again goes on with the last of them."""
+        """Generations that hold anything: a module that is installed again continues with the last of
+        them."""
         return [space.generation for space in await self._generations.of(module)]
 
     async def sweep(self, live: Mapping[str, int]) -> None:
@@ -128,7 +130,7 @@ class ModuleData:
         await self._generations.sweep(live)
 
     async def usage(self, module: str, generation: int | None = None) -> DataUsage:
-        """Of this generation, else of the newest."""
+        """Usage of this generation, else of the newest."""
         if generation is None:
             known = await self.generations(module)
             if not known:
@@ -147,7 +149,7 @@ class ModuleData:
 
 
 class Generations:
-    """All spaces of all modules, as wholes. Every verb can be repeated after it was cut short."""
+    """Operations on whole spaces of all modules. Each can be repeated after it was cut short."""
 
     def __init__(
         self, reads: ReadEngine, ledger: Ledger, keys: KeyValueEngine, locks: KeyedLocks[str]
@@ -160,7 +162,8 @@ class Generations:
         """Copies whose upgrade is under way: no record names them yet."""
 
     async def copy(self, source: Space, target: Space) -> None:
-        """Make the target what the source is. Until its record names it, it is swept at the next boot."""
+        """Replace the target by a copy of the source. Until a record names the copy, the sweep at the next
+        boot drops it."""
         self._made.add(target)
         await self.drop(target, keep_hold=True)
         async with self._locks.hold(source.id):
@@ -172,7 +175,7 @@ class Generations:
     async def _copy_documents(self, source: Space, target: Space, facts: DocumentFacts) -> None:
         live = {name: known for name, known in facts.collections.items() if not known.dropping}
         copied = DocumentFacts(collections=live)
-        # First what names the parts, so that a copy cut short can be dropped.
+        # First the entries that name the parts, so that a copy cut short can be dropped.
         await self._ledger.commit(copied.put(target), *registration(target, ABSENT))
         for name, known in live.items():
             await copy(self._reads, self._ledger, source.documents(name), target.documents(name))
@@ -185,7 +188,7 @@ class Generations:
                 )
 
     async def drop(self, space: Space, *, keep_hold: bool = False) -> None:
-        """Delete everything; its name goes last."""
+        """Delete everything in the space; the entry that names it goes last."""
         async with self._locks.hold(space.id):
             facts = await read_facts(self._reads, space)
             for name, known in facts.collections.items():
@@ -202,7 +205,7 @@ class Generations:
             self._made.discard(space)
 
     async def of(self, module: str) -> list[Space]:
-        """The spaces of a module that hold anything, the oldest first."""
+        """Spaces of a module that hold anything, the oldest first."""
         found = {space for space in await self.all() if space.module == module}
         return sorted(found, key=lambda space: space.generation)
 
@@ -211,8 +214,8 @@ class Generations:
         return sorted(found, key=lambda space: (space.module, space.generation))
 
     async def sweep(self, live: Mapping[str, int]) -> None:
-        """Drop generations of installed modules that no record names, and what has expired in the live
-        ones. Data of modules that are not installed stay until somebody drops them."""
+        """Drop generations of installed modules that no record names, and expired keys of the live ones. Data
+        of modules that are not installed stay until an operator drops them."""
         for space in await self.all():
             generation = live.get(space.module)
             if generation == space.generation:

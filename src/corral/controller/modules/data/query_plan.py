@@ -1,7 +1,7 @@
-"""How documents are looked for: by their ids, along a stretch of an index, or through everything.
+"""Query plan: how documents are found: by their ids, along a range of an index, or by a scan of everything.
 
-Pure. A plan only narrows; whoever follows it checks each document against the whole filter. So a plan can
-be slow, but never wrong.
+Pure. A plan only narrows the candidates; the search checks each document against the whole filter. So a plan
+can be slow, but never wrong.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class ByIds(msgspec.Struct, frozen=True):
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """Along the collection itself (`index` None), or along an index. `sorted`: documents come in the
-    order asked for, so that the walk may end early. `prefix` are the values that the first fields of the
-    index have in all of them, when there is one range only."""
+    """A walk along the collection itself (`index` None), or along an index. `sorted`: documents come in the
+    requested order, so that the walk may end early. `prefix`: the values that the first fields of the index
+    have in all of them, when there is one range only."""
 
     ranges: tuple[KeyRange, ...]
     index: IndexFacts | None = None
@@ -83,7 +83,7 @@ def plan(wanted: Filter, sort: Sort, indexes: Sequence[IndexFacts]) -> Plan:
 
 
 class _Limit(msgspec.Struct):
-    """What a filter says about one path: one of some values, or within bounds of one rank."""
+    """What a filter requires of one path: one of some values, or within bounds of one rank."""
 
     choices: tuple[Any, ...] | None = None
     kind: int | None = None
@@ -110,7 +110,7 @@ def _bound(limit: _Limit, operator: str, value: Any) -> None:
     if limit.kind is None:
         limit.kind = rank(value)
     if limit.kind != rank(value):
-        return  # nothing can fit both; the evaluator will say so
+        return  # no value fits both; the evaluation finds no document
     if operator in ("gt", "gte"):
         if limit.low is MISSING or order(value) > order(limit.low):
             limit.low = value
@@ -121,7 +121,7 @@ def _bound(limit: _Limit, operator: str, value: Any) -> None:
 def _along(
     index: IndexFacts, limits: dict[Path, _Limit], sort: Sort
 ) -> tuple[tuple[int, bool, bool], Walk] | None:
-    """A walk along this index and what speaks for it; None when it is of no use."""
+    """A walk along this index and its score; None when the index is of no use."""
     prefixes: list[tuple[Any, ...]] = [()]
     fixed = 0
     for path in index.fields:
@@ -152,7 +152,7 @@ def _along(
 
 
 def resumed(walk: Walk, id: str, values: Sequence[Any], sort: Sort) -> Walk:
-    """The rest of a sorted walk after the document with this id and these values of the sort fields."""
+    """The rest of a sorted walk, after the document with this id and these values of the sort fields."""
     mark = id
     if walk.index is not None:
         given = {field.path: value for field, value in zip(sort, values, strict=True)}
@@ -170,8 +170,8 @@ def resumed(walk: Walk, id: str, values: Sequence[Any], sort: Sort) -> Walk:
 
 
 def _keeps_order(index: IndexFacts, fixed: int, sort: Sort) -> bool:
-    """Fields that have one value decide nothing; the others must be exactly those that are left of the
-    index, or its ties would not be those of the sort."""
+    """Does the index yield the sort order? Fields with one value do not affect the order; the others must be
+    exactly the remaining fields of the index, or ties would be ordered differently."""
     constant = set(index.fields[:fixed])
     left = [field for field in sort if field.path not in constant]
     down = ties_go_down(sort)
@@ -188,7 +188,7 @@ def _through_all(own: _Limit | None, sort: Sort) -> Walk:
 def _id_range(own: _Limit | None) -> KeyRange:
     after, before = "", None
     if own is not None and isinstance(own.low, str) and "\0" not in own.low:
-        after = own.low[:-1]  # the bound itself may fit, and a scan leaves it out
+        after = own.low[:-1]  # the bound itself may match, and a scan excludes it
     if own is not None and isinstance(own.high, str) and "\0" not in own.high:
         before = own.high + "\x01"
     return KeyRange(after, before)

@@ -1,8 +1,8 @@
-"""Where a module's data lie: one space a module and generation, and the names of its collections.
+"""Spaces: where a module's data are stored, one space per module and generation, and the names of its
+collections.
 
-No name that goes in may hold a `/`, so no space reaches into another: `a` never into `a-b`.
-
-Deleting and copying whole collections of the store, a bounded piece at a time.
+No part of a name may hold a `/`, so no space reaches into another: `a` never into `a-b`. Whole collections
+are deleted and copied a bounded piece at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MODULE: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 class DataScope(Protocol):
-    """What is needed of the scope on whose behalf something is done."""
+    """The fields of a scope that storage needs."""
 
     @property
     def module_id(self) -> str: ...
@@ -92,7 +92,7 @@ def checked_collection(name: str) -> str:
 
 
 def checked_id(id: str, what: str = "id") -> str:
-    """Of a document or a key: any text a person could read."""
+    """The id of a document or a key, checked: any printable text."""
     if not is_id(id):
         raise Rejected(
             Code.QUERY_INVALID,
@@ -107,7 +107,7 @@ def is_id(value: object) -> bool:
 
 
 def checked_prefix(text: str) -> str:
-    """The beginning of a key, or nothing."""
+    """The prefix of keys, checked; may be empty."""
     return text if not text else checked_id(text, "beginning of a key")
 
 
@@ -116,7 +116,7 @@ PAGE_BYTES: Final = 1024 * 1024
 
 
 async def erase(reads: ReadEngine, ledger: Ledger, collection: str) -> int:
-    """Delete every document of a collection; returns how many. Whoever is cut short can begin again."""
+    """Delete every document of a collection; returns how many. Can be repeated after it was cut short."""
     erased, after = 0, ""
     while page := await reads.scan(collection, after=after, limit=ROWS, size=PAGE_BYTES):
         await ledger.commit(
@@ -128,7 +128,7 @@ async def erase(reads: ReadEngine, ledger: Ledger, collection: str) -> int:
 
 
 async def copy(reads: ReadEngine, ledger: Ledger, source: str, target: str) -> None:
-    """Put every document of one collection into another as it is."""
+    """Copy every document of one collection into another, unchanged."""
     after = ""
     while page := await reads.scan(source, after=after, limit=ROWS, size=PAGE_BYTES):
         await ledger.commit(

@@ -1,4 +1,4 @@
-"""Keys and values in the store: a document each, and a second one that orders those that expire."""
+"""Keys and values in the store: one document per entry, and a second one that orders those that expire."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredKeys:
-    """The `KeyValueEngine` on the store. Writes of one space follow one another."""
+    """The `KeyValueEngine` on the store. Writes of one space are serialised."""
 
     def __init__(self, reads: ReadEngine, ledger: Ledger, clock: Clock) -> None:
         self._reads = reads
@@ -83,7 +83,7 @@ class StoredKeys:
     async def keys(self, space: Space, *, prefix: str, after: str, limit: int) -> list[str]:
         found: list[str] = []
         if prefix and after < prefix and await self.read(space, prefix) is not None:
-            found.append(prefix)  # a scan leaves its lower bound out
+            found.append(prefix)  # a scan excludes its lower bound
         place = max(after, prefix)
         while len(found) < limit:
             page = await self._reads.scan(space.keys, after=place, limit=_ROWS)
@@ -107,7 +107,7 @@ class StoredKeys:
         usage, revision = await self._usage(source)
         if revision == ABSENT:
             return
-        # The target is named before it holds anything, so that whatever is cut short is found and dropped.
+        # The target is listed before it holds anything, so that a copy cut short is found and dropped.
         await self._ledger.commit(_usage_put(target, usage, None), *registration(target, ABSENT))
         await copy(self._reads, self._ledger, source.keys, target.keys)
         await copy(self._reads, self._ledger, source.expiries, target.expiries)
@@ -123,7 +123,7 @@ class StoredKeys:
     async def spaces(self) -> list[Space]:
         return await registered(self._reads)
 
-    # what lies in the store
+    # stored documents
 
     def _live(self, document: Document | None) -> KeyEntry | None:
         if document is None:
@@ -189,7 +189,7 @@ def _recounted(usage: KeyUsage, key: str, before: Document | None, after: KeyEnt
 
 
 def _steps(space: Space, key: str, before: Document | None, after: KeyEntry | None) -> list[Step]:
-    """The entry, and its place among those that expire."""
+    """Steps for the entry, and for its document in the expiry order."""
     revision = ABSENT if before is None else before.revision
     was = None if before is None else msgspec.msgpack.decode(before.body, type=_Row).expires
     steps: list[Step] = []

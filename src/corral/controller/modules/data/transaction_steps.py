@@ -19,7 +19,8 @@ from corral.store.port import ABSENT, Document
 
 MAX_DOCUMENT: Final = 1024 * 1024
 MAX_CONTAINERS: Final = 20_000
-"""Objects and arrays in a document: each takes as long to decode as a hundred bytes, and nothing else has a turn."""
+"""Most objects and arrays in a document: each takes as long to decode as a hundred bytes, and decoding blocks
+the loop."""
 _TEXTS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 KINDS: Final = frozenset({"insert", "replace", "update", "delete", "check"})
 
@@ -28,7 +29,7 @@ DocumentName = tuple[str, str]
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was understood. With `guard` a document that does not fit is left alone."""
+    """A parsed step. With `guard` a document that does not match is left alone."""
 
     kind: str
     name: DocumentName
@@ -38,9 +39,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     upsert: bool = False
     guard: Filter | None = None
     weight: int = 0
-    """Bytes that it brings."""
+    """Bytes that the step adds."""
     fresh: bool = False
-    """Its id was made just now: there is no such document."""
+    """The id was generated just now: no such document exists."""
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Edit(msgspec.Struct, kw_only=True):
-    """A document as it is stored and as it shall be; None: not there."""
+    """A document as it is stored and as it shall be; None: absent."""
 
     name: DocumentName
     stored: Document | None
@@ -59,13 +60,13 @@ class Edit(msgspec.Struct, kw_only=True):
     after: dict[str, Any] | None
     touched: bool = False
     entries: dict[str, Moved] = {}
-    """What becomes of it in each index, by the index's name."""
+    """Change of its entry in each index, by the index's name."""
     body: bytes = b""
-    """What `after` is stored as."""
+    """`after`, encoded as it is stored."""
 
 
 def understand(steps: Sequence[Step], new_id: Callable[[], str]) -> list[Intent]:
-    """Check steps as far as that goes without the documents."""
+    """Parse and check steps as far as possible without the documents."""
     if not 0 < len(steps) <= MAX_STEPS:
         raise invalid(f"a transaction takes 1 to {MAX_STEPS} steps, not {len(steps)}")
     return [_intent(step, new_id) for step in steps]
@@ -89,7 +90,7 @@ def _intent(step: Step, new_id: Callable[[], str]) -> Intent:
 
 
 def update_size(update: dict[str, Any]) -> int:
-    """About how many bytes an update brings; 0 for what is none, which is refused later on."""
+    """Approximate bytes that an update adds; 0 for an invalid one, which is refused later."""
     try:
         return len(msgspec.json.encode(update))
     except (TypeError, ValueError, RecursionError, OverflowError):
@@ -115,7 +116,8 @@ def decode_document(body: bytes) -> dict[str, Any]:
 
 
 def _containers(body: bytes) -> int:
-    """How many objects and arrays a JSON text has; texts in it are only looked at when there may be too many."""
+    """Number of objects and arrays in a JSON text; strings in it are only excluded when there may be too
+    many."""
     count = body.count(b"[") + body.count(b"{")
     if count > MAX_CONTAINERS:
         plain = _TEXTS.sub(b"", body)
@@ -130,7 +132,7 @@ def check_document(value: dict[str, Any]) -> None:
 
 
 def fold(intents: Sequence[Intent], stored: Mapping[DocumentName, Document]) -> list[Edit]:
-    """What is left to do when all steps are done, each document once. Refuses as a whole."""
+    """The edits that result from all steps, one per document. Refuses as a whole."""
     edits: dict[DocumentName, Edit] = {}
     for intent in intents:
         edit = edits.get(intent.name)
@@ -148,7 +150,7 @@ def fold(intents: Sequence[Intent], stored: Mapping[DocumentName, Document]) -> 
 
 
 def enter(edits: Sequence[Edit], facts: DocumentFacts) -> None:
-    """Note what becomes of each document in the indexes of its collection."""
+    """Add the index entries of each document before and after."""
     indexes: dict[str, dict[str, IndexFacts]] = {}
     for name in {edit.name[0] for edit in edits}:
         known = facts.find(name)
@@ -171,7 +173,7 @@ def _edit(name: DocumentName, document: Document | None) -> Edit:
 
 
 def _check_expected(intent: Intent, edit: Edit) -> None:
-    """`expect` speaks of the document as it is stored, before the transaction."""
+    """`expect` refers to the document as it is stored, before the transaction."""
     if intent.expect is None:
         return
     found = ABSENT if edit.stored is None else edit.stored.revision

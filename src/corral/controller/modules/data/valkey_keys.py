@@ -1,8 +1,8 @@
 """Keys and values in Valkey (or Redis), when the configuration names one.
 
-Everything lies beneath `corral:v1:kv:NAMESPACE:MODULE:GENERATION:`; a module id holds no colon, so no
-module's names begin with another's. Writes carry the leader's epoch: once a successor has written or
-opened, those of the deposed one are refused.
+All keys are below `corral:v1:kv:NAMESPACE:MODULE:GENERATION:`; a module id holds no colon, so no module's
+names begin with another's. Writes carry the leader's epoch: once a successor has written or opened, writes of
+the deposed leader are refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_url(url: str) -> None:
 
 
 class ValkeyKeys:
-    """The `KeyValueEngine` on Valkey. Connects when it is first needed."""
+    """The `KeyValueEngine` on Valkey. Connects on first use."""
 
     def __init__(self, url: str, *, namespace: str, epoch: int, clock: Clock) -> None:
         check_url(url)
@@ -50,7 +50,7 @@ class ValkeyKeys:
         self._client: Any = None
 
     async def open(self) -> None:
-        """Let the predecessor write no more."""
+        """Fence the predecessor: its writes are refused from now on."""
         await self._run(scripts.RAISE, Space("", 0))
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class ValkeyKeys:
         parts = [member.decode().partition("/") for member in members]
         return sorted((Space(module, int(generation)) for module, _, generation in parts), key=lambda s: s.id)
 
-    # talking to it
+    # connection
 
     def _names(self, space: Space) -> list[str]:
         base = f"{PREFIX}:{self._namespace}"
@@ -162,8 +162,8 @@ class ValkeyKeys:
 
     @contextlib.asynccontextmanager
     async def _deadline(self) -> AsyncIterator[Any]:
-        """The client, for as long as the deadline lasts; every failure says the same."""
-        # Only who configures it needs the client.
+        """The client, within a deadline; every failure becomes the same error."""
+        # Imported here: only installations that configure Valkey need the client.
         from valkey.exceptions import ValkeyError
 
         try:

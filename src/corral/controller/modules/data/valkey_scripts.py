@@ -1,7 +1,7 @@
-"""What runs inside of Valkey: each script is atomic there, and begins by checking who leads.
+"""Scripts that run inside Valkey: each is atomic there, and first checks the leader's epoch.
 
-Of a space there are: a hash of values, a set of names in their order, a set of keys by the time they
-expire, and the bytes all of it counts. `KEYS` are these four, then the fence and the set of spaces.
+A space consists of a hash of values, a set of names in order, a set of keys by expiry, and the total of
+counted bytes. `KEYS` are these four, then the fence and the set of spaces.
 """
 
 from __future__ import annotations
