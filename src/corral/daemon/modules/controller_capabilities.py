@@ -1,6 +1,7 @@
 """Capabilities of the controller, for modules of this node (`from: controller`).
 
-What the controller offered last, on this node's disk: modules that need it start without a controller, too.
+The last list of offers is kept on the node's disk (`OfferFile`): modules that need a capability start without
+a connection to the controller, too.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
 
 MOST_CALLS: Final = 64
-"""Calls of all modules of this node that the controller has not answered."""
+"""Most calls of all modules of this node that the controller has not answered."""
 ARGUMENT_BYTES: Final = CAPABILITY_BYTES
 _PATIENCE: Final = LONGEST_CALL + 1.0
-"""For a call whose deadline is the controller's to choose: its word comes first."""
+"""Seconds for a call whose deadline the controller chooses: its answer comes before this timeout."""
 _LATER: Final = frozenset({429, 503, 504})
 _log = structlog.get_logger("corral.daemon.modules.capabilities")
 
@@ -61,11 +62,11 @@ class ControllerCapabilities:
         }
 
     async def close(self) -> None:
-        """Nobody waits any more, and what was offered last is on disk."""
+        """Fail the waiting calls and write the last offers to disk."""
         self.on_disconnected()
         await self._memory.close()
 
-    # --- what is offered ------------------------------------------------------------------------
+    # --- offers ---------------------------------------------------------------------------------
     def offers(self) -> Mapping[str, Provided]:
         return {id: Provided(offer.version, offer.provider) for id, offer in self._memory.offers.items()}
 
@@ -82,7 +83,7 @@ class ControllerCapabilities:
 
     def _offered(self, _: Reply, message: ControllerMessage) -> None:
         if not self._reachable:
-            return  # of a connection that is over
+            return  # from a connection that is over
         before = self._memory.offers
         now = {
             offer.capability_id: Offer(
@@ -100,7 +101,7 @@ class ControllerCapabilities:
         self._reach(connection.supports.modules)
 
     def on_disconnected(self) -> None:
-        """Calls under way fail: their answers would have come by the old stream. Idempotent."""
+        """Fail the calls under way: their answers would have come over the old stream. Idempotent."""
         self._reach(False)
         calls, self._calls = self._calls, {}
         for answer in calls.values():
@@ -115,7 +116,8 @@ class ControllerCapabilities:
 
     # --- calls ----------------------------------------------------------------------------------
     async def call(self, consumer: Scope, request: CapabilityRequest) -> CapabilityAnswer:
-        """MODULE_BUSY with too many under way, BODY_TOO_LARGE for arguments no frame should carry."""
+        """MODULE_BUSY with too many under way, BODY_TOO_LARGE for arguments that are too large for a
+        frame."""
         self._check(request)
         patience = seconds_of(request.deadline_ms, default=0) or _PATIENCE
         call_id = new_id("call", self._entropy)
@@ -168,7 +170,7 @@ class ControllerCapabilities:
 
 
 class _ConnectionLost(Exception):
-    """In the place of an answer."""
+    """Placed as the result of a call whose connection was lost."""
 
 
 def _frame(call_id: str, consumer: Scope, request: CapabilityRequest) -> CapabilityCall:
@@ -189,9 +191,9 @@ def _value(capability: str, result: CapabilityResult) -> CapabilityAnswer:
 
 
 def _error(capability: str, result: CapabilityResult) -> CorralError:
-    """As the registry of the controller raised it."""
+    """The error as the controller's registry raised it."""
     code = Code.__members__.get(result.error_code)
-    if code is None:  # a newer controller may know more of them
+    if code is None:  # a newer controller may send other codes
         return Rejected(Code.MODULE_FAILED, f"'{capability}': {result.error_code}: {result.error_message}")
     kind = Retryable if code.status in _LATER else Rejected
     return kind(code, result.error_message)
@@ -212,8 +214,8 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferFile:
-    """`offers` is always the latest; the file follows, written by a task of its own. What the disk refuses is
-    written with the next change: the worst that comes of it is a module that waits for a controller at boot."""
+    """`offers` is always the latest list; a task of its own writes the file. After a write error it is
+    written with the next change: at worst a module waits for the controller at boot."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -249,7 +251,7 @@ class OfferFile:
         store(self._path, _Document(offers=offers), name=_FORMAT, version=_VERSION)
 
     async def close(self) -> None:
-        """What is being written is written."""
+        """Finish the write that is under way."""
         try:
             await self._tasks.wait()
         finally:

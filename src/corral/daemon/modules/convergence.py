@@ -40,17 +40,17 @@ _FOR_GOOD: Final = frozenset(
         Code.MODULE_UPGRADE_FAILED,
     }
 )
-"""Failures that this archive would meet again: it is not tried until an operator requests it."""
+"""Failures that would repeat with this archive: it is not tried again until an operator requests it."""
 _PASSING: Final = ("waiting_for_capability:", "capability_conflict:")
-"""Why an upgrade failed that may succeed as soon as other modules have come."""
+"""Reasons of failed upgrades that may succeed as soon as other modules are installed."""
 _log = structlog.get_logger("corral.daemon.modules")
 
 Obtain = Callable[[Coroutine[Any, Any, Any], str], Awaitable[Any]]
-"""Waits for something that may take for ever, unless what is wanted meanwhile cuts the fetch of this digest short."""
+"""Awaits a fetch that may take for ever, unless a newer order makes the fetch of this digest pointless."""
 
 
 class Convergence:
-    """Acts on behalf of one module at a time for each id; the caller sees to that."""
+    """Converges modules, one run at a time for each id; the caller ensures that."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Convergence:
         clock: Clock,
         forget: Callable[[str], None],
     ) -> None:
-        """`forget` is called for modules that are gone."""
+        """`forget` is called for modules that were removed."""
         self._engine = engine
         self._book = book
         self._archives = archives
@@ -74,7 +74,8 @@ class Convergence:
         self._adjusting = SettingsApplier(engine, book)
 
     async def bring_about(self, id: str, wanted: ReceivedOrder, patiently: Obtain) -> None:
-        """Raises what failed; the steps before it are done then. Retryable: try again."""
+        """Carry out an order. Raises the error of the step that failed; the steps before it are done.
+        Retryable: try again."""
         if wanted.gone:
             await self._remove(id)
             return
@@ -103,7 +104,7 @@ class Convergence:
             raise trouble
 
     async def _remove(self, id: str) -> None:
-        """Record, process, archive and tree; also what was refused and never ran."""
+        """Remove record, process, archive and tree; also an archive that was refused and never ran."""
         if self._book.find(id) is not None:
             await self._engine.act(id, Verb.UNINSTALL)
         await self._book.remove(id, reason="uninstall")
@@ -113,7 +114,7 @@ class Convergence:
     async def _bring(
         self, id: str, wanted: ReceivedOrder, package: OrderedPackage, patiently: Obtain
     ) -> None:
-        """The wanted archive in the place of whatever there is. Same digest: nothing here."""
+        """Put the ordered archive in the place of the present one. Same digest: no effect."""
         record, refused = self._book.find(id), self._book.package(id).refused
         mending = lost_archive(record)
         if record is not None and record.sha256 == package.sha256 and not mending:
@@ -124,31 +125,31 @@ class Convergence:
         if record is None and await self._declined(id, package):
             return
         if record is not None and wanted.intent not in (None, ModuleIntent.ACTIVE):
-            await self._adjusting.follow_intent(record, wanted)  # an archive may take its time
+            await self._adjusting.follow_intent(record, wanted)  # the fetch may take long
         with self._archives.pinned(package.sha256, *([record.sha256] if record else [])):
             try:
                 received = await self._obtained(id, package, patiently)
                 _check(id, package, received.facts)
                 await self._put_in_place(id, wanted, received)
             except Rejected as error:
-                await self._incoming.drop(package.sha256)  # unlike what was cut off: that is gone on with
+                await self._incoming.drop(package.sha256)  # unlike a fetch that was cut off, which is resumed
                 await self._mind_refusal(id, package, error)
                 raise
 
     async def _reconsidered(self, id: str, refused: ArchiveRefusal, package: OrderedPackage) -> bool:
-        """Whether an archive that was refused comes with what it lacked: another signature."""
+        """Does an archive that was refused for its signature come with another one?"""
         signature = sidecar_digest(package.sidecar)
         if signature in ("", refused.signature_sha256):
             return False
         if refused.code == Code.SIGNATURE_VERIFICATION_FAILED.name:
             return True
         known = msgspec.structs.replace(refused, signature_sha256=signature, at=self._clock.now())
-        await self._book.refuse(id, known)  # says that it still is
+        await self._book.refuse(id, known)  # reports again that it is refused
         return False
 
     async def _sign_anew(self, id: str, package: OrderedPackage, patiently: Obtain) -> Rejected | None:
-        """Another signature of the archive that is in place; what runs does not notice. Returns why it was not
-        taken: the old one holds on then."""
+        """Replace the signature of the installed archive; the running module is not affected. Returns why it
+        was refused: the old signature stays valid then."""
         record, signature = self._book.find(id), sidecar_digest(package.sidecar)
         if record is None or record.sha256 != package.sha256 or lost_archive(record):
             return None
@@ -160,7 +161,7 @@ class Convergence:
         except Rejected as error:
             await self._incoming.drop(package.sha256)
             _log.error("module.signature_refused", module=id, sha256=package.sha256, reason=str(error))
-            if error.code is Code.SIGNATURE_VERIFICATION_FAILED:  # else the next session tries it again
+            if error.code is Code.SIGNATURE_VERIFICATION_FAILED:  # else retried in the next session
                 await self._book.refuse_signature(id, SignatureRefusal(sha256=signature, error=str(error)))
             return error
         await self._book.note_signature(id, received.signature)
@@ -168,13 +169,14 @@ class Convergence:
         return None
 
     async def _declined(self, id: str, package: OrderedPackage) -> bool:
-        """By the frame's word, which counts only here: it saves the way of an archive that would be of no use."""
+        """Is the module not for this node, by the manifest in the frame? Used only here: it saves the
+        transfer of an archive that would be of no use."""
         if package.content or not package.manifest_text:
             return False
         try:
             manifest = await to_end(read_manifest, package.manifest_text)
         except CorralError:
-            return False  # the archive has the last word
+            return False  # the manifest in the archive decides
         return _not_ours(id, manifest)
 
     async def _obtained(self, id: str, package: OrderedPackage, patiently: Obtain) -> VerifiedArchive:
@@ -192,7 +194,8 @@ class Convergence:
         return await self._archives.receive(path, sha256=sha256, sidecar=sidecar)
 
     async def _mind_refusal(self, id: str, package: OrderedPackage, error: Rejected) -> None:
-        """The old version runs on. What may succeed by itself is not held against the archive."""
+        """Record a refusal; the old version runs on. A failure that may pass by itself is not recorded
+        against the archive."""
         _log.error(
             "module.refused", module=id, sha256=package.sha256, code=error.code.name, reason=str(error)
         )
@@ -254,7 +257,7 @@ class Convergence:
 
 
 def _error_text(error: Rejected) -> str:
-    """The short truth in the first line, the story after it."""
+    """Error text: the message in the first line, the details after it."""
     return f"{error.failure}\n{error}" if isinstance(error, UpgradeFailed) else str(error)
 
 
@@ -266,7 +269,7 @@ def _not_ours(id: str, manifest: Manifest) -> bool:
 
 
 def _check(id: str, package: OrderedPackage, facts: ArchiveFacts) -> None:
-    """The archive's own word on what it is, against the frame's."""
+    """Compare the archive's own facts with the frame's."""
     manifest = facts.manifest
     for field, found, said in (
         ("id", manifest.id, id),

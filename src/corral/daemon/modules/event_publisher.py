@@ -14,24 +14,24 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import EventPublish
 
 MODULE_BYTES: Final = 1024 * 1024
-"""So much of one module may wait for the controller."""
+"""Bytes of events of one module that may wait for the controller."""
 _STRETCH_BYTES: Final = 65_536
 
 
 class EventSpool(Protocol):
     async def put_background(self, body: bytes) -> int:
-        """Keep an event behind everything that must be reported; returns its id once it is on disk."""
+        """Spool an event behind everything that must be reported; returns its id once it is on disk."""
 
     def background_confirmed(self, id: int) -> bool:
         """Has the controller stored the event of this id?"""
 
 
 class _Waiting:
-    """What one module has in the spool, as far as this daemon knows."""
+    """Bytes of one module in the spool, as far as this daemon knows."""
 
     def __init__(self) -> None:
         self.stretches: collections.deque[tuple[int, int]] = collections.deque()
-        """Each some records: the last one's number, and their bytes."""
+        """Spans of records: the number of the last one, and their bytes."""
         self.bytes = 0
 
     def kept(self, number: int, size: int) -> None:
@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class EventPublisher:
-    """Answers `events.publish`."""
+    """Serves `events.publish`."""
 
     def __init__(
         self, spool: EventSpool, *, pace: EventPace, clock: Clock, module_bytes: int = MODULE_BYTES
@@ -53,8 +53,9 @@ class EventPublisher:
         self._waiting: dict[str, _Waiting] = {}
 
     async def publish(self, scope: Scope, asked: Publish) -> Published:
-        """Answered when it is on this node's disk; its cursor is not known here. UNKNOWN_EVENT_TYPE,
-        INVALID_FIELD, STORE_UNAVAILABLE when the disk refuses or too much waits for the controller."""
+        """Spool an event; returns when it is on this node's disk. Its cursor is not known here.
+        UNKNOWN_EVENT_TYPE, INVALID_FIELD, STORE_UNAVAILABLE when the disk refuses or too much waits for the
+        controller."""
         data = published_data(asked, scope.manifest.events)
         await self._pace.turn(scope.module_id, len(data))
         event = EventPublish(

@@ -1,4 +1,4 @@
-"""`ctx.files` on a node: modules read and write in the directories of the instances here."""
+"""`ctx.files` on a node: modules read and write files in the directories of the instances here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FindDirectory = Callable[[str], pathlib.Path | None]
 
 
 class ModuleFiles:
-    """A few at a time, each in a thread."""
+    """File operations: a few at a time, each in a thread."""
 
     def __init__(self, *, directory_of: FindDirectory, clock: Clock) -> None:
         self._directory_of = directory_of

@@ -1,6 +1,7 @@
-"""What modules of a node measure goes to the controller, which shows it with the name of the node.
+"""Metrics sender: sends the metrics of a node's modules to the controller, which shows them with the node's
+name.
 
-What modules of a node measured as one frame, bounded and fair: none crowds out the others.
+One frame holds all of them, bounded and shared fairly: no module crowds out the others.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _log = structlog.get_logger("corral.daemon.modules.metrics")
 
 
 class MetricsSender:
-    """Listens to sessions; while there is one, all figures go up every few seconds. Only the latest counts:
-    what was not sent yet is replaced."""
+    """Sends all metrics every few seconds while there is a session. Only the latest frame counts: one that
+    was not sent yet is replaced."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class MetricsSender:
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """Nothing of it runs afterwards."""
+        """Stop the task; nothing of it runs afterwards."""
         await self._tasks.close()
 
     async def _ship(self, connection: LinkConnection) -> None:
@@ -58,12 +59,13 @@ class MetricsSender:
         while True:
             try:
                 told = self._send(connection, told=told)
-            except Exception as error:  # figures are not worth a daemon that stops telling them
+            except Exception as error:  # an error in metrics must not stop the next frame
                 _log.error("module.metrics_not_sent", exc_info=error)
             await asyncio.sleep(self._every)
 
     def _send(self, connection: LinkConnection, *, told: bool) -> bool:
-        """Whether there was anything. What has gone is told once by a frame without it."""
+        """Send a frame; returns whether there was anything. Removed series are reported once, by a frame
+        without them."""
         frame = metrics_frame(
             figures=[*host_metrics(self._engine.all_live()), leak_metric(self._leaked())],
             families=self._metrics.families(),
@@ -77,12 +79,12 @@ class MetricsSender:
 FRAME_BYTES: Final = 512 * 1024
 DROPPED: Final = "samples_dropped"
 CUT: Final = "frame"
-"""Why samples were dropped that did not fit."""
+"""Reason of samples that were dropped because they did not fit into the frame."""
 _DROPPED_HELP: Final = "Samples of modules that were refused."
 _OVERHEAD: Final = 8
-"""Tag and length of a family or a sample within what holds it, at most."""
+"""Tag and length of an embedded family or sample, at most."""
 _CUT_BYTES: Final = 200
-"""What it takes to say that some of a module were cut, at most."""
+"""Bytes to report that samples of a module were dropped, at most."""
 
 
 def metrics_frame(
@@ -92,7 +94,7 @@ def metrics_frame(
     dropped: Mapping[tuple[str, str], int],
     limit: int = FRAME_BYTES,
 ) -> pb.ModuleMetrics:
-    """The host's figures are always in it; of the rest each module has its share of what is left, and what
+    """The frame. The host's own metrics are always in it; each module has its share of the rest, and what
     does not fit is counted as dropped."""
     told = [*_figures(figures), *_lost(dropped)]
     recorded: dict[str, list[pb.ModuleMetricFamily]] = {}
@@ -137,8 +139,8 @@ def _family(module: str, name: str, family: Family) -> pb.ModuleMetricFamily:
 def _shared(
     recorded: Mapping[str, list[pb.ModuleMetricFamily]], left: int
 ) -> tuple[list[pb.ModuleMetricFamily], list[pb.ModuleMetricFamily]]:
-    """What is sent, and how many samples of whom are not. The small ones first: what they leave of their
-    share is there for the large ones."""
+    """The families to send, and how many samples of which module are left out. Small modules first: what they
+    leave of their share is available to the large ones."""
     sizes = {module: sum(f.ByteSize() + _OVERHEAD for f in own) for module, own in recorded.items()}
     if sum(sizes.values()) > left:
         left -= len(sizes) * _CUT_BYTES
@@ -159,7 +161,7 @@ def _shared(
 
 
 def _trim(family: pb.ModuleMetricFamily, room: int) -> int:
-    """Take away the last samples until the family fits; how many that were."""
+    """Remove the last samples until the family fits; returns how many."""
     if family.ByteSize() + _OVERHEAD <= room:
         return 0
     samples = list(family.samples)

@@ -1,11 +1,9 @@
-"""Archives of modules in the node's cache. Digest and signature are checked when one comes in, and each time that
-it is loaded: what was changed on the disk meanwhile never runs.
+"""Archives of modules in the node's cache, and their download.
 
-They lie beside the rest of the cache, but count towards nobody's quota and are never evicted: they go when no
-module names them any more.
-
-Archives of modules on their way here: over the data channel of whichever session there is, and on from where
-the last one was cut.
+Digest and signature are checked when an archive arrives, and each time it is loaded: an archive that was
+changed on disk never runs. Archives are stored beside the rest of the cache, but count towards no quota and
+are never evicted: they are removed when no module names them any more. A download uses the data channel of
+whichever session there is, and resumes where the last one was cut off.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _PASSABLE: Final = 0o711
 
 
 class VerifiedArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that was proven and is kept now."""
+    """An archive whose digest and signature were verified, and that is stored now."""
 
     facts: ArchiveFacts
     signature: SignatureFacts | None
@@ -55,7 +53,7 @@ class ArchiveCache:
     def __init__(
         self, directory: Path, *, verifier: Callable[[], Verifier], max_bytes: int, run_as: str = ""
     ) -> None:
-        """`directory` is two levels beneath the cache's own."""
+        """`directory` is two levels below the cache's own."""
         self._directory = directory
         self._shelf = ArchiveStore(directory, max_bytes=max_bytes)
         self._verifier = verifier
@@ -66,22 +64,22 @@ class ArchiveCache:
 
     # --- in -------------------------------------------------------------------------------------
     async def holds(self, sha256: str) -> bool:
-        """Whether the archive is here, unharmed. One that is `pinned` stays so."""
+        """Is the archive here and undamaged? One that is `pinned` stays here."""
         async with self._dropping:
-            pass  # what was not pinned in time is gone by now
+            pass  # an archive that was not pinned in time is gone by now
         return await to_end(has_digest, self._shelf.path(sha256), sha256)
 
     async def receive(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
-        """Move an archive here, if it is what it should be: ARTIFACT_DIGEST_MISMATCH,
-        SIGNATURE_VERIFICATION_FAILED, or what `inspect_archive` raises; it stays where it is then. Without a
-        sidecar the one counts that lies beside its place, if any."""
+        """Move an archive here after verification: ARTIFACT_DIGEST_MISMATCH, SIGNATURE_VERIFICATION_FAILED,
+        or what `inspect_archive` raises; the file stays where it is then. Without a sidecar the stored one
+        counts, if any."""
         received = await to_end(self._prove, archive, sha256, sidecar)
         await self._shelf.take(archive, expect=sha256)
         await self._keep_sidecar(sha256, sidecar)
         return received
 
     async def recall(self, *, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
-        """The same for an archive that `holds` found."""
+        """Verify an archive that `holds` found, as `receive` does."""
         received = await to_end(self._prove, self._shelf.path(sha256), sha256, sidecar)
         await self._keep_sidecar(sha256, sidecar)
         return received
@@ -91,7 +89,7 @@ class ArchiveCache:
             await self._shelf.put_sidecar(sha256, sidecar.kind, sidecar.content)
 
     def _prove(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
-        """Its digest and its signature first, looked into afterwards."""
+        """Verify digest and signature before anything of the archive is read."""
         if not has_digest(archive, sha256):
             raise Rejected(
                 Code.ARTIFACT_DIGEST_MISMATCH,
@@ -122,15 +120,15 @@ class ArchiveCache:
         self._verifier().verify(archive, sha256=sha256, sidecar=sidecar_beside(archive))
 
     def _let_pass(self) -> None:
-        """Modules run as somebody else, who has to come as far as their trees; what else lies on the way is
-        closed to him."""
+        """Let other users pass to the modules' trees, since modules may run as another user; what else is in
+        these directories stays closed to that user."""
         for directory in (self._directory.parent, self._directory.parent.parent):
             directory.chmod(_PASSABLE)
 
     # --- upkeep ---------------------------------------------------------------------------------
     @contextlib.contextmanager
     def pinned(self, *digests: str) -> Iterator[None]:
-        """These archives stay, whoever names them."""
+        """Keep these archives meanwhile, whether or not anything names them."""
         self._pinned.update(digests)
         try:
             yield
@@ -139,27 +137,28 @@ class ArchiveCache:
             self._pinned = +self._pinned
 
     async def sweep(self, named: Callable[[], set[str]]) -> list[str]:
-        """Drop what nobody names; returns what went."""
+        """Remove archives that nothing names; returns them."""
         dropped = []
         for sha256 in sorted(await to_end(self._shelf.held) - named()):
             async with self._dropping:
                 if sha256 in self._pinned or sha256 in named():
-                    continue  # it was wanted again meanwhile
-                with contextlib.suppress(CorralError):  # a disk that refuses: the next sweep takes it
+                    continue  # it was needed again meanwhile
+                with contextlib.suppress(CorralError):  # a disk error: the next sweep removes it
                     await self._shelf.forget(sha256)
                     dropped.append(sha256)
         return dropped
 
 
 TRANSFERS: Final = 2
-"""At a time: the controller allows a node a few, and templates and consoles want some."""
+"""Concurrent transfers: the controller allows a node a few, and templates and consoles need some."""
 PROGRESS_SECONDS: Final = 1.0
 LONGEST_PAUSE: Final = 15.0
 PART_AGE_SECONDS: Final = 86_400
 _LINE_TROUBLE: Final = frozenset({Code.CONFLICT, Code.STALE_EPOCH})
-"""Of a session that was replaced by the next one; with all that is Retryable, the transfer goes on."""
+"""Errors of a session that was replaced by the next one; after these, and after all Retryable ones, the
+transfer is resumed."""
 _OWN_TROUBLE: Final = frozenset({Code.DISK_FULL, Code.STORAGE_UNAVAILABLE})
-"""Of this node's disk: no other session would help, and somebody has to be told."""
+"""Errors of this node's disk: another session would not help, so they are reported."""
 _log = structlog.get_logger("corral.daemon.modules")
 
 
@@ -172,7 +171,7 @@ class _Session:
 
 
 class ArchiveDownloads:
-    """Fetches archives into `directory`. Nobody else puts anything there."""
+    """Fetches archives into `directory`, which is used by nothing else."""
 
     def __init__(self, directory: Path, *, max_bytes: int, clock: Clock, entropy: Entropy) -> None:
         self._directory = directory
@@ -183,12 +182,12 @@ class ArchiveDownloads:
         self._there = asyncio.Event()
         self._transfers = asyncio.Semaphore(TRANSFERS)
         self.fetched: dict[str, tuple[int, int]] = {}
-        """By module: how much has come, of how much, from when it is asked for until it is here."""
+        """By module: bytes fetched and size, from the request until the archive is here."""
 
     def open(self) -> None:
-        """What nobody has gone on with for a day goes. Blocking."""
+        """Remove partial files that were not resumed for a day. Blocking."""
         make_directory(self._directory)
-        old = time.time() - PART_AGE_SECONDS  # against the times of files, which are wall times too
+        old = time.time() - PART_AGE_SECONDS  # wall time, as the times of files are
         for path in self._directory.iterdir():
             if path.suffix != ".part" or path.stat().st_mtime < old:
                 path.unlink(missing_ok=True)
@@ -206,16 +205,16 @@ class ArchiveDownloads:
             self._session = None
 
     async def write(self, sha256: str, content: bytes) -> Path:
-        """The file of an archive that came with its frame."""
+        """Write the file of an archive that came in its frame."""
         path = self._directory / f"{sha256}.zip"
         with disk_faults():
             await to_end(_written, path, content)
         return path
 
     async def fetch(self, id: str, *, sha256: str, size: int) -> Path:
-        """The file of an archive, however many sessions it takes. Raises only what the next attempt would
-        meet again: NOT_FOUND, ARTIFACT_DIGEST_MISMATCH, ARCHIVE_TOO_LARGE, or what is up to this node's disk:
-        Retryable DISK_FULL, STORAGE_UNAVAILABLE. One that has come already is not fetched again."""
+        """Fetch the file of an archive, over as many sessions as it takes. Raises only what the next attempt
+        would raise again: NOT_FOUND, ARTIFACT_DIGEST_MISMATCH, ARCHIVE_TOO_LARGE, or errors of this node's
+        disk: Retryable DISK_FULL, STORAGE_UNAVAILABLE. A complete file is not fetched again."""
         path = self._directory / f"{sha256}.zip"
         if await to_end(has_digest, path, sha256):
             return path
@@ -227,7 +226,7 @@ class ArchiveDownloads:
         return path
 
     async def _brought(self, id: str, path: Path, sha256: str, size: int) -> None:
-        """Session after session, until it is here."""
+        """Retry in session after session until the file is complete."""
         backoff = Backoff(longest=LONGEST_PAUSE, entropy=self._entropy)
         while True:
             await self._there.wait()
@@ -247,7 +246,7 @@ class ArchiveDownloads:
                     await asyncio.sleep(backoff.delay())
 
     async def _transfer(self, session: _Session, id: str, path: Path, sha256: str, size: int) -> None:
-        """Ends with its session: what has come is gone on with in the next."""
+        """Transfer within one session; the next session resumes the partial file."""
         moving = self._move(session.connection, id, path, sha256, size)
         moved, *_ = await first_of(moving, session.over, name=f"modules/fetch/{id}")
         if moved is None:
@@ -280,7 +279,7 @@ class ArchiveDownloads:
         return count
 
     async def drop(self, sha256: str) -> None:
-        """It is in its place, or nobody wants it any more."""
+        """Remove the file: the archive is in its place, or no longer needed."""
         await to_end(self._drop, sha256)
 
     def _drop(self, sha256: str) -> None:
@@ -290,6 +289,6 @@ class ArchiveDownloads:
 
 
 def _written(path: Path, content: bytes) -> None:
-    """A new file: one that could not be moved to its place may not be written to any more."""
+    """Write a new file: one that could not be moved to its place may be read-only."""
     path.unlink(missing_ok=True)
     path.write_bytes(content)

@@ -1,8 +1,5 @@
-"""The modules of a node: started from its own disk, with or without a controller, and then as the controller wants
-them.
-
-Which modules should hear of a run, by what is stored about them. Pure.
-"""
+"""Module host of a node: starts its modules from disk, with or without a connection to the controller, and
+then follows the controller's orders."""
 
 from __future__ import annotations
 
@@ -48,7 +45,8 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class NodeModules:
-    """`open`, then `begin`; `close` is the end. A node without modules starts no process for them."""
+    """The modules of a node: `open`, then `begin`; `close` at the end. A node without modules starts no
+    process for them."""
 
     def __init__(
         self,
@@ -62,7 +60,8 @@ class NodeModules:
         clock: Clock,
         entropy: Entropy,
     ) -> None:
-        """`report` takes what the controller must not miss. `on_gone` is called after each module that went."""
+        """`report` takes reports that must reach the controller. `on_gone` is called after each removed
+        module."""
         settings, place = config.modules, config.data / "modules"
         self._settings = settings
         self._report = report
@@ -71,12 +70,12 @@ class NodeModules:
         self._verifier: Verifier | None = None
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
         self._untold: dict[str, ModulePhase] = {}
-        """Phases that the disk did not take, and that were told over the link: once is enough."""
+        """Phases that the disk refused and that were sent over the link, once."""
         self._boots = Tasks()
         self.hooks: Final = InstanceHooks(
             modules=self, budget_seconds=settings.hook_budget_seconds, clock=clock
         )
-        """What they do in the lives of instances. It ends before they do: `close` it first."""
+        """Hooks of modules in the lifecycle of instances. They end before the modules: `close` them first."""
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
         self._book = DiskPackageStore(
@@ -110,7 +109,7 @@ class NodeModules:
         self.handlers: Final[dict[str, Order]] = self._reception.handlers
 
     def _make_reception(self, entropy: Entropy) -> OrderDispatcher:
-        """What turns the controller's wishes into verbs of the engine."""
+        """The dispatcher of the controller's orders to the engine."""
         converging = Convergence(
             engine=self.engine,
             book=self._book,
@@ -131,7 +130,7 @@ class NodeModules:
 
     # --- from start to end ----------------------------------------------------------------------
     async def open(self) -> None:
-        """What is on the disk is known afterwards. INVALID_CONFIG when `modules.signing` could accept nothing."""
+        """Read the records from disk. INVALID_CONFIG when `modules.signing` could accept nothing."""
         self._verifier = await to_end(
             functools.partial(open_verifier, self._settings.signing, clock=self._clock)
         )
@@ -139,7 +138,7 @@ class NodeModules:
         await to_end(self._incoming.open)
 
     def begin(self) -> None:
-        """Start what is in the cache; starts of instances wait for it at the gate."""
+        """Start the modules of the cache; starts of instances wait for them at the gate."""
         if not self._settings.enabled:
             _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
         for record in self._book.all():
@@ -158,16 +157,16 @@ class NodeModules:
             _log.info("modules.booted", **phases)
 
     def _come_up(self, id: str) -> None:
-        """Or as far as it gets by itself."""
+        """Start one module, as far as it gets by itself."""
         self._gate.met(id, _STARTING)
 
     async def booted(self) -> None:
-        """Returns when the boot is over."""
+        """Wait until the boot is over."""
         await self._boots.wait()
 
     async def close(self, *, budget: float) -> list[str]:
-        """`on_stop` and `on_unload` of all, within `budget` seconds; the ids of those that had to be killed.
-        Nothing is left running, also when this is cut short. May be called again."""
+        """Run `on_stop` and `on_unload` of all modules, within `budget` seconds; returns the ids of those
+        that had to be killed. Nothing is left running, also when this is cut short. May be called again."""
         try:
             await self._reception.close()
             await self._boots.close()
@@ -180,7 +179,7 @@ class NodeModules:
 
     # --- the link -------------------------------------------------------------------------------
     def set_entries(self) -> list[ModuleSetEntry]:
-        """What this node has, for its handshake."""
+        """The modules of this node, for its handshake."""
         return [set_entry(package) for package in self._book.packages()]
 
     def on_connected(self, connection: LinkConnection) -> None:
@@ -189,7 +188,7 @@ class NodeModules:
 
     def on_disconnected(self) -> None:
         self._send = lambda _: False
-        self._untold.clear()  # the next session is told again
+        self._untold.clear()  # the next session needs the report again
         self._reception.on_disconnected()
 
     def _kept(self, before: NodePackage, after: NodePackage, reason: str) -> None:
@@ -201,8 +200,8 @@ class NodeModules:
         self._reception.mend(after)
 
     def _not_kept(self, before: NodePackage, after: NodePackage) -> None:
-        """The disk refused a step that was made all the same, as of a process that died: who is connected learns
-        of it now, once; what is stored, and told for certain, follows when the disk takes it."""
+        """The disk refused a step that happened all the same, such as the death of a process: it is reported
+        over the link now, once; the stored, reliable report follows when the disk works again."""
         was = before.record.phase if before.record is not None else None
         phase = after.record.phase if after.record is not None else None
         if phase is None or phase is was or self._untold.get(after.id) is phase:
@@ -212,21 +211,21 @@ class NodeModules:
             self._send(message)
 
     def installed(self) -> list[str]:
-        """The ids of the modules that this node has, whether they run or not."""
+        """Ids of the modules installed on this node, running or not."""
         return [record.id for record in self._book.all()]
 
     def leaked(self) -> dict[str, int]:
-        """How many processes of each module did not end when they were told to; the last hundred count."""
+        """Number of processes of each module that did not end on request; the last hundred count."""
         return dict(collections.Counter(leak.module_id for leak in self._house.leaked()))
 
     # --- for starts -----------------------------------------------------------------------------
     def serving(self) -> list[Scope]:
-        """The modules that are ACTIVE here."""
+        """Modules that are ACTIVE here."""
         return self.engine.serving()
 
     async def settled(self) -> tuple[str, ...]:
-        """Returns when the modules are as they shall be, or after `modules.node_sync_timeout_seconds`; then, and
-        when some cannot be, with those that a start has to do without, as `ID: why`."""
+        """Wait until the modules are as desired, or for `modules.node_sync_timeout_seconds`; returns those
+        that a start has to do without, as `ID: why`."""
         late = await self._gate.passed(self.engine, self._reception.doing)
         named = {each.partition(":")[0] for each in late}
         down = (record for record in self._book.all() if record.id not in named and _is_down(record))
@@ -239,13 +238,13 @@ class NodeModules:
             return on_the_way
         return tuple(f"{record.id}: {record.phase.name}" for record in self._book.all() if _is_down(record))
 
-    # --- for what they hear ---------------------------------------------------------------------
+    # --- for instance hooks ---------------------------------------------------------------------
     def wanted(self) -> set[str]:
-        """Those that shall run, whether they do or not."""
+        """Modules that should run, whether they do or not."""
         return {record.id for record in self._book.all() if should_run(record)}
 
     def served_since(self, moment: dt.datetime | None) -> set[str]:
-        """Of those that shall run: which were ACTIVE at any time from this moment on."""
+        """Modules that should run and were ACTIVE at any time from this moment on."""
         found = (record for record in self._book.all() if should_run(record))
         return {record.id for record in found if served_since(record, moment)}
 
@@ -261,19 +260,20 @@ class NodeModules:
 
 
 def _is_down(record: PackageRecord) -> bool:
-    """And does not."""
+    """Should the module run, but does not?"""
     return should_run(record) and record.phase is not ModulePhase.ACTIVE
 
 
 def should_run(record: PackageRecord | None) -> bool:
-    """Whether it shall run. One that an operator deactivated, paused or took away has nothing to hear."""
+    """Should the module run? One that an operator deactivated, paused or removed receives no
+    notifications."""
     return record is not None and record.intent is ModuleIntent.ACTIVE
 
 
 def served_since(record: PackageRecord, moment: dt.datetime | None) -> bool:
-    """Whether it was ACTIVE at any time from this moment on (None: ever). A daemon that ended left it ACTIVE:
-    it counts as such until the next one takes it up. Where its story does not reach back far enough it may
-    have been, and that counts."""
+    """Was the module ACTIVE at any time from this moment on (None: ever)? A daemon that ended left it ACTIVE:
+    it counts as such until the next daemon starts it. Where its history does not reach back far enough, it
+    counts as ACTIVE."""
     if record.phase is ModulePhase.ACTIVE:
         return True
     left = [step.at for step in record.story if step.from_phase is ModulePhase.ACTIVE]

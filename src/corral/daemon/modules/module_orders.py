@@ -26,10 +26,10 @@ class OrderedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrderedPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """A version, and where its archive is to be had: here, or over the data channel."""
+    """A version, and the source of its archive: the frame, or the data channel."""
 
     version: str
-    """Empty: whatever the archive says."""
+    """Empty: the version in the archive."""
     sha256: str
     content: bytes = b""
     size: int = 0
@@ -37,11 +37,11 @@ class OrderedPackage(msgspec.Struct, frozen=True, kw_only=True):
     manifest_text: str = ""
     again: bool = False
     mends: bool = False
-    """Another copy of what the node has already; nobody asked for it."""
+    """Another copy of a damaged archive; not an operator's order."""
 
 
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An order: what holds of a module from now on. None and empty: unchanged."""
+    """An order: the desired state of a module from now on. None and empty: unchanged."""
 
     gone: bool = False
     package: OrderedPackage | None = None
@@ -52,12 +52,14 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
     reload: bool = False
     recover_ms: int = 0
     reload_ms: int = 0
-    """When an operator asked for it last; 0: the controller does not say, and the flags count."""
+    """Time of the operator's last reload request; 0: the controller does not send times, and the flags
+    count."""
     request: str = ""
-    """The id of the request behind it, for log records."""
+    """Id of the request that caused the order, for log records."""
 
     def after(self, earlier: ReceivedOrder | None) -> ReceivedOrder:
-        """Both orders, where the earlier one was not carried out: what this one leaves out is taken from it."""
+        """Combine with an earlier order that was not carried out: what this one leaves out is taken from the
+        earlier one."""
         if earlier is None or self.gone:
             return self
         if earlier.gone:
@@ -75,7 +77,8 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def beyond(self, *, recovered_ms: int, reloaded_ms: int) -> ReceivedOrder:
-        """Without the operator requests that were carried out already: they are sent until the controller knows."""
+        """The order without operator requests that were carried out already: the controller sends them until
+        it has the report."""
         recover = self.recover_ms > recovered_ms if self.recover_ms else self.recover
         reload = self.reload_ms > reloaded_ms if self.reload_ms else self.reload
         package = self.package
@@ -84,8 +87,8 @@ class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, recover=recover, reload=reload, package=package)
 
     def cuts_short(self, sha256: str) -> bool:
-        """Whether what is done should not wait until this archive is here: that has become pointless, or what
-        runs meanwhile shall not. What has come of it stays, and is gone on with."""
+        """Should the wait for this archive be cut short? It has become pointless, or the running module must
+        be stopped first. The partial file stays, and is resumed."""
         if self.gone or (self.package is not None and self.package.sha256 != sha256):
             return True
         return self.intent not in (None, ModuleIntent.ACTIVE)
@@ -147,7 +150,7 @@ def read_uninstall(frame: pb.ModuleUninstall) -> ReceivedOrder:
 
 
 def read_intent(value: int) -> ModuleIntent | None:
-    """None when none was given. One that we do not know is refused with its frame."""
+    """The intent; None when none was given. The frame of an unknown one is refused."""
     if value == pb.MODULE_INTENT_UNSPECIFIED:
         return None
     found = module_sets.read_intent(value)

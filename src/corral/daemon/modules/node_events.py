@@ -52,8 +52,8 @@ Key = tuple[int, int]
 
 
 class NodeEvents:
-    """The subscriptions of all modules of this node, each owned by the scope that asked for it. Listens to
-    sessions: each begins with the whole set of types, and no frame of an earlier one counts."""
+    """The subscriptions of all modules of this node, each owned by the scope that made it. Listens to
+    sessions: each begins with the whole set of types, and frames of an earlier session are ignored."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class NodeEvents:
         self._seen: Cursor | None = None
         self._connected = False
         self._cut_off = False
-        """A connection was lost, and some who were subscribed then still are."""
+        """A connection was lost, and some of the subscriptions of that time are still open."""
         self.handlers: dict[str, Order] = {"module_event": self._received}
 
     def operations(self) -> list[Operation]:
@@ -89,14 +89,14 @@ class NodeEvents:
         ]
 
     async def close(self) -> None:
-        """The daemon ends: nothing is delivered any more."""
+        """Close all subscriptions: nothing is delivered any more."""
         for key in list(self._open):
             await self._close(key)
         self._told.end()
 
     # --- subscriptions --------------------------------------------------------------------------
     async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
-        """From now on. UNKNOWN_EVENT_TYPE, FORBIDDEN, NOT_SUPPORTED for a durable one."""
+        """Subscribe from now on. UNKNOWN_EVENT_TYPE, FORBIDDEN, NOT_SUPPORTED for a durable one."""
         if asked.durable:
             raise Rejected(
                 Code.NOT_SUPPORTED,
@@ -125,7 +125,7 @@ class NodeEvents:
         return Nothing()
 
     async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
-        """Also when it is not there."""
+        """Close a subscription; no effect when it does not exist."""
         key = (id(scope), asked.subscription)
         found = self._open.get(key)
         if found is not None:
@@ -149,13 +149,13 @@ class NodeEvents:
         if not self._open:
             self._ring.clear()
             self._cut_off = False
-            if self._connected:  # whoever subscribes next begins from then on
+            if self._connected:  # the next subscription begins from then on
                 self._seen = None
 
     # --- the link -------------------------------------------------------------------------------
     def on_connected(self, connection: LinkConnection) -> None:
-        """What was cut off goes on where it was, if that is known and the controller can tell again what
-        happened meanwhile. Everything else begins at the end of the log as the session found it."""
+        """Subscriptions that were cut off resume from the node's position, if it is known and the controller
+        can replay the log. All others begin at the end of the log as of the session."""
         if not self._open:
             self._seen = None
         elif self._cut_off and (self._seen is None or not connection.supports.modules):
@@ -167,7 +167,7 @@ class NodeEvents:
         self._cut_off = False
 
     def on_disconnected(self) -> None:
-        """What still comes out of the old stream is not taken: the next one brings it again."""
+        """Ignore what still arrives from the old stream: the next session sends it again."""
         self._connected = False
         self._cut_off = bool(self._open)
         self._told.end()
@@ -175,7 +175,7 @@ class NodeEvents:
     def _received(self, _: Reply, message: ControllerMessage) -> None:
         frame = message.module_event
         if not self._connected or not self._open:
-            return  # what nobody wants any more is no position to go on from either
+            return  # without subscriptions there is no position to resume from
         cursor = read_cursor(frame)
         if frame.missed:
             self._missed(cursor)
@@ -185,7 +185,8 @@ class NodeEvents:
                 self._take(frame, cursor or self._seen or START)
 
     def _missed(self, head: Cursor | None) -> None:
-        """The controller goes on from `head`, also where that lies before what was seen: its log was put back."""
+        """The controller continues from `head`, also where that is before the node's position: its log was
+        restored."""
         missed = MissedEvents(after=self._seen or START, until=head or START)
         self._seen = head
         self._append(missed, 0)
@@ -208,7 +209,8 @@ class NodeEvents:
 
 
 def _check_declared(types: Collection[str], declared: EventsPart) -> None:
-    """FORBIDDEN unless the manifest lists them: the controller tells a node only what its modules declare."""
+    """FORBIDDEN unless the manifest lists them: the controller forwards to a node only what its modules
+    declare."""
     if not declared.subscribes:
         raise Rejected(
             Code.FORBIDDEN,
@@ -227,7 +229,7 @@ def _check_declared(types: Collection[str], declared: EventsPart) -> None:
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What `payload_json` says: the event as modules see it."""
+    """Content of `payload_json`: the event as modules receive it."""
 
     type: str
     subject: str
@@ -244,7 +246,7 @@ def read_cursor(frame: ModuleEvent) -> Cursor | None:
 
 
 def read_head(ack: HandshakeAck) -> Cursor | None:
-    """Where the log ended when the session began; None from a controller that does not say."""
+    """End of the log when the session began; None from a controller that does not send it."""
     return _cursor(ack.event_head) if ack.HasField("event_head") else None
 
 
@@ -253,12 +255,12 @@ def _cursor(told: EventCursor) -> Cursor:
 
 
 def read_event(frame: ModuleEvent, cursor: Cursor) -> Event:
-    """As the log has it. ValueError for a payload that is none, or of a type nobody knows here."""
+    """The event as in the log. ValueError for an invalid payload or an unknown type."""
     try:
         told = _DECODER.decode(frame.payload_json)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{frame.event_type[:80]}: {error}") from None
-    if "/" in told.type:  # what a module told
+    if "/" in told.type:  # an event that a module published
         data = {"subject": told.subject, "data": told.data, "node": told.node}
         return Event(cursor=cursor, type=EventType.MODULE_EVENT, subject=told.type, at=told.at, data=data)
     type = EventType(told.type)

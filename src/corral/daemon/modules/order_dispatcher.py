@@ -37,7 +37,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class OrderDispatcher:
-    """Receives frames; one worker a module. Belongs to the loop's thread."""
+    """Receives frames; one worker per module. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class OrderDispatcher:
         self._wanted_here: dict[str, str] = {}
         """By id, the digests that the present controller desires."""
         self._announced: set[str] = set()
-        """Ids of which this session's set says that they differ, and whose frame has not come yet."""
+        """Ids that differ by this session's set, and whose frames have not arrived yet."""
         self._mended: set[str] = set()
-        """Digests that were fetched again in this session: once is enough to find out."""
+        """Digests that were fetched again in this session: once, a second copy would be the same."""
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
         self._fetches = False
         self._told: dict[str, str] = {}
@@ -76,8 +76,8 @@ class OrderDispatcher:
 
     # --- the session ----------------------------------------------------------------------------
     def on_connected(self, connection: LinkConnection) -> None:
-        """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own, which the
-        controller sends for the very difference that is found here."""
+        """The ack holds the whole set. Modules it lacks are removed; modules that differ get a frame of their
+        own, which the controller sends for the same difference."""
         self._send = connection.send
         self._fetches = connection.supports.bulk
         self._mended.clear()
@@ -96,11 +96,12 @@ class OrderDispatcher:
             if difference(module, observed(self._book.package(id))):
                 self._gate.expect(id, _ON_ITS_WAY)
                 self._announced.add(id)
-            self.mend(self._book.package(id))  # it may have been found out since the greeting was written
-        self._sweep_soon()  # a daemon that was killed may have left something
+            self.mend(self._book.package(id))  # damage may be newer than the handshake
+        self._sweep_soon()  # a daemon that was killed may have left archives
 
     def _expect_nothing(self) -> None:
-        """Frames that a former session announced and did not bring: this one says anew what differs."""
+        """Drop expectations of a former session, whose frames did not arrive: this session's set lists the
+        differences anew."""
         for id in self._announced - self._lanes.keys():
             self._gate.met(id, _ON_ITS_WAY)
         self._announced.clear()
@@ -122,8 +123,8 @@ class OrderDispatcher:
         self._order(reply, frame.module_id, lambda: self._obtainable(frame.module_id, read_install(frame)))
 
     def _obtainable(self, id: str, wanted: ReceivedOrder) -> ReceivedOrder:
-        """An offer is of use only from a controller that has a data channel; without one it would be waited for
-        for ever."""
+        """Can the archive be fetched? An offer is of use only from a controller that has a data channel;
+        without one the wait would never end."""
         package, here = wanted.package, self._book.package(id).record
         if package is None or package.content or self._fetches:
             return wanted
@@ -174,8 +175,8 @@ class OrderDispatcher:
         lane.want(wanted)
 
     def mend(self, package: NodePackage) -> None:
-        """Its archive here is lost: another copy, if the controller still wants this very one. A signature that
-        does not hold is for the controller to send."""
+        """Fetch another copy of a lost archive, if the controller still desires this very digest. A new
+        signature is for the controller to send."""
         record = package.record
         if record is None or not lost_archive(record) or record.reason == SIGNATURE_REFUSED:
             return
@@ -198,14 +199,14 @@ class OrderDispatcher:
             self._send(error_report(problem, f"module:{id}"))
 
     def doing(self, id: str) -> str:
-        """How far an archive has come that is being fetched, also before its first bytes are here."""
+        """Progress of an archive that is being fetched, also before its first bytes."""
         if id not in self._incoming.fetched:
             return ""
         fetched, size = self._incoming.fetched[id]
         return f"being fetched, {fetched} of {size or 'unknown'} bytes"
 
     def _sweep_soon(self) -> None:
-        """Archives that nothing names any more are removed once all workers are idle."""
+        """Remove archives that nothing names any more, once all workers are idle."""
         if self._closed:
             return
         for id in [id for id, lane in self._lanes.items() if not lane.busy]:
@@ -230,8 +231,8 @@ class OrderDispatcher:
             _log.warning("archive_sweep.failed", reason=repr(error))
 
     def _named(self) -> set[str]:
-        """By a record, by what was refused and may be asked for again, by what is on its way, or by the set of
-        a controller that is about to ask for it."""
+        """Digests named by a record, by a refusal (it may be requested again), by a fetch under way, or by
+        the controller's set whose frame is still to come."""
         packages = self._book.packages()
         named = {package.record.sha256 for package in packages if package.record is not None}
         named |= {package.refused.sha256 for package in packages if package.refused is not None}

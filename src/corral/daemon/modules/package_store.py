@@ -1,9 +1,9 @@
-"""Package records of a node's modules: one file a module, replaced whole, so that a kill at any moment leaves a step
-done or not begun. A change is reported to the controller once it is on disk.
+"""Package records of a node's modules: one file per module, replaced whole, so that after a kill a step is
+either done or not begun. A change is reported to the controller once it is on disk.
 
-Beside the record a file holds what only the node knows of a module: an archive that did not come up here, which
-settings the controller gave last, why the module did not take them, a signature that does not hold here, and
-which operator requests were carried out.
+Beside the record a file holds what only the node knows of a module: an archive that did not come up here, the
+last settings from the controller, why the module refused them, a signature that is not valid here, and the
+operator requests that were carried out.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class ArchiveRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that did not come up here. It is not tried again until an operator says so; one that was
-    refused for its signature, also when it comes with another."""
+    """An archive that did not come up here. It is not tried again until an operator requests it; one that was
+    refused for its signature is also tried with another signature."""
 
     sha256: str
     version: str
@@ -43,46 +43,46 @@ class ArchiveRefusal(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     at: dt.datetime
     signature_sha256: str = ""
-    """Of the sidecar that it came with last; empty: none."""
+    """Of the sidecar it came with last; empty: none."""
 
 
 class SettingsRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that the module did not take: it runs on with those in its record."""
+    """Settings that the module refused: it runs on with those in its record."""
 
     sha256: str
     error: str
 
 
 class SignatureRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A new signature that does not hold here: the module runs on with the one that does."""
+    """A new signature that is not valid here: the module runs on with the old one."""
 
     sha256: str
     error: str
 
 
 class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a node keeps of a module. Without a record nothing of it was ever installed here."""
+    """All that a node stores of a module. Without a record the module was never installed here."""
 
     id: str
     record: PackageRecord | None = None
     settings_sha256: str = ""
-    """Of those that are in the record, as the controller wrote them; empty: never given."""
+    """Digest of the record's settings, as the controller sent them; empty: never sent."""
     refused: ArchiveRefusal | None = None
     settings_refused: SettingsRefusal | None = None
-    """Not offered to the module again until they are others, its archive is, or an operator asks for it."""
+    """Not given to the module again until the settings or its archive change, or an operator requests it."""
     signature_refused: SignatureRefusal | None = None
-    """Of the archive in the record."""
+    """For the archive in the record."""
     recovered_ms: int = 0
     reloaded_ms: int = 0
-    """Operator requests that were carried out last, by the moments at which they were made."""
+    """Times of the operator requests that were carried out last."""
 
 
 OnStored = Callable[[NodePackage, NodePackage, str], None]
-"""Called with before and after of each change, and why a record was removed."""
+"""Called with before and after of each change, and with the reason when a record was removed."""
 
 
 OnStoreFailed = Callable[[NodePackage, NodePackage], None]
-"""Called with before and after of a change that the disk refused: it holds in memory of its process all the same."""
+"""Called with before and after of a change that the disk refused: it is valid in memory all the same."""
 
 
 class DiskPackageStore:
@@ -104,12 +104,12 @@ class DiskPackageStore:
         self._turns = KeyedLocks[str]()
 
     def load(self) -> None:
-        """Read everything. A file that cannot be read is set aside: the controller gives the module again.
+        """Read all files. A file that cannot be read is set aside: the controller sends the module again.
         Blocking."""
         make_directory(self._directory)
         for path in sorted(self._directory.iterdir()):
             if path.name.startswith("."):
-                path.unlink(missing_ok=True)  # a write that was cut off
+                path.unlink(missing_ok=True)  # an unfinished write
             elif path.suffix == _SUFFIX:
                 self._read(path)
 
@@ -124,7 +124,7 @@ class DiskPackageStore:
         else:
             self._packages[package.id] = package
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- reads ----------------------------------------------------------------------------------
     def find(self, id: str) -> PackageRecord | None:
         return self.package(id).record
 
@@ -132,11 +132,11 @@ class DiskPackageStore:
         return [package.record for package in self._packages.values() if package.record is not None]
 
     def package(self, id: str) -> NodePackage:
-        """What is known of a module, if only that there is nothing."""
+        """What is stored of a module; an empty value when nothing is."""
         return self._packages.get(id) or NodePackage(id=id)
 
     def packages(self) -> list[NodePackage]:
-        """Everything there is something of, by id."""
+        """All modules with anything stored, by id."""
         return [self._packages[id] for id in sorted(self._packages)]
 
     # --- the port -------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class DiskPackageStore:
             return record
 
     async def remove(self, id: str, *, reason: str) -> None:
-        """Whatever is known of it goes, also what was refused."""
+        """Remove everything stored of the module, also refusals."""
         async with self._turns.hold(id):
             before = self._packages.get(id)
             if before is None:
@@ -187,15 +187,15 @@ class DiskPackageStore:
             del self._packages[id]
             self._kept(before, NodePackage(id=id), reason)
 
-    # --- what only a node keeps -----------------------------------------------------------------
+    # --- state that only a node has -------------------------------------------------------------
     async def refuse(self, id: str, refusal: ArchiveRefusal) -> None:
-        """This archive does not run here; whatever does stays as it is."""
+        """Record that this archive does not run here; the installed one stays."""
         async with self._turns.hold(id):
             before = self.package(id)
             await self._store(before, msgspec.structs.replace(before, refused=refusal))
 
     async def forgive(self, id: str) -> None:
-        """Nothing is held against the archive that was refused."""
+        """Forget the refusal of an archive."""
         async with self._turns.hold(id):
             before = self.package(id)
             if before.refused is not None and before.record is None:
@@ -205,7 +205,7 @@ class DiskPackageStore:
                 await self._store(before, msgspec.structs.replace(before, refused=None))
 
     async def note_settings(self, id: str, sha256: str) -> None:
-        """The settings that the controller names so are in the record."""
+        """Record that the settings with this digest are in the record."""
         async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(before, settings_sha256=sha256, settings_refused=None)
@@ -213,7 +213,7 @@ class DiskPackageStore:
                 await self._store(before, after)
 
     async def refuse_settings(self, id: str, refusal: SettingsRefusal) -> None:
-        """The module did not take these; what is in the record stays."""
+        """Record that the module refused these settings; those in the record stay."""
         async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(before, settings_refused=refusal)
@@ -221,7 +221,7 @@ class DiskPackageStore:
                 await self._store(before, after)
 
     async def note_signature(self, id: str, signature: SignatureFacts | None) -> None:
-        """The archive in the record is proven by this one."""
+        """Record that this signature is valid for the archive in the record."""
         async with self._turns.hold(id):
             before = self.package(id)
             if before.record is None:
@@ -232,7 +232,7 @@ class DiskPackageStore:
                 await self._store(before, after)
 
     async def refuse_signature(self, id: str, refusal: SignatureRefusal) -> None:
-        """This one does not hold here; the one in the record stays."""
+        """Record that this signature is not valid here; the one in the record stays."""
         async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(before, signature_refused=refusal)
@@ -240,7 +240,7 @@ class DiskPackageStore:
                 await self._store(before, after)
 
     async def carried_out(self, id: str, *, recovered_ms: int = 0, reloaded_ms: int = 0) -> None:
-        """The operator requests of these moments, and all before them, were carried out."""
+        """Record that the operator requests up to these times were carried out."""
         async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(

@@ -25,8 +25,8 @@ class _Superseded(Exception):
 
 
 class PackageWorker:
-    """Takes orders and works until none is left. `rested` is called each time that all was done that can be done for
-    now, with the error if there was one; `idle` when no order is left."""
+    """Takes orders and works until none is left. `rested` is called each time all is done that can be done
+    for now, with the error if there was one; `idle` when no order is left."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class PackageWorker:
 
     @property
     def wanted_archive(self) -> str:
-        """The digest that is being brought here, if any."""
+        """Digest of the archive that is being fetched, if any."""
         for wanted in (self._next, self._current):
             if wanted is not None and wanted.package is not None:
                 return wanted.package.sha256
         return ""
 
     def want(self, wanted: ReceivedOrder) -> None:
-        """Add an order. What has begun is finished first; only waiting is cut short."""
+        """Add an order. A step that has begun is finished first; only waiting is cut short."""
         self._next = wanted.after(self._next)
         self._backoff.reset()
         self._news.set()
@@ -110,11 +110,11 @@ class PackageWorker:
             await self._pause(problem)
 
     def _put_back(self, wanted: ReceivedOrder) -> None:
-        """The order was not carried out; orders that came meanwhile go before it."""
+        """Put back an order that was not carried out; newer orders take precedence over it."""
         self._next = self._next.after(wanted) if self._next else wanted
 
     async def _pause(self, problem: Retryable) -> None:
-        """Waits until the next attempt is due, or another order has come."""
+        """Wait until the next attempt is due, or another order has arrived."""
         delay = self._backoff.delay()
         _log.warning("convergence.retried", module=self.id, seconds=round(delay, 1), reason=str(problem))
         await set_within(self._news, delay)

@@ -1,8 +1,8 @@
-"""`ctx.processes` on a node: modules have processes beside the instances here.
+"""`ctx.processes` on a node: processes that modules run beside the instances here.
 
-Such a process is the module's that spawned it: the runtime knows it as `MODULE.NAME`, and others neither see
-nor stop it. It outlives the daemon and the module's own process. An upgrade, a restart or a pause of the
-module leaves it alone; once the module is uninstalled `keep_only` ends it.
+Such a process belongs to the module that spawned it: the runtime knows it as `MODULE.NAME`, and other modules
+neither see nor stop it. It outlives the daemon and the module's own process. An upgrade, a restart or a pause
+of the module leaves it alone; once the module is uninstalled `keep_only` ends it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class SideRuns(Protocol):
-    """What is asked of a runtime; see `corral.sdk.runtime.RuntimeProvider`."""
+    """The methods needed of a runtime; see `corral.sdk.runtime.RuntimeProvider`."""
 
     async def spawn_beside(
         self, handle: RunHandle, name: str, command: tuple[str, ...], environment: dict[str, str]
@@ -57,7 +57,7 @@ class RunFilesPlace(Protocol):
 
 
 class AccompaniedRun(Protocol):
-    """What is asked of a run; `handle` is None before its start and after its end."""
+    """The fields needed of a run; `handle` is None before its start and after its end."""
 
     @property
     def name(self) -> str: ...
@@ -73,7 +73,7 @@ class AccompaniedRun(Protocol):
 
 
 class ModuleProcesses:
-    """`find_run` knows the latest run of an instance, `runs` the latest of each."""
+    """`find_run` returns the latest run of an instance, `runs` the latest of each."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class ModuleProcesses:
         ]
 
     async def keep_only(self, installed: Collection[str]) -> None:
-        """End what modules left that are not installed here any more. Idempotent; to be called after an
-        uninstall, and once the instances of a daemon before us are adopted."""
+        """End processes of modules that are not installed here any more. Idempotent; to be called after an
+        uninstall, and once the instances of an earlier daemon are adopted."""
         found = [
             self._end(run, side)
             for run in list(self._runs())
@@ -103,7 +103,8 @@ class ModuleProcesses:
         await asyncio.gather(*found)
 
     async def _beside(self, run: AccompaniedRun) -> tuple[SideRun, ...]:
-        """None of a run that does not live; of one whose runtime cannot tell neither, and that is said."""
+        """Processes beside a run; none of a run that has ended. When the runtime cannot list them, none, and
+        a log record."""
         if run.handle is None:
             return ()
         try:
@@ -168,7 +169,7 @@ class ModuleProcesses:
 
 
 def module_of(stored: str) -> str:
-    """Whose a process is, by its name in the runtime."""
+    """Module that owns a process, by its name in the runtime."""
     return stored.rpartition(".")[0]
 
 
@@ -187,14 +188,14 @@ def _check_name(name: str) -> None:
 
 
 def _handle(run: AccompaniedRun) -> RunHandle:
-    """Of an ended run, too: its directory is all that is asked for then."""
+    """Handle of a run, also of an ended one: then only its directory is used."""
     return run.handle or RunHandle(
         runtime="", run_name=run.name, run_directory=str(run.files.directory), pid=0, started_at_ms=0
     )
 
 
 def body_of(side: SideRun) -> ProcessBody:
-    """As its module is told of it."""
+    """The process as its module receives it."""
     ended = side.exit
     known = ended is not None and ended.known
     return ProcessBody(

@@ -24,8 +24,8 @@ class SettingsApplier:
         self._book = book
 
     async def adjust(self, id: str, wanted: ReceivedOrder, *, fresh: bool) -> None:
-        """Apply intent, settings and operator requests. An archive that was just put in place (`fresh`) was tried, and
-        has read its settings."""
+        """Apply intent, settings and operator requests. An archive that was just put in place (`fresh`) was
+        started, and has read its settings."""
         record, trouble = self._require(id), None
         again = wanted.reload and not fresh and await self._serves(record)
         await self.follow_intent(record, wanted)
@@ -41,7 +41,8 @@ class SettingsApplier:
             raise trouble
 
     async def _serves(self, record: PackageRecord) -> bool:
-        """Once it is where it was going, as after a boot. Whatever does not reads its settings when it starts."""
+        """Is the module ACTIVE, once a transition under way (such as after a boot) is over? One that is not
+        ACTIVE reads its settings when it starts."""
         settled = await self._engine.want(record.id, record.intent, paused_reason=record.paused_reason)
         return settled.phase is ModulePhase.ACTIVE
 
@@ -52,8 +53,9 @@ class SettingsApplier:
             await self._engine.want(record.id, intent, paused_reason=reason)
 
     async def _follow_settings(self, id: str, wanted: ReceivedOrder, *, again: bool) -> None:
-        """Those that are wanted; with `again` also when they are no others. What the module did not take once it
-        is not given again, unless an operator asks for it; that it did not stands with its state."""
+        """Apply the ordered settings; with `again` also when they are unchanged. Settings that the module
+        refused are not given to it again, unless an operator requests it; the refusal is reported with its
+        state."""
         record, settings = self._require(id), wanted.settings
         if settings is None:
             if again:
@@ -80,7 +82,7 @@ class SettingsApplier:
 
 
 async def checked_settings(manifest: Manifest, given: dict[str, Any]) -> dict[str, Any]:
-    """In a thread, for schemas may be costly; most modules have none."""
+    """The settings, validated in a thread, since schemas may be costly; most modules have none."""
     if not manifest.config and not given:
         return {}
     return await to_end(check_settings, manifest.config, given)

@@ -10,7 +10,7 @@ from corral.system.clock import Clock
 
 
 class RestingEngine(Protocol):
-    """What the gate needs of the engine."""
+    """The methods that the gate needs of the engine."""
 
     @property
     def resting(self) -> bool: ...
@@ -19,14 +19,14 @@ class RestingEngine(Protocol):
 
 
 class StartGate:
-    """Keeps what starts wait for, and since when. Each item is waited for `seconds` from the moment it was added, and
-    no start waits longer than that in all, whatever is added meanwhile."""
+    """Holds what starts wait for, and since when. Each item is waited for `seconds` from the moment it was
+    added, and no start waits longer than that in all, whatever is added meanwhile."""
 
     def __init__(self, *, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
         self._clock = clock
         self._awaited: dict[tuple[str, str], float] = {}
-        """Module and why, until when."""
+        """Module and reason, with the end of the wait."""
         self._ends = clock.monotonic()
         self._news = asyncio.Event()
 
@@ -38,7 +38,7 @@ class StartGate:
         self._tell()
 
     def begin(self) -> None:
-        """The wait for what no order asked for is counted from here: boot, or a new session."""
+        """Restart the wait for items that no order added: at boot, or in a new session."""
         self._ends = self._clock.monotonic() + self._seconds
 
     def met(self, id: str, why: str) -> None:
@@ -47,8 +47,8 @@ class StartGate:
             self._tell()
 
     async def passed(self, engine: RestingEngine, told: Callable[[str], str]) -> tuple[str, ...]:
-        """Waits; what was missing when the time had passed, as `ID: why`. `told` may know more about why.
-        Where nothing is under way this returns at once."""
+        """Wait; returns what was missing after the timeout, as `ID: why`. `told` may know more about why.
+        Returns at once when nothing is under way."""
         latest = self._clock.monotonic() + self._seconds
         while self._awaited or not engine.resting:
             left = min(latest, max(self._awaited.values(), default=self._ends)) - self._clock.monotonic()
@@ -62,7 +62,7 @@ class StartGate:
         return self.awaited(told)
 
     def awaited(self, told: Callable[[str], str]) -> tuple[str, ...]:
-        """What is on its way now, as `passed` names it."""
+        """What is awaited now, in the form of `passed`."""
         return tuple(dict.fromkeys(f"{id}: {told(id) or why}" for id, why in sorted(self._awaited)))
 
     def _tell(self) -> None:

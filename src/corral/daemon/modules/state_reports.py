@@ -26,16 +26,16 @@ _LOST: Final = frozenset(
         "cannot_load:file_unreadable",
     }
 )
-"""Reasons of a failure for which the archive in the cache is to blame, and not the module."""
+"""Reasons of a failure that is due to the archive in the cache, not to the module."""
 
 
 def lost_archive(record: PackageRecord | None) -> bool:
-    """Whether it is down because its archive here is gone or damaged: another copy may mend it."""
+    """Is the module down because its archive here is missing or damaged? Another copy may repair it."""
     return record is not None and record.phase is ModulePhase.FAILED and record.reason in _LOST
 
 
 def observed(package: NodePackage) -> ObservedModule | None:
-    """What the node has of a module; None: nothing. An archive that is lost is none."""
+    """What the node has of a module; None: nothing. A lost archive counts as none."""
     record, refused = package.record, package.refused
     if record is None and refused is None:
         return None
@@ -55,7 +55,7 @@ def observed(package: NodePackage) -> ObservedModule | None:
 
 
 def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
-    """What the node has of a module, and how it stands."""
+    """Set entry: what the node has of a module, and its state."""
     record, refused = package.record, package.refused
     entry = observed_entry(observed(package) or ObservedModule(id=package.id))
     entry.state = record.phase.value if record else ModulePhase.FAILED.value
@@ -69,7 +69,7 @@ def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
 def state_updates(
     before: NodePackage, after: NodePackage, reason: str, at: dt.datetime
 ) -> Iterator[DaemonMessage]:
-    """What one change of the book tells: each step, or that something beside the phase is other than it was."""
+    """State updates of one change of a record: each step, or a change of something beside the phase."""
     if after.record is None:
         if before.record is not None:
             draft = uninstalled(before.record, reason=reason, at=at)
@@ -91,13 +91,15 @@ def _seen(package: NodePackage) -> tuple[object, ...]:
 
 
 def settings_answered(package: NodePackage) -> str:
-    """The settings that the controller need not send again: the module took them, or did not and said why."""
+    """Digest of the settings that the controller need not send again: the module took them, or refused them
+    with a reported reason."""
     refused = package.settings_refused
     return refused.sha256 if refused is not None else package.settings_sha256
 
 
 def signature_answered(package: NodePackage) -> str:
-    """The signature that the controller need not send again: it proves the archive, or does not and we said so."""
+    """Digest of the signature that the controller need not send again: it is valid, or its refusal was
+    reported."""
     if package.signature_refused is not None:
         return package.signature_refused.sha256
     signature = package.record.signature if package.record else None
@@ -125,7 +127,7 @@ def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) ->
 
 
 def _standing(package: NodePackage, record: PackageRecord, at: dt.datetime) -> DaemonMessage:
-    """It is where it was; something else about it changed."""
+    """An update without a change of the phase."""
     return DaemonMessage(
         module_state_update=pb.ModuleStateUpdate(
             module_id=package.id,
@@ -145,7 +147,7 @@ def _standing(package: NodePackage, record: PackageRecord, at: dt.datetime) -> D
 
 
 def _refused(package: NodePackage) -> DaemonMessage:
-    """It was to be installed, and was not."""
+    """An update for a refused install."""
     assert package.refused is not None
     return DaemonMessage(
         module_state_update=pb.ModuleStateUpdate(
@@ -163,7 +165,7 @@ def _refused(package: NodePackage) -> DaemonMessage:
 
 
 def progress_report(id: str, *, fetched: int, size: int) -> DaemonMessage:
-    """How much of an archive has come. Never kept."""
+    """Progress of an archive's fetch. Never spooled."""
     update = pb.ModuleStateUpdate(module_id=id, fetched_bytes=fetched, size_bytes=size)
     return DaemonMessage(module_state_update=update)
 

@@ -1,6 +1,7 @@
-"""Subscriptions of the modules of a node: which types they want together, and the way of events to each.
+"""Subscriptions of the modules of a node: the types they subscribe to together, and the delivery of events to
+each.
 
-Which types of events the controller was told that this node wants: the difference, and not every change.
+`TypeSubscription` sends the controller the difference of the types, and limits how often.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscr
 _log = structlog.get_logger("corral.daemon.modules.events")
 
 NodeEventRing = BoundedRing[Event | MissedEvents]
-"""What reached this node. Its numbers are of the ring: what a node gets of the log has holes, and cursors say nothing
-about how many events lie between them."""
+"""Events that reached this node. Numbers are the ring's own: a node receives only a part of the log, so
+cursors do not show how many events are between them."""
 
 
 class TypeCounts:
-    """How many subscriptions of this node want each type."""
+    """Number of subscriptions of this node for each type."""
 
     def __init__(self) -> None:
         self._counts: collections.Counter[str] = collections.Counter()
@@ -47,7 +48,7 @@ class TypeCounts:
         return type in self._counts
 
     def check_room(self, types: Collection[str]) -> None:
-        """RATE_LIMITED when the node would want more types than a controller forwards."""
+        """RATE_LIMITED when the node would subscribe to more types than a controller forwards."""
         if len(self._counts.keys() | set(types)) > MAX_NODE_TYPES:
             raise Rejected(
                 Code.RATE_LIMITED,
@@ -68,8 +69,9 @@ class TypeCounts:
 
 
 class NodeSubscription:
-    """Has a place in the ring and a task, and nothing that could grow: one that is slow delays nobody, and is
-    told by one `EVENTS_MISSED` when the ring has moved on without it. `start`, then `close`."""
+    """One subscription: a position in the ring and a task, and nothing that could grow. A slow one delays no
+    other, and receives one `EVENTS_MISSED` when the ring has dropped events it did not read. `start`, then
+    `close`."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class NodeSubscription:
         cursor: Cursor,
         clock: Clock,
     ) -> None:
-        """`cursor` is the last that the node had seen when the subscription was made, START for none."""
+        """`cursor` is the node's position when the subscription was made, START for none."""
         self.wanted = wanted
         self._scope = scope
         self._number = number
@@ -98,11 +100,11 @@ class NodeSubscription:
         self._tasks.spawn(self._run(), name=name)
 
     def wake(self) -> None:
-        """There is something new in the ring."""
+        """Something new is in the ring."""
         self._woken.set()
 
     async def close(self) -> None:
-        """Nothing of it runs afterwards."""
+        """Stop the task; nothing of it runs afterwards."""
         await self._tasks.close()
 
     async def _run(self) -> None:
@@ -115,7 +117,7 @@ class NodeSubscription:
                 _log.exception(
                     "module.events_failed", module=self._scope.module_id, after=_text(self._cursor)
                 )
-                if self._at == before:  # what cannot be read is passed over, not tried for ever
+                if self._at == before:  # what cannot be read is skipped, not retried for ever
                     self._at = self._ring.head
 
     async def _step(self) -> None:
@@ -134,7 +136,7 @@ class NodeSubscription:
         return missed_body(after=_text(item.after), until=_text(item.until), at=self._clock.now())
 
     async def _catch_up(self) -> None:
-        """It was too slow: it is told so once, and goes on from the head."""
+        """Skip to the head after it was too slow, with one `EVENTS_MISSED`."""
         missed = MissedEvents(after=self._cursor, until=_place(self._ring[self._ring.head]))
         _log.warning(
             "module.events_missed",
@@ -149,8 +151,8 @@ class NodeSubscription:
 def items_after(
     ring: NodeEventRing, number: int, wanted: EventFilter, *, limit: int
 ) -> tuple[list[Event | MissedEvents], int]:
-    """Up to `limit` of what is wanted after a number that is not below the ring's floor, and how far was looked.
-    What was missed concerns everybody."""
+    """Up to `limit` matching items after a number that is not below the ring's floor, and the last number
+    that was read. Missed events concern every subscription."""
     found: list[Event | MissedEvents] = []
     for at in range(number + 1, ring.head + 1):
         item = ring[at]
@@ -166,7 +168,7 @@ def _place(item: Event | MissedEvents) -> Cursor:
 
 
 def _text(cursor: Cursor) -> str:
-    """As modules see it; empty for a place that nobody knows."""
+    """The cursor as modules see it; empty for an unknown one."""
     return "" if cursor == START else str(cursor)
 
 
@@ -176,8 +178,9 @@ _LATER_SECONDS: Final = 0.1
 
 
 class TypeSubscription:
-    """Tells at once while changes are few. A module that subscribes and unsubscribes without end is told of only
-    so often: what waits to be sent must not come to end the connection of the whole node."""
+    """Sends changes at once while they are few, and at a limited rate otherwise: a module that subscribes and
+    unsubscribes without end must not overflow the outbox, which would end the connection of the whole
+    node."""
 
     def __init__(
         self,
@@ -189,26 +192,26 @@ class TypeSubscription:
         self._wanted = wanted
         self._send = send
         self._told: set[str] | None = None
-        """None: there is no connection."""
+        """Types that were sent; None: there is no connection."""
         self._bucket = TokenBucket(burst=BURST, per_second=PER_SECOND, monotonic=clock.monotonic)
         self._later: asyncio.TimerHandle | None = None
 
     def begin(self, after: EventCursor | None) -> None:
-        """A connection: everything at once, from where the last one was cut."""
+        """A connection began: send all types, from the node's position."""
         types = sorted(self._wanted())
         self._told = set(types)
         if types:
             self._send(DaemonMessage(event_subscribe=EventSubscribe(event_types=types, after=after)))
 
     def end(self) -> None:
-        """Without a connection nothing is told. Idempotent."""
+        """The connection ended; nothing is sent without one. Idempotent."""
         self._told = None
         if self._later is not None:
             self._later.cancel()
             self._later = None
 
     def changed(self) -> None:
-        """Other types are wanted than were."""
+        """The set of types has changed."""
         if self._told is None or self._later is not None or set(self._wanted()) == self._told:
             return
         if self._bucket.take():

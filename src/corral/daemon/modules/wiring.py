@@ -26,7 +26,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class NodeModuleServices:
-    """`open` knows what is in the cache, `begin` starts it; `close` is the end."""
+    """`open` reads what is in the cache, `begin` starts it; `close` at the end."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class NodeModuleServices:
         return [self._capabilities, self._events, self.modules, self._figures]
 
     def end_orphans(self) -> None:
-        """Beside everything else: what modules that are gone have running beside instances ends."""
+        """In the background: end processes beside instances whose modules are not installed any more."""
         self._tidy_again = True
         if not self._tasks:
             self._tasks.spawn(self._end_orphans(), name="modules/orphans")
@@ -85,8 +85,8 @@ class NodeModuleServices:
             _log.warning("orphan_stop.failed", reason=repr(error))
 
     async def close(self, *, budget: float) -> None:
-        """Hooks first: what they did not deliver is told by the next daemon. Then the modules, and what they
-        used; each of them, also when one of them fails or is cut short."""
+        """Hooks first: what they did not deliver is delivered by the next daemon. Then the modules, and the
+        services they used; each of them, also when one fails or is cut short."""
         async with contextlib.AsyncExitStack() as rest:
             rest.push_async_callback(self._tasks.close)
             rest.push_async_callback(self._events.close)
