@@ -43,13 +43,13 @@ from corral.version import VERSION
 
 _log = structlog.get_logger("corral.daemon")
 _MODULES_SHARE: Final = 0.25
-"""Of the shutdown budget: within their stage modules end by themselves, and are killed by name after that."""
+"""Share of the shutdown budget: within their stage modules end by themselves, and are killed by name after that."""
 _STAGE_SHARES: Final = {"link": 0.4, "modules": 0.5, "instances": 0.5, "spool": 0.8, "rest": 1.0}
 """The stages of the shutdown in their order, each with its share of what is left of the budget."""
 
 
 class DaemonApp:
-    """A daemon that is open: it has its identity, supervises what runs, and connects. Made by `open_daemon`."""
+    """An open daemon: it has its identity, supervises the runs, and connects. Made by `open_daemon`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class DaemonApp:
         return self._parts.modules
 
     async def run(self) -> None:
-        """Return or raise only when the link fails in a way that only a restart mends."""
+        """Run the link; returns or raises only when it fails in a way that needs a restart."""
         await asyncio.shield(self._linked)
 
     async def stop(self) -> None:
@@ -107,7 +107,7 @@ async def open_daemon(
     clock: Clock | None = None,
     entropy: Entropy | None = None,
 ) -> AsyncIterator[DaemonApp]:
-    """A daemon on its data directory, until the context is left: it only ever detaches from what runs."""
+    """A daemon on its data directory, until the context is left: it only ever detaches from the runs."""
     clock = clock or SystemClock()
     shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
     opening = _Opening(config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown)
@@ -131,7 +131,7 @@ class _Opening:
         self._shutdown = shutdown
 
     async def daemon(self, join: str | None) -> DaemonApp:
-        """Lock the data directory, enrol with a join token, adopt what runs, and begin to connect."""
+        """Lock the data directory, enrol with a join token, adopt the runs, and begin to connect."""
         data = self._config.data
         make_data_directory(data)
         rest = contextlib.AsyncExitStack()
@@ -216,7 +216,7 @@ class _Opening:
     async def _supervise(
         self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: NodeConsoles, parts: NodeModuleServices
     ) -> Supervision:
-        """Adoption and the boot of modules run side by side; starts wait for the modules."""
+        """Adoption and the boot of modules run concurrently; starts wait for the modules."""
         supervision = Supervision(
             config=self._config,
             node_runs=node_runs,
@@ -269,7 +269,7 @@ def console_orders(consoles: NodeConsoles) -> dict[str, Order]:
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
     """Run a daemon until it is asked to stop; returns the exit code."""
     make_data_directory(config.data)
-    raise_descriptors()  # before the keeper is started: it and we hold several for every run
+    raise_descriptors()  # before the keeper is started: it and the daemon hold several for every run
     with start_logging(
         role=DAEMON_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
     ) as logs:

@@ -1,4 +1,4 @@
-"""The artifacts this node keeps: server jars and other files that a plan names by their digest."""
+"""Artifacts in the cache of this node: server jars and other files that a plan names by their digest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = structlog.get_logger("corral.daemon.cache")
 
 
 class ArtifactFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What it was fetched as, for people."""
+    """The origin of an artifact, for people."""
 
     platform: str
     version: str
@@ -36,7 +36,7 @@ class CachedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArtifactStore:
-    """The directory `artifacts/`: a sealed file for each, and a note of what it is."""
+    """The directory `artifacts/`: a sealed file for each, and a note about it."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class ArtifactStore:
         self.files = SealedFiles(root, fan_out=False)
 
     def scan(self) -> None:
-        """Learn what is there. A file without its note, or a note without its file, is removed."""
+        """Read what is there. A file without its note, or a note without its file, is removed."""
         self.files.make()
         sizes = dict(self.files.all())
         for path in sorted(self._root.iterdir()):
@@ -67,7 +67,7 @@ class ArtifactStore:
         return self.files.path(sha256)
 
     def put(self, part: pathlib.Path, facts: ArtifactFacts) -> None:
-        """Take in a verified file; durable. The note comes last: without it the file does not count."""
+        """Add a verified file; durable. The note is written last: without it the file does not count."""
         with disk_work(f"artifact '{facts.file}'"):
             self.files.admit(part, facts.sha256)
             write_versioned(self._note(facts.sha256), facts, name=FORMAT, version=FORMAT_VERSION)
@@ -81,7 +81,7 @@ class ArtifactStore:
         note_use(self._note(sha256), now_ms)
 
     def forget(self, sha256: str) -> None:
-        """From now on nobody finds it; `discard` removes its files."""
+        """It can no longer be found; `discard` removes its files."""
         self._known.pop(sha256, None)
 
     def discard(self, sha256: str) -> None:

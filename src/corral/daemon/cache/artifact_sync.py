@@ -1,4 +1,4 @@
-"""Artifacts: downloaded from where the plan says, or fetched from the controller; kept when verified."""
+"""Artifact sync: downloaded from the plan's URL, or fetched from the controller; stored when verified."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class ArtifactSync:
         self._clock = clock
 
     async def bring(self, artifact: PlanArtifact) -> None:
-        """Make it usable. Nothing is kept whose digest is not the one in the plan. When its size is not
-        known, room is made while it comes."""
+        """Make an artifact usable. A file whose digest differs from the plan's is not stored. When its size is unknown,
+        room is made during the transfer."""
         if not is_digest(artifact.sha256):
             raise Rejected(
                 Code.ARTIFACT_REFUSED,
@@ -94,7 +94,7 @@ class ArtifactSync:
         _log.info("cache.artifact_ready", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
 
     async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path, reservation: CacheReservation) -> int:
-        """From the controller; continued when the line breaks, for as long as it moves at all."""
+        """Fetch from the controller; resumed when the connection breaks, for as long as there is any progress."""
         fruitless, before = 0, -1
         while True:
             session = await self._sessions.current()

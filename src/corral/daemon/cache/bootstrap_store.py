@@ -1,4 +1,4 @@
-"""What a first run made, kept for the runs after it, within one group: by user, files, version and jar."""
+"""Results of first runs, stored for the later runs of one group: by user, files, version and jar."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ _TREE: Final = "tree"
 _BLOCK: Final = 1 << 20
 MOST_FILES: Final = 100_000
 ISOLATED: Final = "isolated"
-"""The user in the key of instances that have one of their own each: results are copied, never shared."""
+"""The user in the key of instances that each have their own: results are copied, never shared."""
 _log = structlog.get_logger("corral.daemon.cache")
 
 
 class FileGuard(Protocol):
-    """Looks at each file before it is kept."""
+    """Checks each file before it is stored."""
 
     def content(self, path: str, file: IO[bytes], size: int, /) -> tuple[IO[bytes], int]:
-        """What to keep of it, and its size; SECRET_EXPOSED, here or when it is read: nothing."""
+        """The content to store, and its size; SECRET_EXPOSED, here or when it is read: the file is not stored."""
 
 
 class BootstrapKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a first run hold for exactly this: another group, user or choice of files has its own."""
+    """Key of first-run results: another group, user or choice of files has its own."""
 
     group: str
     user: str
-    """The account that it ran as, or `ISOLATED`."""
+    """The account of the run, or `ISOLATED`."""
     paths: tuple[str, ...]
     """The globs that chose the files."""
     config_format: str
     version: str
     digest: str
-    """Of the jar."""
+    """The digest of the jar."""
 
     @property
     def name(self) -> str:
-        """Of its directory."""
+        """The name of its directory."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
 
 
@@ -71,7 +71,7 @@ class BootstrapStore:
         self._known: dict[str, CachedBootstrap] = {}
 
     def scan(self) -> None:
-        """Learn what is there; what was not finished is removed."""
+        """Read what is there; unfinished entries are removed."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for path in sorted(self._root.iterdir()):
             known = _read(path)
@@ -108,10 +108,9 @@ class BootstrapStore:
         limit: int,
         guard: FileGuard,
     ) -> int:
-        """Copy the regular files that match to a place where nobody looks; their size in all. A workload
-        wrote them: only what belongs to its own user and has no other name is copied, no link is followed
-        (PATH_REFUSED when the directory is not this user's), a file that `guard` refuses is left out, and more
-        than `limit` bytes are refused (CACHE_FULL)."""
+        """Copy the matching regular files to a staging path; returns their total size. A workload wrote them: only
+        files of its own user with a single name are copied, no link is followed (PATH_REFUSED when the directory is not
+        this user's), a file that `guard` refuses is left out, and more than `limit` bytes are refused (CACHE_FULL)."""
         aside = self._aside(key)
         remove_tree(aside)
         size, files, has_cds = 0, 0, False
@@ -134,8 +133,7 @@ class BootstrapStore:
         return size
 
     def put(self, key: BootstrapKey, *, now_ms: int) -> None:
-        """What `copy_aside` copied is what is kept from now on. The first one stays: another run made
-        the same."""
+        """Store what `copy_aside` copied. An existing entry stays: another run made the same."""
         place = self._root / key.name
         if key.name in self._known:
             remove_tree(self._aside(key))
@@ -152,7 +150,7 @@ class BootstrapStore:
         remove_tree(self._aside(key))
 
     def forget(self, name: str) -> None:
-        """From now on nobody finds it; `discard` removes its files."""
+        """It can no longer be found; `discard` removes its files."""
         self._known.pop(name, None)
 
     def discard(self, name: str) -> None:
@@ -165,8 +163,8 @@ class BootstrapStore:
 
 
 def _copy(found: Found, target: pathlib.Path, owner: int, room: int, guard: FileGuard) -> int:
-    """The bytes that were copied; more than there is room for are not, and counted. One that was swapped
-    for something else meanwhile is left out, and so is one with a secret."""
+    """Copy one file; returns its bytes. A file that is too large for the room is counted and not copied. A file that
+    was replaced meanwhile is left out, and so is one with a secret."""
     try:
         reading = open_regular(found.here, found.name, shown=found.name)
     except (FileNotFoundError, CorralError):

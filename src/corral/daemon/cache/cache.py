@@ -1,4 +1,4 @@
-"""The node's cache as the rest of the daemon uses it, and its status as reported to the controller."""
+"""Cache of this node as the rest of the daemon uses it, and its status as reported to the controller."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from corral.wire.v1.plan_pb2 import (
 )
 
 MOST_ENTRIES: Final = 2000
-"""Of each kind, the last used: an answer has to fit into a frame."""
+"""Most entries of each kind in a status, the last used ones: an answer has to fit into a frame."""
 
 
 def cache_status(
@@ -82,7 +82,7 @@ def cache_status(
 
 
 def config_format_number(name: str) -> Any:
-    """The wire's word for a configuration format; unspecified for one the wire has none for."""
+    """The wire's value for a configuration format; unspecified for one that the wire does not have."""
     known = dict(plan_pb2.ConfigFormat.items())
     return known.get(f"CONFIG_FORMAT_{name.upper()}", plan_pb2.CONFIG_FORMAT_UNSPECIFIED)
 
@@ -155,7 +155,7 @@ class NodeCache:
 
     @contextlib.asynccontextmanager
     async def use(self) -> AsyncIterator[CacheUse]:
-        """What is asked for within stays until the end, whatever else needs room."""
+        """Everything requested within it stays in the cache until its end, whatever else needs room."""
         pins: list[Pin] = []
         try:
             yield CacheUse(self._supply, pins)
@@ -169,9 +169,9 @@ class NodeCache:
     async def keep_bootstrap(
         self, key: BootstrapKey, root: pathlib.Path, *, owner: int, guard: FileGuard
     ) -> int:
-        """Keep the files of a run that has ended which the key chooses and `guard` lets pass; returns their size. All
-        of them are this owner's, and nobody else is. It is an optimisation: when they cannot be kept, that is
-        logged, and 0."""
+        """Store those files of an ended run that the key selects and `guard` lets pass; returns their size. All of them
+        belong to this owner, which is no other workload's. It is an optimisation: a failure is logged, and the result
+        is 0."""
         if self._shelves.bootstraps.find(key) is not None or not key.paths:
             return 0
         return await self._keeping.run(

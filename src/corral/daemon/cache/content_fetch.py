@@ -1,4 +1,4 @@
-"""Missing contents, fetched by digest: small ones many at a time, large ones piece by piece."""
+"""Fetch of missing contents by digest: small ones many at a time, large ones piece by piece."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from corral.system.threads import to_end
 BUNDLE_BYTES: Final = 8 * 1024 * 1024
 BUNDLE_DIGESTS: Final = 1000
 PIECES: Final = 16
-"""Of a large file in one request."""
+"""Pieces of a large file in one request."""
 WORTH_CONTINUING: Final = 256 * 1024
-"""A beginning that is shorter is thrown away: its file comes with the others of a bundle."""
+"""A shorter partial file is deleted: the file is fetched with the others of a bundle."""
 _BATCH: Final = 512 * 1024
-"""Written at a time, by a worker thread."""
+"""Bytes written at a time, by a worker thread."""
 
 Count = Callable[[int], None]
-"""Is told of bytes: that they were received, or that they are a content now."""
+"""Receives numbers of bytes: those transferred, or those stored as contents."""
 
 
 class PieceSources:
-    """Where pieces of large files lie already: in other versions of the same template."""
+    """Pieces of large files that exist already: in other versions of the same template."""
 
     def __init__(self, shelves: CacheContents) -> None:
         self._shelves = shelves
@@ -52,8 +52,8 @@ class PieceSources:
 
 
 class ContentFetch:
-    """Brings contents into the cache over one data channel. What an interrupted one left behind is
-    continued by the next; memory is bounded whatever the sizes."""
+    """Fetches contents into the cache over one data channel. Partial files of an interrupted fetch are resumed by the
+    next; memory is bounded whatever the sizes."""
 
     def __init__(
         self,
@@ -88,7 +88,8 @@ class ContentFetch:
                 self._shelves.contents.admit(part, file.digest)
 
     def _bundles(self, files: Iterable[TemplateFile]) -> Iterator[list[TemplateFile]]:
-        """A file of which an earlier attempt brought much is fetched by itself, from where it stopped."""
+        """The bundles. A file with a large partial file of an earlier attempt is fetched by itself, from where it
+        stopped."""
         bundle: list[TemplateFile] = []
         size = 0
         for file in files:
@@ -134,7 +135,7 @@ class ContentFetch:
             await to_end(arriving.close)
 
     def _run_of_pieces(self, file: TemplateFile, first: int) -> list[str]:
-        """The piece that is wanted, and those after it that have to be fetched as well."""
+        """The required piece, and those after it that have to be fetched as well."""
         run = [file.pieces[first]]
         for piece in file.pieces[first + 1 : first + PIECES]:
             if piece in self._sources:
@@ -143,7 +144,8 @@ class ContentFetch:
         return run
 
     async def _pour(self, digests: Sequence[str], offset: int, take: Callable[[bytes], None]) -> None:
-        """Hand over what comes, in batches; what came before the line broke is handed over as well."""
+        """Hand over the received bytes, in batches; those received before the connection broke are handed over as
+        well."""
         waiting = bytearray()
         async with contextlib.aclosing(self._channel.bundle(digests, offset=offset)) as chunks:
             try:

@@ -1,6 +1,5 @@
-"""Contents of the cache's directory with their sizes, and eviction: what was used longest ago goes first, and nothing
-that is needed now.
-"""
+"""Contents of the cache's directory with their sizes, and eviction: the least recently used go first, and nothing that
+is in use."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ from corral.system.trees.removal import remove_tree
 
 
 class EvictionCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that may go. Contents are shared: they go with the last one that names them."""
+    """An entry that may be evicted. Contents are shared: they are removed with the last entry that names them."""
 
     kind: str
     key: str
     used_ms: int
     size: int
-    """What goes with it in any case."""
+    """Bytes that are freed in any case."""
     contents: Mapping[str, int] = {}
 
 
@@ -41,8 +40,8 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     freed: int
 
     def without(self, pins: Collection[tuple[str, str]]) -> Eviction:
-        """Spare what somebody has come to use since it was chosen. That happens to entries without shared
-        contents only (first runs): what shares contents is pinned under the lock of the choice."""
+        """Spare entries that came into use after they were chosen. That happens to entries without shared contents only
+        (first runs): entries that share contents are pinned under the lock of the choice."""
         spared = [one for one in self.entries if (one.kind, one.key) in pins and not one.contents]
         return msgspec.structs.replace(
             self,
@@ -61,9 +60,8 @@ def choose(
 ) -> Eviction:
     """Free at least `excess` bytes, or all that can be freed.
 
-    `kept` are the contents of entries that must stay, `present` all contents on the disk, `protected`
-    those that somebody is about to use. Contents that nothing names go first: they are what a transfer
-    that never ended left behind.
+    `kept` are the contents of entries that must stay, `present` all contents on the disk, `protected` those that are
+    about to be used. Contents that no entry names go first: they are left over from an interrupted transfer.
     """
     names: collections.Counter[str] = collections.Counter()
     for contents in (*kept, *(candidate.contents for candidate in candidates)):
@@ -90,15 +88,15 @@ TEMPLATE: Final = "template"
 ARTIFACT: Final = "artifact"
 BOOTSTRAP: Final = "bootstrap"
 PART_AGE_SECONDS: Final = 86_400
-"""How long what a transfer left behind may wait for its continuation."""
+"""How long the partial file of a transfer may wait to be resumed."""
 PARTS_LOOK_SECONDS: Final = 3600
 GLANCE_FILES: Final = 64
-"""A version of so few files is looked at on the spot: to ask a thread would take longer."""
+"""A version with so few files is checked in the loop: a thread would take longer."""
 _log = structlog.get_logger("corral.daemon.cache")
 
 
 class CacheContents:
-    """The directories of a cache. `size` is what they hold, parts of transfers excepted."""
+    """The directories of a cache. `size` is what they hold, without partial files."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
@@ -112,8 +110,8 @@ class CacheContents:
         self.size = 0
 
     def scan(self) -> None:
-        """Learn what is there, once, at the start. Nothing is read but notes and sizes: contents are
-        looked at when they are used."""
+        """Read what is there, once, at the start. Only notes and sizes are read: contents are verified when they are
+        used."""
         with disk_work("the node's cache"):
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.contents.make()
@@ -129,7 +127,7 @@ class CacheContents:
         self.size += sum(bootstrap.size for bootstrap in self.bootstraps.all())
 
     def missing(self, manifest: Manifest) -> list[TemplateFile]:
-        """The files whose contents are not here unharmed, each content once."""
+        """The files whose contents are missing or damaged, each content once."""
         seen: set[str] = set()
         found: list[TemplateFile] = []
         for file in manifest.files:
@@ -145,7 +143,7 @@ class CacheContents:
         return manifest if manifest is not None and not self.missing(manifest) else None
 
     def whole_at_a_glance(self, hash: str) -> Manifest | None:
-        """The same for a small version that was used before, quick enough for the loop. None: look well."""
+        """The same for a small version that was used before, quick enough for the loop. None: use `whole`."""
         manifest = self.templates.remembered(hash)
         if manifest is None or len(manifest.files) > GLANCE_FILES:
             return None
@@ -161,7 +159,7 @@ class CacheContents:
             self.size = max(0, self.size - size)
 
     def forget(self, kind: str, key: str) -> None:
-        """From now on nobody finds it."""
+        """It can no longer be found."""
         {
             TEMPLATE: self.templates.forget,
             ARTIFACT: self.artifacts.forget,
@@ -169,7 +167,7 @@ class CacheContents:
         }[kind](key)
 
     def discard(self, eviction: Eviction) -> None:
-        """Remove the files of what was forgotten: the notes first, so that none names what is gone."""
+        """Remove the files of forgotten entries: the notes first, so that no note names a missing file."""
         for entry in eviction.entries:
             {
                 TEMPLATE: self.templates.discard,
@@ -180,11 +178,11 @@ class CacheContents:
             self.contents.remove(digest)
 
     def parts_due(self) -> bool:
-        """Is it time to look for parts that nobody continues? Once an hour."""
+        """Whether it is time to look for partial files that are not resumed. Once an hour."""
         return abs(time.time() - self._parts_seen) >= PARTS_LOOK_SECONDS
 
     def drop_old_parts(self) -> None:
-        """Also while transfers are under way: a part that grows is never old."""
+        """Delete old partial files. Also during transfers: a part that grows is never old."""
         now = self._parts_seen = time.time()  # against the times of files, which are wall times too
         for name in os.listdir(self.parts) if self.parts.exists() else ():  # noqa: PTH208 - names only
             path = self.parts / name
@@ -194,7 +192,7 @@ class CacheContents:
                     path.unlink()
 
     def _drop_strangers(self) -> None:
-        """What a killed daemon left that cannot be continued; only while nothing is under way."""
+        """Delete files of a killed daemon that cannot be resumed; only while no transfer is under way."""
         for path in self.parts.iterdir():
             if path.is_dir() and not path.is_symlink():
                 remove_tree(path)

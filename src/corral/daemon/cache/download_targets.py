@@ -1,4 +1,4 @@
-"""Where a download may go: which schemes, which hosts, which addresses."""
+"""Targets of downloads: which schemes, hosts and addresses are allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class DownloadTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL, taken apart."""
+    """A parsed URL."""
 
     url: str
     scheme: str
@@ -73,7 +73,7 @@ def parse_target(url: str) -> DownloadTarget:
 
 
 def redirected(target: DownloadTarget, location: str) -> DownloadTarget:
-    """Where the server sends us. Credentials stay with the host they were given for."""
+    """The target of a redirect. Credentials stay with the host they were given for."""
     try:
         url = urllib.parse.urljoin(target.url, location)
     except ValueError:
@@ -87,7 +87,7 @@ def redirected(target: DownloadTarget, location: str) -> DownloadTarget:
 
 
 def check_host(target: DownloadTarget, allowed: Sequence[str]) -> None:
-    """With a list of hosts, only those; `*.example.org` means every host beneath it."""
+    """With a list of hosts, only those are allowed; `*.example.org` means every host below it."""
     if not allowed:
         return
     for pattern in allowed:
@@ -104,7 +104,7 @@ def check_host(target: DownloadTarget, allowed: Sequence[str]) -> None:
 
 
 async def addresses_of(target: DownloadTarget, *, allow_private: bool, timeout: float) -> list[str]:
-    """The addresses that may be dialled. What is checked here is what is connected to: a name that means
+    """The addresses that may be dialled. The connection goes to the addresses checked here: a name that resolves to
     something else a moment later changes nothing."""
     loop = asyncio.get_running_loop()
     try:

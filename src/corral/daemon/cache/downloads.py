@@ -1,4 +1,4 @@
-"""Downloads: redirects followed with care, broken ones continued, and nothing kept that is not right."""
+"""Downloads: redirects are checked, interrupted transfers resumed, and only verified files kept."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from corral.system.threads import to_end
 
 REDIRECTS: Final = 5
 LEAST_RATE: Final = 1024
-"""Bytes a second, over a window of `downloads.timeout_seconds`: below it a server only holds us up."""
+"""Bytes a second, over a window of `downloads.timeout_seconds`: a slower server is given up."""
 WORTH_GOING_ON: Final = 1024 * 1024
-"""An attempt that got so much further does not count against the limit of attempts."""
+"""An attempt that got so many bytes further does not count against the limit of attempts."""
 _BATCH: Final = 1024 * 1024
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
@@ -43,11 +43,11 @@ _RANGE: Final = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _log = structlog.get_logger("corral.daemon.downloads")
 
 Expect = Callable[[int], Awaitable[None]]
-"""Is told how large a file will be at least, before it grows to that; what it raises ends the download."""
+"""Receives the minimum size of a file before the file grows to it; an exception it raises ends the download."""
 
 
 class Downloads:
-    """Fetches files by http and https. Holds nothing between calls; any number may be under way."""
+    """Fetches files by http and https. Has no state between calls; any number may be under way."""
 
     def __init__(
         self,
@@ -65,12 +65,11 @@ class Downloads:
     async def fetch(
         self, url: str, target: pathlib.Path, *, sha256: str, size: int = 0, expect: Expect | None = None
     ) -> int:
-        """Bring it to `target`; returns its size. The file appears only when its digest, and its size
-        where one is known, are right. What was interrupted is continued, also by a later call.
+        """Download to `target`; returns the size. The file appears only when its digest, and its size where one is
+        known, are right. An interrupted download is resumed, also by a later call.
 
-        Rejected: ARTIFACT_REFUSED (this address may not be asked), ARTIFACT_DIGEST_MISMATCH,
-        CACHE_DOWNLOAD_FAILED (the server says no). Retryable: CACHE_DOWNLOAD_FAILED. OSError when the
-        disk refuses.
+        Rejected: ARTIFACT_REFUSED (this address is not allowed), ARTIFACT_DIGEST_MISMATCH, CACHE_DOWNLOAD_FAILED (the
+        server refuses). Retryable: CACHE_DOWNLOAD_FAILED. OSError when the disk refuses.
         """
         if self._tls is None:
             self._tls = await to_end(ssl.create_default_context)
@@ -87,7 +86,7 @@ class Downloads:
         )
         try:
             await to_end(part.open)
-            if part.digest != sha256:  # else only its name is missing: we were killed right before
+            if part.digest != sha256:  # else only its name is missing: the daemon was killed right before
                 await self._persist(download, url)
             await to_end(part.finish)
         finally:
@@ -107,7 +106,9 @@ class Downloads:
             except Retryable as error:
                 if error.code is Code.CACHE_FULL:  # nothing is wrong with the server
                     raise
-                gained = download.part.size - furthest  # not what came: a server may send the same for ever
+                gained = (
+                    download.part.size - furthest
+                )  # not the bytes received: a server may send the same for ever
                 fruitless = 0 if gained >= WORTH_GOING_ON else fruitless + 1
                 furthest = max(furthest, download.part.size)
                 if fruitless >= self._settings.attempts:
@@ -139,11 +140,11 @@ class _Download:
         self._size = size
         self._expect = expect
         self._validator = ""
-        """What the server knows its present version of the file by."""
+        """The server's identifier of its current version of the file."""
         self.part = part
 
     async def attempt(self, url: str) -> None:
-        """Fetch what is missing and check the whole. Retryable: another attempt may go on."""
+        """Fetch what is missing and verify the whole. Retryable: another attempt may continue."""
         headers: dict[str, str] = {}
         resumed = self.part.size
         if resumed:
@@ -164,7 +165,7 @@ class _Download:
     async def _answer(
         self, url: str, headers: dict[str, str]
     ) -> AsyncIterator[tuple[DownloadTarget, DownloadAnswer]]:
-        """Follow redirects to an answer with content; every hop is checked as the first one is."""
+        """Follow redirects to an answer with content; every hop is checked like the first one."""
         target = parse_target(url)
         for _ in range(REDIRECTS + 1):
             check_host(target, self._settings.allow_hosts)
@@ -184,7 +185,7 @@ class _Download:
         raise _refused(parse_target(url), f"it redirects more than {REDIRECTS} times")
 
     async def _begin(self, target: DownloadTarget, answer: DownloadAnswer) -> None:
-        """Where does what comes now belong? And is it worth taking at all?"""
+        """Find the offset of this answer's body in the file, and whether to read it at all."""
         whole = answer.content_length
         if answer.status == 206:
             found = _RANGE.fullmatch(answer.headers.get("content-range", ""))
@@ -296,7 +297,7 @@ def _wrong(target: DownloadTarget, answer: DownloadAnswer, why: str) -> Rejected
 
 
 def _given_up(error: CorralError, attempts: int) -> CorralError:
-    """The last word after so many attempts; what stayed wrong every time is wrong."""
+    """The final error after so many attempts: a digest that stayed wrong is Rejected, everything else Retryable."""
     text = f"{error.message} (after {attempts} attempts)" if attempts > 1 else error.message
     if error.code is Code.ARTIFACT_DIGEST_MISMATCH:
         return Rejected(error.code, text, hint="correct the digest in the catalog if the file was replaced")

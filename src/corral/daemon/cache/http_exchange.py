@@ -1,4 +1,4 @@
-"""One HTTP/1.1 request and its answer, over a connection of its own, to an address that was checked."""
+"""HTTP/1.1 exchange: one request and its answer, over a connection of its own, to an address that was checked."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ MAX_HEAD: Final = 64 * 1024
 
 
 class DownloadAnswer:
-    """What the server says. `head` first, then `blocks`; nothing is read ahead of the consumer by more
-    than a few blocks."""
+    """The server's answer. `head` first, then `blocks`; no more than a few blocks are read ahead of the consumer."""
 
     def __init__(self, reader: asyncio.StreamReader, target: DownloadTarget, *, silence: float) -> None:
         self._reader = reader
@@ -61,7 +60,7 @@ class DownloadAnswer:
                 )
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
-        """The body. Retryable when the server falls silent or hangs up early."""
+        """The body. Retryable when the server is silent or closes the connection early."""
         while True:
             if self._body:
                 taken, self._body = b"".join(self._body), []
@@ -80,7 +79,7 @@ class DownloadAnswer:
             elif self.content_length is not None or "transfer-encoding" in self.headers:
                 raise self.broken("the server hung up in the middle")
             else:
-                return  # it named no length: its end is the end
+                return  # without a length the end of the stream is the end of the body
 
     def broken(self, why: str) -> Retryable:
         return Retryable(Code.CACHE_DOWNLOAD_FAILED, f"{self._target.shown}: {why}")
@@ -91,10 +90,10 @@ class DownloadAnswer:
         except httptools.HttpParserError as error:
             raise self.broken(f"this is no HTTP answer: {error}") from None
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
-        if not self._begun:  # what follows the answer is nothing we asked for
+        if not self._begun:  # ignore what follows the answer
             self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -105,7 +104,7 @@ class DownloadAnswer:
         if self._begun:
             return
         self.status = self._parser.get_status_code()
-        self._begun = self.status >= 200  # others only announce the answer
+        self._begun = self.status >= 200  # lower ones only announce the answer
 
     def on_body(self, body: bytes) -> None:
         if self._begun and not self._ended:
@@ -124,7 +123,7 @@ async def exchange(
     timeout: float,
     tls: ssl.SSLContext,
 ) -> AsyncIterator[DownloadAnswer]:
-    """Ask for it and read the head of the answer, within the timeout; the body is up to the caller."""
+    """Send the request and read the head of the answer, within the timeout; the caller reads the body."""
     writer: asyncio.StreamWriter | None = None
     try:
         try:
@@ -155,9 +154,9 @@ async def exchange(
 async def _connect(
     target: DownloadTarget, addresses: Sequence[str], tls: ssl.SSLContext, *, timeout: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first address that answers; each but the last has its share of the time, for one of a network
-    that is not there (IPv6, often) may refuse, or say nothing at all. The certificate has to be the host's,
-    not the address's."""
+    """Connect to the first address that answers; each but the last has its share of the time, because an address of an
+    unavailable network (IPv6, often) may refuse, or not answer at all. The certificate has to be the host's, not the
+    address's."""
     secure = tls if target.scheme == "https" else None
     name = target.host if secure is not None else None
     for address in addresses[:-1]:

@@ -1,6 +1,6 @@
-"""Partial files of the cache: transfers and downloads that grow, can be continued, and count only when whole.
+"""Partial files of the cache: transfers and downloads that grow, can be resumed, and count only when complete.
 
-All of this blocks and belongs into worker threads; one partial file is used by one thread at a time.
+Everything here blocks and belongs into worker threads; one partial file is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def part_of(parts: pathlib.Path, digest: str) -> pathlib.Path:
 
 
 class SmallFiles:
-    """The files of one bundle, one after the other, each whole in one blob."""
+    """The files of one bundle, one after the other, each complete in one blob."""
 
     def __init__(self, files: Sequence[TemplateFile], *, parts: pathlib.Path, contents: SealedFiles) -> None:
         self._files = list(files)
@@ -34,10 +34,10 @@ class SmallFiles:
         self._hasher: Any = hashlib.sha256()
         self._whole: list[TemplateFile] = []
         self.stored = 0
-        """Bytes of the files that are whole by now."""
+        """Bytes of the files that are complete by now."""
 
     def begin(self) -> int:
-        """Open the first one; what an earlier attempt left of it is where to go on."""
+        """Open the first one; a partial file of an earlier attempt gives the offset to continue at."""
         return self._next()
 
     def take(self, data: bytes) -> None:
@@ -53,12 +53,12 @@ class SmallFiles:
         self._admit()
 
     def end(self) -> None:
-        """Nothing more comes; raises when something is missing."""
+        """Finish; raises when something is missing."""
         if self._files:
             raise Retryable(Code.TRANSFER_INTERRUPTED, "the controller sent less than it was asked for")
 
     def close(self) -> None:
-        """Keep what is there for the next attempt. Idempotent."""
+        """Keep the partial file for the next attempt. Idempotent."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -73,7 +73,7 @@ class SmallFiles:
         return self._open.tell()
 
     def _end_of_file(self) -> None:
-        """If the file under way is whole, check it and go on with the next."""
+        """If the current file is complete, verify it and go on with the next."""
         assert self._open is not None
         file = self._files[0]
         if self._open.tell() < file.size:
@@ -89,15 +89,15 @@ class SmallFiles:
             self._next()
 
     def _admit(self) -> None:
-        """Those that are whole become contents."""
+        """Store the complete files as contents."""
         whole, self._whole = self._whole, []
         self._contents.admit_all([(part_of(self._parts, file.digest), file.digest) for file in whole])
         self.stored += sum(file.size for file in whole)
 
 
 class LargeFile:
-    """A long content put together of its pieces, in order. Each piece is checked when it is whole, the
-    content when all are. What is on disk of an earlier attempt is checked and used."""
+    """A large content assembled from its pieces, in order. Each piece is verified when it is complete, the content when
+    all are. The partial file of an earlier attempt is verified and used."""
 
     def __init__(self, file: TemplateFile, *, parts: pathlib.Path, contents: SealedFiles) -> None:
         self._file = file
@@ -106,15 +106,15 @@ class LargeFile:
         self._open: IO[bytes] | None = None
         self._whole: Any = hashlib.sha256()
         self._whole_before: Any = hashlib.sha256()
-        """As of the beginning of the piece that is under way."""
+        """The state at the beginning of the current piece."""
         self._piece: Any = hashlib.sha256()
         self.position = 0
 
     def begin(self) -> None:
-        """Open the part and keep of it what is right: whole pieces, and the beginning of the next."""
+        """Open the partial file and keep the correct part of it: complete pieces, and the beginning of the next."""
         self._open = self._part.open("a+b")
         self._open.seek(0)
-        with contextlib.suppress(Retryable):  # from a wrong piece on, it is cut off
+        with contextlib.suppress(Retryable):  # it is truncated at the first wrong piece
             while self.position < self._file.size and (block := self._open.read(_BLOCK)):
                 self._count(memoryview(block)[: self._file.size - self.position])
         self._open.truncate(self.position)
@@ -122,12 +122,12 @@ class LargeFile:
 
     @property
     def piece(self) -> int:
-        """The one that is under way."""
+        """The current piece."""
         return self.position // PIECE
 
     @property
     def within(self) -> int:
-        """How much of it is here."""
+        """How many bytes of it are here."""
         return self.position % PIECE
 
     @property
@@ -142,7 +142,7 @@ class LargeFile:
         self._count(memoryview(data))
 
     def copy(self, source: pathlib.Path, offset: int) -> bool:
-        """Take the next piece from a file that has it; False, and nothing taken, when it has not."""
+        """Take the next piece from a file that has it; False, and nothing taken, when it does not."""
         size = min(PIECE, self._file.size - self.position)
         try:
             with source.open("rb") as reading:
@@ -162,7 +162,7 @@ class LargeFile:
         self._contents.admit(self._part, self._file.digest)
 
     def close(self) -> None:
-        """Keep what is there for the next attempt. Idempotent."""
+        """Keep the partial file for the next attempt. Idempotent."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -183,7 +183,7 @@ class LargeFile:
             self._piece, self._whole_before = hashlib.sha256(), self._whole.copy()
 
     def _back_to(self, index: int) -> None:
-        """Drop the piece that is wrong; those before it stay."""
+        """Drop the wrong piece; those before it stay."""
         assert self._open is not None
         self.position = index * PIECE
         self._piece, self._whole = hashlib.sha256(), self._whole_before.copy()
@@ -204,7 +204,7 @@ def _wrong(file: TemplateFile) -> Retryable:
 
 
 class PartFile:
-    """`target` with `.part` behind it. What an earlier attempt left is kept until it turns out wrong."""
+    """`target` with the suffix `.part`. The rest of an earlier attempt is kept until it turns out wrong."""
 
     def __init__(self, target: pathlib.Path) -> None:
         self._target = target
@@ -236,7 +236,7 @@ class PartFile:
         return str(self._hasher.hexdigest())
 
     def finish(self) -> None:
-        """It is whole and right: give it its name, durably as far as its content goes."""
+        """The file is complete and verified: rename it, with its content durable."""
         assert self._file is not None
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -248,7 +248,7 @@ class PartFile:
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Keep it for the next attempt, unless there is nothing of it. Idempotent."""
+        """Keep it for the next attempt, unless it is empty. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None

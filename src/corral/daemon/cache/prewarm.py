@@ -1,4 +1,4 @@
-"""Orders to have things ready before they are needed, each item for itself."""
+"""Pre-warm orders: contents fetched before they are needed, each item independently."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Warmable(Protocol):
 
 
 class PrewarmOrders:
-    """Follows PreWarmCache. Each order is answered with a CacheStatus when all of it is fetched or has
-    failed; one failure stops nothing else."""
+    """Executes PreWarmCache. Each order is answered with a CacheStatus when all of it is fetched or has failed; one
+    failure stops nothing else."""
 
     def __init__(self, cache: Warmable) -> None:
         self._cache = cache
@@ -41,7 +41,7 @@ class PrewarmOrders:
         self._tasks = Tasks()
 
     def begin(self, reply: Reply, order: PreWarmCache) -> None:
-        """Never blocks."""
+        """Begin an order; never blocks."""
         if len(self._tasks) >= WAITING:
             failure = CacheFailure(
                 subject="prewarm",
@@ -98,7 +98,7 @@ class PrewarmOrders:
         reply(DaemonMessage(cache_status=self._cache.status(order.request_id, failures)))
         if order.request_id:
             return
-        for failure in failures:  # a plain peer reads nothing but this
+        for failure in failures:  # a published peer reads nothing but this
             report = ErrorReport(
                 error_code=Code.CACHE_DOWNLOAD_FAILED.name,
                 error_message=failure.error_message,

@@ -1,4 +1,4 @@
-"""Quota of the cache: reservations for what is fetched, what is in use, and what is evicted instead."""
+"""Quota of the cache: reservations for transfers, pins of what is in use, and eviction to make room."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Pin = tuple[str, str]
 
 
 class CacheReservation:
-    """CacheQuota for what is on its way; what has arrived is counted as held instead."""
+    """Room for a transfer under way; bytes that have arrived are counted as held instead."""
 
     def __init__(self, room: CacheQuota, shelves: CacheContents, *, subject: str) -> None:
         self._room = room
@@ -38,7 +38,7 @@ class CacheReservation:
         self.left = 0
 
     async def expect(self, size: int) -> None:
-        """It will be at least so many bytes in all; CACHE_FULL as for a new reservation."""
+        """The transfer will have at least so many bytes in total; CACHE_FULL as for a new reservation."""
         if size > self._size:
             await self._room.make(size - self._size, subject=self._subject, whole=size, of=self)
             self._size = size
@@ -51,8 +51,8 @@ class CacheReservation:
 class CacheQuota:
     """Counts what the cache holds and makes room under its quota. Belongs to the loop's thread.
 
-    Whoever looks at what is there and then relies on it does both under `lock`: nothing is evicted
-    meanwhile, and what is pinned or protected then stays afterwards.
+    A caller that checks what is there and then relies on it does both under `lock`: nothing is evicted meanwhile, and
+    what is pinned or protected then stays afterwards.
     """
 
     def __init__(self, shelves: CacheContents, *, quota: int) -> None:
@@ -73,7 +73,7 @@ class CacheQuota:
 
     @contextlib.contextmanager
     def protecting(self, manifest: Manifest) -> Iterator[None]:
-        """Contents of a version that is on its way: those that are here already stay here."""
+        """Contents of a version that is being fetched: those that are here already stay here."""
         digests = {file.digest for file in manifest.files}
         self._protected.update(digests)
         try:
@@ -84,8 +84,8 @@ class CacheQuota:
 
     @contextlib.asynccontextmanager
     async def reserving(self, size: int, *, subject: str) -> AsyncIterator[CacheReservation]:
-        """CacheQuota for so many bytes that are about to come. CACHE_FULL: Rejected when they are more than
-        the quota, Retryable when what is in use leaves too little."""
+        """Room for so many bytes that are about to arrive. CACHE_FULL: Rejected when they are more than the quota,
+        Retryable when what is in use leaves too little."""
         reservation = CacheReservation(self, self._shelves, subject=subject)
         self._reservations.append(reservation)
         try:
@@ -97,7 +97,7 @@ class CacheQuota:
             self._reservations.remove(reservation)
 
     async def make(self, size: int, *, subject: str, whole: int, of: CacheReservation) -> None:
-        """CacheQuota for so many more bytes of something that has `whole` of them in all."""
+        """Make room for so many more bytes of something that has `whole` of them in total."""
         if whole > self.quota:
             raise Rejected(
                 Code.CACHE_FULL,
@@ -109,7 +109,7 @@ class CacheQuota:
             of.left += size
 
     async def settle(self) -> None:
-        """What came may have been larger than was known: back under the quota, as far as it goes."""
+        """Return below the quota as far as possible: a transfer may have been larger than was known."""
         if self._excess(0) <= 0:
             return
         async with self.lock:

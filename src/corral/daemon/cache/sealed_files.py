@@ -1,11 +1,11 @@
-"""Files by digest, each checked once when it comes in and recognised afterwards by its seal.
+"""Files by digest, each verified once when it is added and recognised afterwards by its seal.
 
 The seal is the modification time: a fixed moment that is set, after the content was verified and written to the disk,
-right before the file gets its name. A write to the file breaks it, because it sets the time to the present. So
-nothing needs to be stored beside the file itself, and a look at a thousand sealed files costs a thousand `lstat`s and
-no reading.
+right before the file gets its name. A write to the file breaks it, because it sets the time to the present. So nothing
+needs to be stored beside the file itself, and a check of a thousand sealed files costs a thousand `lstat`s and no
+reading.
 
-The change time would catch a little more but is of no use: every hard link to a file changes it.
+The change time would detect a little more but is of no use: every hard link to a file changes it.
 
 `disk_work` turns errors of the disk into errors of ours.
 """
@@ -34,7 +34,7 @@ _log = structlog.get_logger("corral.daemon.cache")
 
 @contextlib.contextmanager
 def disk_work(subject: str) -> Iterator[None]:
-    """Writing this may fail for want of room or worse: DISK_FULL or STORE_UNAVAILABLE, both Retryable."""
+    """Errors of writing, for lack of room or worse, become DISK_FULL or STORE_UNAVAILABLE, both Retryable."""
     try:
         yield
     except OSError as error:
@@ -52,7 +52,7 @@ def disk_work(subject: str) -> Iterator[None]:
 
 
 def note_use(path: pathlib.Path, now_ms: int) -> None:
-    """The modification time of an entry's note is its last use. One that cannot be written is no harm."""
+    """Set the modification time of an entry's note, which is its last use. A failure does no harm."""
     try:
         os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
     except OSError as error:
@@ -67,8 +67,8 @@ _SIDE_BY_SIDE: Final = 8
 
 
 class SealedFiles:
-    """One directory of them. Methods block and may run in any thread; nothing is remembered here.
-    `dropped` is told, in that thread, of the size of a file that was removed for being harmed."""
+    """One directory of them. Methods block and may run in any thread; the object has no state of its own. `dropped` is
+    called, in that thread, with the size of a file that was removed because it was damaged."""
 
     def __init__(
         self, root: pathlib.Path, *, fan_out: bool, dropped: Callable[[int], None] | None = None
@@ -78,24 +78,24 @@ class SealedFiles:
         self._fan_out = fan_out
         self._dropped = dropped
         self._naming = threading.Lock()
-        """Held while a name is given or taken away: what replaces a harmed file is not removed for it."""
+        """Held while a file is renamed or removed: the replacement of a damaged file is not removed with it."""
 
     def path(self, digest: str) -> pathlib.Path:
         return pathlib.Path(self._place(digest))
 
     def _place(self, digest: str) -> str:
-        """As text: to make a path object costs more than to look at the file."""
+        """The path, as text: making a path object costs more than the `lstat`."""
         return f"{self._text}/{digest[:2]}/{digest}" if self._fan_out else f"{self._text}/{digest}"
 
     def make(self) -> None:
-        """Make the directories; fine when they exist."""
+        """Create the directories; existing ones are fine."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._fan_out:
             for number in range(256):
                 (self._root / f"{number:02x}").mkdir(exist_ok=True, mode=0o700)
 
     def sealed(self, digest: str, size: int) -> bool:
-        """Is it there, with its seal? One look, quick enough for the loop."""
+        """Whether it is there, with its seal. One `lstat`, quick enough for the loop."""
         try:
             found = os.lstat(self._place(digest))
         except OSError:
@@ -103,7 +103,7 @@ class SealedFiles:
         return found.st_mtime_ns == SEAL_NS and found.st_size == size and stat.S_ISREG(found.st_mode)
 
     def sound(self, digest: str, size: int) -> bool:
-        """Is it there and unharmed? One whose seal is broken is read again, and sealed again or removed."""
+        """Whether it is there and undamaged. One whose seal is broken is read again, and sealed again or removed."""
         if self.sealed(digest, size):
             return True
         path = self.path(digest)
@@ -117,7 +117,7 @@ class SealedFiles:
         return self._drop(path, found) and self.sealed(digest, size)
 
     def _drop(self, path: pathlib.Path, harmed: os.stat_result) -> bool:
-        """Remove this very file; True when another has taken its place."""
+        """Remove exactly this file; True when another has taken its place."""
         with self._naming:
             try:
                 found = os.lstat(path)
@@ -134,9 +134,8 @@ class SealedFiles:
         return False
 
     def admit(self, part: pathlib.Path, digest: str) -> None:
-        """Take in a finished file whose digest the caller has verified. Durable: the content is on the
-        disk before the name is. A rename that a power failure undoes is found missing, and is fetched
-        again."""
+        """Add a finished file whose digest the caller has verified. Durable: the content is on the disk before the name
+        is. A file whose rename a power failure undid is missing, and is fetched again."""
         descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fchmod(descriptor, MODE)
@@ -148,7 +147,7 @@ class SealedFiles:
             part.replace(self.path(digest))
 
     def admit_all(self, parts: Sequence[tuple[pathlib.Path, str]]) -> None:
-        """The same for many: side by side, for then the disk writes several of them in one go."""
+        """The same for many, concurrently, so that the disk writes several of them at once."""
         if len(parts) < _MANY:
             for part, digest in parts:
                 self.admit(part, digest)
@@ -161,7 +160,7 @@ class SealedFiles:
         self.path(digest).unlink(missing_ok=True)
 
     def all(self) -> Iterator[tuple[str, int]]:
-        """Digest and size of every file; what does not belong here is passed over."""
+        """Digest and size of every file; other entries are skipped."""
         places = sorted(self._root.iterdir()) if self._fan_out else [self._root]
         for place in places:
             if not place.is_dir():

@@ -1,6 +1,5 @@
 """Supply of templates and artifacts: from the cache, else fetched; the same work requested several times at once is
-done once. `CacheUse` is what a preparation takes from the cache.
-"""
+done once. `CacheUse` is what a preparation takes from the cache."""
 
 from __future__ import annotations
 
@@ -32,12 +31,12 @@ class _Work(Generic[V]):
         self.task = task
         self.waiting = 0
         self.ending = False
-        """Nobody waits for it any more: it was cancelled, and may need a moment."""
+        """It has no waiting caller any more: it was cancelled, and may need a moment."""
 
 
 class SharedWork(Generic[V]):
-    """Whoever comes while something is under way waits for its end and shares its result. When nobody
-    waits any more, it is cancelled; and not begun again before it has come to its end."""
+    """A call for work that is under way waits for its end and shares its result. When no caller waits any more, the
+    work is cancelled; and it is not begun again before it has ended."""
 
     def __init__(self) -> None:
         self._tasks = Tasks()
@@ -58,7 +57,7 @@ class SharedWork(Generic[V]):
                 await self._end(work)
 
     async def close(self) -> None:
-        """End all that is under way; whoever waits for it is cancelled."""
+        """Cancel all that is under way, with its callers."""
         await asyncio.gather(*(self._end(work) for work in list(self._under_way.values())))
 
     @staticmethod
@@ -71,8 +70,8 @@ _log = structlog.get_logger("corral.daemon.cache")
 
 
 class Supply:
-    """Looking and fetching are apart: who fetched something looks again, and only what is found there,
-    whole and pinned, is used."""
+    """Lookup and fetch are separate: after a fetch there is another lookup, and only what it finds, complete and
+    pinned, is used."""
 
     def __init__(
         self,
@@ -97,13 +96,13 @@ class Supply:
         await self._looking.close()
 
     def now_ms(self) -> int:
-        """Later than any that was said before: uses keep their order within a millisecond, and when the
-        clock is set back."""
+        """Later than any value returned before: uses keep their order within a millisecond, and when the clock is set
+        back."""
         self._last_ms = max(self._last_ms + 1, int(self._clock.now().timestamp() * 1000))
         return self._last_ms
 
     async def pinned_template(self, hash: str, pins: list[Pin]) -> Manifest | None:
-        """The version, if it is here and whole; pinned in any case that it is here."""
+        """The version, if it is here and complete; pinned whenever it is here."""
         async with self._room.lock:
             found = self._shelves.templates.find(hash)
             _log.debug("cache.template_looked_up", hash=hash[:12], found=found is not None)
@@ -116,7 +115,7 @@ class Supply:
         return manifest
 
     async def _look(self, hash: str) -> Manifest | None:
-        """A hundred starts of one group look once."""
+        """Look up a version: once for a hundred starts of one group."""
         return await self._looking.run(
             hash, lambda: to_end(self._shelves.whole, hash), name=f"cache/look/{hash[:12]}"
         )
@@ -128,7 +127,7 @@ class Supply:
                 return None
             self._pin(ARTIFACT, sha256, pins)
         if not await to_end(self._shelves.artifacts.files.sound, sha256, known.facts.size):
-            if self._shelves.artifacts.find(sha256) is known:  # else another one noticed it, too
+            if self._shelves.artifacts.find(sha256) is known:  # else another call found it, too
                 self._shelves.artifacts.forget(sha256)
                 self._shelves.removed(known.facts.size)
             return None
@@ -186,17 +185,17 @@ class NamedVersion(Protocol):
 
 
 class CacheUse:
-    """What one preparation uses. See `NodeCache.use`. Whatever it gives is pinned until the end."""
+    """What one preparation uses. See `NodeCache.use`. Everything it returns is pinned until the end."""
 
     def __init__(self, supply: Supply, pins: list[Pin]) -> None:
         self._supply = supply
         self._pins = pins
 
     async def template(self, template: NamedVersion) -> Manifest:
-        """The files of this version, all of them in the cache and verified; `content` says where.
+        """The files of this version, all of them in the cache and verified; `content` gives the paths.
 
-        What is here needs no controller. Else: Retryable TEMPLATE_UNAVAILABLE, CACHE_FULL or DISK_FULL,
-        Rejected TEMPLATE_NOT_FOUND, PATH_REFUSED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE or CACHE_FULL.
+        A cached version needs no controller. Else: Retryable TEMPLATE_UNAVAILABLE, CACHE_FULL or DISK_FULL, Rejected
+        TEMPLATE_NOT_FOUND, PATH_REFUSED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE or CACHE_FULL.
         """
         _check_hash(template.name, template.hash)
         if template.hash:
@@ -215,8 +214,8 @@ class CacheUse:
         return await self._present(name, hash or await self._supply.bring_template(name, ""))
 
     def content(self, digest: str) -> pathlib.Path:
-        """Where a file of a template of this use lies. It is for reading, cloning and, when it is marked
-        read-only, linking; whoever writes to it or changes its times makes it useless."""
+        """The path of a file of a template of this use. It is for reading, cloning and, when it is marked read-only,
+        linking; a write to it or a change of its times makes it useless."""
         return self._supply.content_path(digest)
 
     async def artifact(self, artifact: PlanArtifact) -> pathlib.Path:
@@ -231,7 +230,7 @@ class CacheUse:
         raise _unstable(described(artifact))
 
     def bootstrap(self, key: BootstrapKey) -> pathlib.Path | None:
-        """A tree of files that a first run made, to be copied; None when there is none."""
+        """A tree of files that a first run created, to be copied; None when there is none."""
         return self._supply.pinned_bootstrap(key, self._pins)
 
     async def _present(self, name: str, hash: str) -> Manifest:
@@ -245,7 +244,7 @@ class CacheUse:
 
 
 def _check_hash(name: str, hash: str) -> None:
-    """It becomes the name of a file."""
+    """Check the hash, which becomes the name of a file."""
     if hash and not is_digest(hash):
         raise Rejected(
             Code.INVALID_FIELD,

@@ -1,7 +1,7 @@
-"""A whole template version in one tar.gz: unpacked into contents, without trusting anything in it.
+"""Archive of a whole template version, a tar.gz: unpacked into contents, without trusting anything in it.
 
-Nothing is ever unpacked to the place an archive names. Each file goes into a part of ours and gets its name by its
-digest; the names in the archive end up in a manifest, after they were checked. A manifest from outside is accepted
+Nothing is ever unpacked to the path that an archive names. Each file goes into a partial file of ours and is named by
+its digest; the names in the archive go into a manifest, after they were checked. A manifest from outside is accepted
 only when its digest is right and everything in it is valid.
 """
 
@@ -27,7 +27,7 @@ from corral.domain.templates import MODES, PIECE, Manifest, TemplateFile, decode
 from corral.errors import Code, Rejected
 
 MAX_MANIFEST: Final = 256 * 1024 * 1024
-"""Of some hundred thousand files with long names; no more than this is read into memory."""
+"""The manifest of some hundred thousand files with long names; no more than this is read into memory."""
 
 
 def read_manifest(data: bytes, *, digest: str, name: str) -> Manifest:
@@ -46,8 +46,8 @@ def read_manifest(data: bytes, *, digest: str, name: str) -> Manifest:
 
 
 def check_manifest(manifest: Manifest, *, name: str) -> Manifest:
-    """Paths that stay within the tree, none twice, no file that is also a directory, and figures that
-    agree with each other."""
+    """Paths that stay within the tree, none twice, no file that is also a directory, and sizes that agree with each
+    other."""
     seen: set[str] = set()
     above: set[str] = set()
     for path in (*manifest.directories, *(file.path for file in manifest.files)):
@@ -86,7 +86,7 @@ def _invalid(name: str, why: str) -> Rejected:
 
 MAX_FILES: Final = 100_000
 _HEADERS: Final = 4096 * MAX_FILES
-"""So much of an archive may be headers."""
+"""So many bytes of an archive may be headers."""
 _KINDS: Final = frozenset({ArchiveKind.TAR_GZ})
 
 Keep = Callable[[pathlib.Path, str], None]
@@ -94,7 +94,7 @@ Keep = Callable[[pathlib.Path, str], None]
 
 
 class ArchiveUnpack:
-    """One archive on its way into the cache. Blocks; belongs into a worker thread."""
+    """Unpacks one archive into the cache. Blocks; belongs into a worker thread."""
 
     def __init__(self, *, name: str, parts: pathlib.Path, keep: Keep, limit: int) -> None:
         self._name = name
@@ -164,7 +164,7 @@ class ArchiveUnpack:
 
 
 class _Pieces:
-    """The digests of a long content's pieces; blocks never cross a piece's end."""
+    """The digests of a large content's pieces; blocks never cross a piece's end."""
 
     def __init__(self) -> None:
         self._done: list[str] = []
@@ -192,7 +192,7 @@ class _Pieces:
 
 
 def _mode(mode: int) -> int:
-    """What is kept of it: executable or not, read-only or not."""
+    """The stored part of a mode: executable or not, read-only or not."""
     return (0o555 if mode & 0o111 else 0o444) | (0o200 if mode & 0o222 else 0)
 
 

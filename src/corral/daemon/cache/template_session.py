@@ -1,4 +1,4 @@
-"""What the cache says and hears over one connection to a controller."""
+"""Template session: requests and transfers of the cache over one connection to a controller."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ LINE_TROUBLE: Final = frozenset(
         Code.TRANSFER_INTERRUPTED,
         Code.TIMEOUT,
         Code.RATE_LIMITED,
-        Code.CONFLICT,  # of a session that was replaced by the next one
+        Code.CONFLICT,  # from a session that was replaced by the next one
         Code.STALE_EPOCH,
     }
 )
 """After these a transfer is continued."""
 TRANSFERS: Final = 3
-"""At a time; the controller allows a node a few more, for consoles and other things."""
+"""Transfers at a time; the controller allows a node a few more, for consoles and other things."""
 
 
 class TemplateSession:
-    """Questions about templates and the transfers that follow, until the connection ends."""
+    """Requests for templates and the transfers that follow, until the connection ends."""
 
     def __init__(self, connection: LinkConnection, *, answer_seconds: float = TEMPLATE_SECONDS) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ class TemplateSession:
 
     @property
     def by_digest(self) -> bool:
-        """Does the controller know versions by hash, manifests and bundles? Else it sends whole ones."""
+        """Whether the controller knows versions by hash, manifests and bundles; else it sends whole ones."""
         return self._connection.supports.templates
 
     @property
@@ -56,8 +56,8 @@ class TemplateSession:
         return self._connection.supports.bulk
 
     async def ask(self, name: str, *, known: str, wanted: str) -> TemplateAnswer:
-        """Ask for a template and wait for the answer, one question about a name at a time: the answers
-        of a plain peer name nothing else. TIMEOUT or UNREACHABLE when none comes."""
+        """Request a template and wait for the answer, one request for a name at a time: the answers of a published peer
+        name nothing else. TIMEOUT or UNREACHABLE when none comes."""
         async with self._turns.hold(name):
             if self._over.is_set():
                 raise self._lost()
@@ -78,8 +78,8 @@ class TemplateSession:
                 del self._asked[name]
 
     def answered(self, told: TemplateAnswer) -> None:
-        """An answer came. One that nobody waits for, or that belongs to a question which was given up
-        (a peer that knows hashes names the one it was asked for), is passed over."""
+        """Handle an answer. One without a waiting request, or for a request that was given up (a peer that knows hashes
+        names the requested one), is ignored."""
         wanted, answer = self._asked.get(told.template_name, ("", None))
         if answer is None or answer.done():
             return
@@ -88,8 +88,8 @@ class TemplateSession:
         answer.set_result(told)
 
     async def transfer(self, work: Callable[[DataChannel], Awaitable[T]], *, name: str) -> T:
-        """Do this over the data channel, a few at a time. UNREACHABLE when the connection ends first,
-        and then the work is cancelled."""
+        """Do this over the data channel, a few at a time. UNREACHABLE when the connection ends first, and then the work
+        is cancelled."""
         async with self._transfers:
             if self._over.is_set():
                 raise self._lost()
@@ -105,7 +105,7 @@ class TemplateSession:
                 await self._hang_up()
 
     def close(self) -> None:
-        """The connection is over: whoever waits is told, transfers end."""
+        """The connection has ended: waiting requests fail, transfers end."""
         self._over.set()
         for _, answer in self._asked.values():
             if not answer.done():
@@ -117,7 +117,7 @@ class TemplateSession:
         return self._channel
 
     async def _hang_up(self) -> None:
-        """A channel lives as long as there are transfers."""
+        """Close the channel, which is open as long as there are transfers."""
         if not self._users and self._channel is not None:
             channel, self._channel = self._channel, None
             async with channel:
@@ -132,7 +132,7 @@ async def _run(work: Callable[[DataChannel], Awaitable[T]], channel: DataChannel
 
 
 class TemplateSessions:
-    """The present session, or the next one, for those who can wait a moment."""
+    """The current session, or the next one, for callers that can wait a moment."""
 
     def __init__(self, *, patience: float, answer_seconds: float = TEMPLATE_SECONDS) -> None:
         self._patience = patience
@@ -156,8 +156,8 @@ class TemplateSessions:
             self._current.answered(told)
 
     async def current(self) -> TemplateSession:
-        """TEMPLATE_UNAVAILABLE when there is no controller, for longer than a change of certificates or
-        a short cut takes."""
+        """The session; TEMPLATE_UNAVAILABLE when there is no controller for longer than a change of certificates or a
+        short interruption takes."""
         try:
             async with asyncio.timeout(self._patience):
                 while self._current is None:

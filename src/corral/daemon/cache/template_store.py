@@ -1,6 +1,6 @@
-"""The template versions this node knows: for each its manifest, in a file that never changes.
+"""Template versions in the cache of this node: for each its manifest, in a file that never changes.
 
-When a version was used last is the file's modification time.
+The last use of a version is the file's modification time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from corral.system.files import atomic_write
 FORMAT: Final = "cached-template"
 FORMAT_VERSION: Final = 1
 REMEMBERED_FILES: Final = 50_000
-"""So many files of the lists that were used last are kept in memory, which is some 20 MB."""
+"""So many files of the last used lists are kept in memory, which is some 20 MB."""
 _log = structlog.get_logger("corral.daemon.cache")
 
 
@@ -31,12 +31,12 @@ class CachedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     hash: str
     digest: str
-    """Of the manifest."""
+    """The digest of the manifest."""
     size: int
-    """Of all its files together."""
+    """The size of all its files together."""
     used_ms: int
     stored: int
-    """What its own file takes."""
+    """The size of its own file."""
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class _Document(_Head, frozen=True, kw_only=True):
 
 
 class _Remembered:
-    """The lists of files that were used last, up to so many files in all. For any thread."""
+    """The last used lists of files, up to so many files in total. For any thread."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -87,8 +87,8 @@ class _Remembered:
 
 
 class TemplateStore:
-    """The directory `templates/`. What is known is in memory, of the lists of files only those used last;
-    only `scan`, `put`, `manifest` and `discard` touch the disk for longer than a moment."""
+    """The directory `templates/`. The versions are in memory, of the lists of files only those used last; only `scan`,
+    `put`, `manifest` and `discard` use the disk for longer than a moment."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
@@ -96,7 +96,7 @@ class TemplateStore:
         self._lists = _Remembered(REMEMBERED_FILES)
 
     def scan(self) -> None:
-        """Learn what is there. A file that cannot be read is no loss: it is removed."""
+        """Read what is there. An unreadable file is no loss: it is removed."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for path in sorted(self._root.iterdir()):
             found = _read_head(path)
@@ -118,7 +118,7 @@ class TemplateStore:
         return max(versions, key=lambda known: known.used_ms, default=None)
 
     def put(self, name: str, hash: str, manifest: Manifest, *, now_ms: int) -> CachedTemplate:
-        """Note that all contents of this version are here; durable."""
+        """Record that all contents of this version are here; durable."""
         head: dict[str, str | int] = {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -150,7 +150,7 @@ class TemplateStore:
         return self._lists.get(hash) if hash in self._known else None
 
     def manifest(self, hash: str) -> Manifest | None:
-        """Read and verify it, unless that was done; None, and forgotten, when it is not what it was."""
+        """Read and verify it, unless that was done; None, and forgotten, when it is damaged."""
         if (manifest := self.remembered(hash)) is not None:
             return manifest
         try:
@@ -166,14 +166,14 @@ class TemplateStore:
         return None
 
     def used(self, hash: str, *, now_ms: int) -> None:
-        """It was used just now. Quick enough for the loop; a time that cannot be written is no harm."""
+        """Record a use. Quick enough for the loop; a time that cannot be written does no harm."""
         known = self._known.get(hash)
         if known is not None:
             self._known[hash] = msgspec.structs.replace(known, used_ms=now_ms)
             note_use(self._path(hash), now_ms)
 
     def forget(self, hash: str) -> None:
-        """From now on nobody finds it; `discard` removes its file."""
+        """It can no longer be found; `discard` removes its file."""
         self._known.pop(hash, None)
         self._lists.drop(hash)
 

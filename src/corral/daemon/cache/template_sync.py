@@ -1,4 +1,4 @@
-"""Templates from the controller: asked for by hash, answered with as little as will do, verified."""
+"""Template sync from the controller: requested by hash, transferred with as few bytes as possible, verified."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from corral.wire.v1.plan_pb2 import DataOffer, TemplateData, TemplateUnavailable
 T = TypeVar("T")
 
 ATTEMPTS: Final = 4
-"""In a row that bring nothing; one that brought something is followed by another in any case. So often,
-too, a controller may send something else than it was asked for."""
+"""Attempts in a row without progress; one with progress is always followed by another. Also how often a controller may
+send something else than was requested."""
 _PAUSE: Final = 0.25
 _log = structlog.get_logger("corral.daemon.cache")
 
 
 class TemplateSync:
-    """Brings one version at a time into the cache; several may be under way."""
+    """Fetches versions into the cache; several may be under way."""
 
     def __init__(
         self, *, shelves: CacheContents, room: CacheQuota, sessions: TemplateSessions, clock: Clock
@@ -50,11 +50,11 @@ class TemplateSync:
         self._received: collections.Counter[str] = collections.Counter()
         """Bytes, by template."""
         self._coming: dict[str, asyncio.Future[None]] = {}
-        """Contents on their way, by digest, and when that will be over, one way or the other."""
+        """Contents being fetched, by digest, each with a future for the end of its fetch, successful or not."""
 
     async def bring(self, name: str, wanted: str) -> str:
-        """Make this version (empty: the current one) usable; returns its hash. A line that breaks is
-        waited for a moment and the transfer goes on; TEMPLATE_UNAVAILABLE when that does not help."""
+        """Make this version (empty: the current one) usable; returns its hash. After a broken connection the transfer
+        waits a moment and goes on; TEMPLATE_UNAVAILABLE when that does not help."""
         fruitless = wrong = 0
         while True:
             session, before = await self._sessions.current(), self._received[name]
@@ -76,7 +76,7 @@ class TemplateSync:
     async def _bring(self, session: TemplateSession, name: str, wanted: str) -> str:
         at_hand = await to_end(self._shelves.templates.manifest, wanted) if wanted else None
         if at_hand is not None and session.by_digest:
-            await self._complete(session, name, wanted, at_hand)  # only contents were lost
+            await self._complete(session, name, wanted, at_hand)  # only contents are missing
             return wanted
         known = await self._known(session, name)
         match answer := await session.ask(name, known=known, wanted=wanted):
@@ -88,7 +88,7 @@ class TemplateSync:
                 return await self._take(session, answer, name, known, wanted)
 
     async def _known(self, session: TemplateSession, name: str) -> str:
-        """The version we have; to a peer that can send nothing but whole ones, only if we have it whole."""
+        """The cached version; for a peer that can send only whole ones, only if it is complete."""
         newest = self._shelves.templates.newest(name)
         if newest is None or session.by_digest:
             return newest.hash if newest else ""
@@ -123,7 +123,7 @@ class TemplateSync:
         return hash
 
     async def _offered(self, session: TemplateSession, data: TemplateData, name: str, known: str) -> Manifest:
-        """The manifest: made of the one we know, or fetched."""
+        """The manifest: derived from the known one, or fetched."""
         if data.delta and known:
             old = await to_end(self._shelves.templates.manifest, known)
             manifest = await to_end(_changed, old, data) if old is not None else None
@@ -137,8 +137,8 @@ class TemplateSync:
         return await to_end(read_manifest, content, digest=data.offer.digest, name=name)
 
     async def _complete(self, session: TemplateSession, name: str, hash: str, manifest: Manifest) -> None:
-        """Fetch what is missing of this version and note that it is here. A content that another version
-        needs as well comes once: who is second waits, and looks again."""
+        """Fetch what is missing of this version and record that it is here. A content that another version needs as
+        well is fetched once: the second fetch waits, and checks again."""
         with self._room.protecting(manifest):
             while missing := await self._missing(manifest):
                 mine = [file for file in missing if file.digest not in self._coming]
@@ -180,7 +180,8 @@ class TemplateSync:
     async def _transfer(
         session: TemplateSession, name: str, work: Callable[[DataChannel], Awaitable[T]]
     ) -> T:
-        """What the controller refuses now it may have later: nothing about the template is wrong."""
+        """Transfer; a refusal becomes Retryable: what the controller refuses now it may have later, without a fault of
+        the template."""
         try:
             return await session.transfer(work, name=name)
         except Rejected as error:
@@ -196,7 +197,7 @@ class TemplateSync:
         sizes: dict[str, int] = {}
         keep = functools.partial(self._keep, sizes)
         unpacking = ArchiveUnpack(name=name, parts=self._shelves.parts, keep=keep, limit=self._room.quota)
-        async with self._room.lock:  # nothing goes between the contents' coming and their being named
+        async with self._room.lock:  # nothing is evicted between the contents' arrival and their record
             try:
                 manifest = await to_end(unpacking.run, archive)
             finally:
@@ -228,7 +229,7 @@ class TemplateSync:
 
 
 async def _whole_blob(channel: DataChannel, offer: DataOffer) -> bytes:
-    """In memory: the caller has looked at its size."""
+    """A blob in memory: the caller has checked its size."""
     held = bytearray()
     async with contextlib.aclosing(channel.bundle([offer.digest])) as chunks:
         async for chunk in chunks:
@@ -239,7 +240,7 @@ async def _whole_blob(channel: DataChannel, offer: DataOffer) -> bytes:
 
 
 def _changed(old: Manifest, data: TemplateData) -> Manifest | None:
-    """The offered manifest, if the changes lead there; else it is fetched whole."""
+    """The offered manifest, if the changes lead to it; else it is fetched whole."""
     try:
         manifest = apply_delta(old, data.delta)
     except Rejected:

@@ -1,4 +1,4 @@
-"""JSON, edited where it lies: what is not named keeps its bytes, its order and the precision of its numbers."""
+"""JSON edited in place: every other value keeps its bytes, its order and the precision of its numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STEP: Final = "  "
 
 
 class _Node(msgspec.Struct, kw_only=True, gc=False):
-    """A value and where it lies."""
+    """A value and its position."""
 
     kind: str
     """`map`, `list`, `text` or `atom`."""
@@ -42,23 +42,23 @@ class _Node(msgspec.Struct, kw_only=True, gc=False):
     entries: list[tuple[str, int, _Node]] = []
     """Of a map: key, where it begins, value; of a list: the same with empty keys."""
     index: dict[str, _Node] | None = None
-    """Made when it is first asked for."""
+    """Made at its first use."""
 
     def at(self, key: str) -> _Node | None:
-        """Of a key that is there twice the last one counts."""
+        """The value of a key; of a key that occurs twice the last one counts."""
         if self.index is None:
             self.index = {name: node for name, _, node in self.entries}
         return self.index.get(key)
 
 
 class _Raw(msgspec.Struct, frozen=True):
-    """JSON that is copied as it is."""
+    """JSON that is copied unchanged."""
 
     text: str
 
 
 def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
-    """The file with this value at this place; `create`: maps on the way are made."""
+    """The file with this value at this path; `create`: missing maps on the path are created."""
     mark, text = decoded(data)
     if not text.strip():
         text = "{}\n"
@@ -86,7 +86,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
-    """Map by map, the upper one's values win; lists are values."""
+    """Merge map by map, the upper one's values win; lists are values."""
     mark, text = decoded(lower)
     _, other = decoded(upper)
     if not other.strip():
@@ -119,7 +119,7 @@ def _merge(splices: Splices, lower: _Node, upper: _Node, other: str) -> None:
 
 
 def _insert(splices: Splices, node: _Node, pairs: Sequence[tuple[str | None, Any]]) -> None:
-    """New entries behind the last one, laid out as that is."""
+    """Add entries after the last one, in the layout of that one."""
     text = splices.text
     if node.entries:
         _, begin, last = node.entries[-1]
@@ -160,19 +160,19 @@ def _indent(text: str, at: int) -> str:
 
 
 def _written(value: Any, text: str, beside: _Node) -> str:
-    """A value for a place in this text: over several lines where the text around is."""
+    """A value for a position in this text: over several lines where the text around is."""
     lead = newline_of(text) + _indent(text, beside.start) if "\n" in text.strip() else ""
     return _dumped(value, lead, _step(text))
 
 
 def _step(text: str) -> str:
-    """By how much this text indents: as its first line that does."""
+    """The indentation step of this text: that of its first indented line."""
     found = _INDENTED.search(text)
     return found[1] if found else _STEP
 
 
 def _dumped(value: Any, lead: str, step: str) -> str:
-    """In one line, or in as many as it takes, each but the first with `lead` before it."""
+    """The value in one line, or in as many as it takes, each but the first after `lead`."""
     if isinstance(value, _Raw):
         return value.text
     try:
@@ -197,7 +197,7 @@ def _skip(text: str, at: int) -> int:
 
 
 class _Scanner:
-    """Reads strictly what RFC 8259 says."""
+    """Strict parser of RFC 8259."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -20,7 +20,7 @@ _NEW_FILE: Final = 0o640
 
 
 def read_beneath(root: pathlib.Path, path: str) -> bytes | None:
-    """The content of a regular file; None when there is none. PATH_REFUSED for anything else on the way."""
+    """The content of a regular file; None when there is none. PATH_REFUSED for anything else on the path."""
     check_path(path, field="file")
     with _refusals(path), open_tree(root) as top:
         try:
@@ -48,14 +48,14 @@ def check_size(descriptor: int, path: str) -> None:
 
 
 def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
-    """Write it aside and put it in place: whoever looks finds the old content or the new one. Mode and owner
-    stay; a new file belongs to the owner of its directory. Not flushed: who keeps the directory does that."""
+    """Write a temporary file and rename it: a reader finds the old content or the new one. Mode and owner stay; a new
+    file gets the owner of its directory. Not flushed: the caller that keeps the directory does that."""
     name = check_path(path, field="file").rpartition("/")[2]
     with contextlib.ExitStack() as stack:
         stack.enter_context(_refusals(path))
         top = stack.enter_context(open_tree(root))
         folder = stack.enter_context(parent_of(top, path, make=True, owner=_owner(top)))
-        aside = f".{secrets.token_hex(6)}.corral"  # its own name may be as long as names can be
+        aside = f".{secrets.token_hex(6)}.corral"  # its own name may have the maximal length already
         descriptor = os.open(aside, NEW_FILE, 0o600, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -70,13 +70,13 @@ def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
 
 
 def _owner(top: int) -> tuple[int, int] | None:
-    """Whose new directories are: only root gives them away."""
+    """The owner of new directories: only root can change owners."""
     found = os.fstat(top)
     return (found.st_uid, found.st_gid) if os.geteuid() == 0 else None
 
 
 def _take_after(folder: int, name: str, descriptor: int) -> None:
-    """Give the new file the owner and mode of the one whose place it takes."""
+    """Give the new file the owner and mode of the one it replaces."""
     try:
         old = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def _take_after(folder: int, name: str, descriptor: int) -> None:
 def _own_as(status: os.stat_result, descriptor: int) -> None:
     own = os.fstat(descriptor)
     if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
-        with contextlib.suppress(PermissionError):  # only root gives files away
+        with contextlib.suppress(PermissionError):  # only root can change owners
             os.fchown(descriptor, status.st_uid, status.st_gid)
 
 

@@ -1,12 +1,9 @@
-r"""The patches of a plan, made in a working directory before its program starts.
+r"""Patches of a plan, applied in a working directory before its program starts; and merges of two layers of a
+configuration file, where a group configures them.
 
-The formats there are, by the names that patches use for them.
-
-Two layers of one configuration file made into one, where a group asks for it.
-
-Patches by pattern, over the bytes of a file: what does not match stays, whatever its encoding.
-
-In the new text `\1` and `\g<name>` stand for groups, `\0` for the match, `\\` for a backslash.
+`put` sets a value by its path in a format that the patch names. A patch by pattern works on the bytes of a file: bytes
+that do not match stay, whatever their encoding. In its new text `\1` and `\g<name>` stand for groups, `\0` for the
+match, `\\` for a backslash.
 """
 
 from __future__ import annotations
@@ -34,8 +31,8 @@ _SECONDS: Final = 2.0
 
 
 def replace_matches(data: bytes, pattern: str, template: str) -> bytes:
-    """Every match replaced; none is fine. One search is linear in the file whatever the pattern, but a file
-    may hold as many matches as bytes: so all of them together have a deadline."""
+    """Replace every match; none is fine. One search is linear in the file whatever the pattern, but a file may have as
+    many matches as bytes: so all of them together have a deadline."""
     try:
         known = compile_pattern(pattern, field="path", multiline=True)
         check_template(known, template, field="value")
@@ -49,7 +46,7 @@ def replace_matches(data: bytes, pattern: str, template: str) -> bytes:
     for match in compiled.finditer(data):
         start, end = match.start(), match.end()
         if start == end and data[start : start + 1] and 0x80 <= data[start] < 0xC0:
-            continue  # nothing is found within a character
+            continue  # no match begins within a character
         new = b"".join(part if isinstance(part, bytes) else match[part] or b"" for part in parts)
         found += (data[reached:start], new)
         size += start - reached + len(new)
@@ -77,13 +74,13 @@ def _parts(pattern: Pattern, template: str) -> list[bytes | int]:
 
 
 def mergeable(name: str) -> bool:
-    """Whether the ending of this file says how to merge it."""
+    """Whether the extension of this file determines how to merge it."""
     return bool(format_of(name))
 
 
 def merged(lower: bytes, upper: bytes, *, name: str) -> bytes:
-    """The lower layer with the upper one over it: maps key by key, lists and all else as a whole, properties
-    per key. Comments, order and layout are the lower one's. A file of no such format is the upper one."""
+    """The lower layer with the upper one over it: maps key by key, lists and all else as a whole, properties per key.
+    Comments, order and layout are the lower one's. A file of no such format is the upper one."""
     kind = FORMATS.get(format_of(name))
     if kind is None:
         return upper
@@ -111,7 +108,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Functions of bytes; they raise `Malformed` and `Impossible`."""
 
     put: Callable[..., bytes]
-    """(data, path as in a patch, value, create=bool): a value at its place, all else unchanged."""
+    """(data, path as in a patch, value, create=bool): sets a value at its path, all else unchanged."""
     merge: Callable[[bytes, bytes], bytes]
     """(lower, upper): the upper one's values over the lower one's."""
 
@@ -134,10 +131,10 @@ FORMATS: Final[Mapping[str, Format]] = {
 def apply_patches(
     directory: pathlib.Path, patches: Sequence[PatchSpec], *, values: Mapping[str, str]
 ) -> None:
-    """Make the patches in their order, `values` being the variables. Blocks: call it in a worker thread.
+    """Apply the patches in their order, `values` being the variables. Blocks: call it in a worker thread.
 
-    All or nothing as far as the patches are concerned: files are written once every patch could be made. No
-    error text holds a value, which may be a secret.
+    All or nothing as far as the patches are concerned: files are written once every patch was possible. No error text
+    has a value, which may be a secret.
     """
     contents: dict[str, bytes | None] = {}
     before: dict[str, bytes | None] = {}
@@ -151,7 +148,7 @@ def apply_patches(
 
 
 def patched(data: bytes | None, patch: PatchSpec, values: Mapping[str, str]) -> bytes:
-    """A file's content with one patch made; None: there is no such file."""
+    """A file's content with one patch applied; None: there is no such file."""
     if data is None and patch.op is not PatchOp.SET:
         raise _failed(patch, "there is no such file", "check the templates, or use the op set to make it")
     try:
@@ -186,7 +183,7 @@ def _put(data: bytes, patch: PatchSpec, values: Mapping[str, str]) -> bytes:
 
 
 def _substituted(data: bytes, patch: PatchSpec, values: Mapping[str, str]) -> bytes:
-    """A backslash in a variable's value is no reference to a group."""
+    """Replace by pattern; a backslash in a variable's value is not a reference to a group."""
     literal = {name: value.replace("\\", "\\\\") for name, value in values.items()}
     return replace_matches(data, patch.path, substitute(value_text(patch.value), literal).text)
 

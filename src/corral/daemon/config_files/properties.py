@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
 
 
 def put(data: bytes, key: str, value: Any, *, create: bool) -> bytes:
-    """The file with this value at this key; of a key that is there twice the last one counts."""
+    """The file with this value at this key; of a key that occurs twice the last one counts."""
     written = as_text(value)
     if written is None:
         raise Impossible("a properties file holds texts, and the value is a list or a map")
@@ -57,15 +57,15 @@ def put(data: bytes, key: str, value: Any, *, create: bool) -> bytes:
 
 
 def get(data: bytes) -> dict[str, str]:
-    """What a program reads out of the file."""
+    """The keys and values as a program reads them from the file."""
     text = data.decode("latin-1")
     return {key: _plain(text, entry.value, entry.end)[0] for key, entry in _by_key(text).items()}
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
-    """Per key, the upper one's value wins; comments and order are the lower one's, new keys follow."""
+    """Merge per key, the upper one's value wins; comments and order are the lower one's, new keys follow."""
     text = lower.decode("latin-1")
-    other = upper.removeprefix(codecs.BOM_UTF8).decode("latin-1")  # which is no part of its first key
+    other = upper.removeprefix(codecs.BOM_UTF8).decode("latin-1")  # the mark is not part of its first key
     present = _by_key(text)
     splices = Splices(text)
     added = []
@@ -106,7 +106,7 @@ def _line(text: str, at: int) -> tuple[int, int]:
 
 
 def _logical_line(text: str, start: int) -> tuple[int, int]:
-    """The same for a line with all that continue it; one before the end of the file has nothing to continue."""
+    """The same for a line with its continuation lines; the last line of the file has none."""
     at = start
     while True:
         end, following = _line(text, at)
@@ -146,7 +146,8 @@ def _unicode(text: str, at: int, end: int) -> str:
 
 
 def _value_start(text: str, after: int, end: int) -> tuple[int, bool]:
-    """Behind the separator: blanks, then one of = and : at most, then blanks; and whether there is any."""
+    """The position after the separator: blanks, then one of = and : at most, then blanks; and whether there is a
+    separator."""
     at = _skip_blanks(text, after, end)
     if at < end and text[at] in "=:":
         at = _skip_blanks(text, at + 1, end)
@@ -165,7 +166,7 @@ def _skip_blanks(text: str, at: int, end: int) -> int:
 
 
 def _in_utf8(raw: str) -> str:
-    """The text whose bytes these are, if they are one's; else they are ISO-8859-1."""
+    """The text decoded as UTF-8 if its bytes are valid; else as ISO-8859-1."""
     try:
         return raw.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -173,7 +174,7 @@ def _in_utf8(raw: str) -> str:
 
 
 def _escaped(text: str, *, key: bool = False) -> str:
-    """As it is written; blanks at the beginning, and in keys all that would end or hide them, are escaped."""
+    """The escaped form; blanks at the beginning, and in keys all that would end or hide them, are escaped."""
     parts = []
     for place, character in enumerate(text):
         if character in _NAMES:
@@ -193,10 +194,10 @@ def _newline(text: str) -> str:
 
 
 def _appended(text: str, lines: list[str]) -> str:
-    """What has to follow the text so that these lines are lines of their own."""
+    """The text to append so that these lines are lines of their own."""
     newline = _newline(text)
     before = "" if not text or text[-1] in "\r\n" else newline
     last = text.rstrip("\r\n") if text else ""
     if (len(last) - len(last.rstrip("\\"))) % 2 and text != last + newline * 2:
-        before += newline  # an empty line ends one that wants to be continued
+        before += newline  # an empty line ends a line with a continuation mark
     return before + "".join(f"{line}{newline}" for line in lines)

@@ -11,7 +11,7 @@ _MAX_DIGITS: Final = 9
 
 
 def item_place(step: str, count: int, *, where: str, may_append: bool) -> int:
-    """Which item of a list of so many a step names; `may_append`: also the place right behind the last one."""
+    """The index that a step names in a list of so many items; `may_append`: also the index after the last one."""
     if step.isdecimal() and len(step) <= _MAX_DIGITS:
         place = int(step)
         if place < count or (place == count and may_append):
@@ -27,15 +27,15 @@ def nested(steps: tuple[str, ...], value: Any) -> Any:
 
 
 MAX_BYTES: Final = 16 << 20
-"""A larger file is no configuration."""
+"""A larger file is not taken for configuration."""
 MAX_DEPTH: Final = 100
-"""Maps and lists within each other."""
+"""Nested maps and lists."""
 MAX_VALUES: Final = 500_000
-"""In one file; more of them would take too long to read."""
+"""Values in one file; more of them would take too long to read."""
 
 
 class Malformed(Exception):
-    """The file is not what its format says, at this line (0: nobody knows which)."""
+    """The file is not valid in its format, at this line (0: unknown)."""
 
     def __init__(self, why: str, *, line: int = 0) -> None:
         super().__init__(why)
@@ -44,7 +44,7 @@ class Malformed(Exception):
 
 
 class Impossible(Exception):
-    """The file is fine, but cannot be changed in this way."""
+    """The file is valid, but cannot be changed in this way."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -57,7 +57,7 @@ def line_of(text: str, position: int) -> int:
 
 
 def decoded(data: bytes) -> tuple[str, str]:
-    """A byte order mark, when there is one, and the text behind it; such files are UTF-8."""
+    """A byte order mark, when there is one, and the text after it; such files are UTF-8."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -70,8 +70,8 @@ _NEWLINE: Final = re.compile(r"\r\n|\r|\n")
 
 
 class Splices:
-    """Stretches of a text and what takes their place. They do not overlap; those that begin at the same
-    place are made in the order in which they came."""
+    """Spans of a text and their replacements. They do not overlap; those that begin at the same position are applied in
+    the order in which they were added."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -94,18 +94,18 @@ class Splices:
 
 
 def newline_of(text: str) -> str:
-    """How this text ends its lines."""
+    """The line ending of this text."""
     at = text.find("\n")
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 
 def with_newlines(text: str, newline: str) -> str:
-    """The text with all its lines ended like this."""
+    """The text with this ending for all its lines."""
     return _NEWLINE.sub(newline, text)
 
 
 def line_end(text: str, at: int) -> int:
-    """Where the line at this position ends, before its line break."""
+    """The end of the line at this position, before its line break."""
     newline = text.find("\n", at)
     if newline < 0:
         return len(text)

@@ -1,4 +1,4 @@
-"""TOML, by tomlkit, which keeps comments and layout; the outcome is checked with the standard library."""
+"""TOML edited by tomlkit, which keeps comments and layout; the result is checked with the standard library."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from corral.daemon.config_files.text_edits import (
 from corral.daemon.config_files.values import settled
 
 _MAX_CHARACTERS: Final = 1 << 19
-"""Which take some seconds."""
+"""So many take some seconds."""
 _BARE_NEWLINE: Final = re.compile(r"(?<!\r)\n")
 _LINE: Final = re.compile(r"at line (\d+)")
 
 
 def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
-    """The file with this value at this place; `create`: tables on the way are made."""
+    """The file with this value at this path; `create`: missing tables on the path are created."""
     mark, text = decoded(data)
     wanted = _parsed(text)
     _put(wanted, steps, value, create=create)
@@ -41,7 +41,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
-    """Table by table, the upper one's values win; arrays are values, arrays of tables included."""
+    """Merge table by table, the upper one's values win; arrays are values, arrays of tables included."""
     mark, text = decoded(lower)
     wanted, other = _parsed(text), _parsed(decoded(upper)[1])
     _merge(wanted, other)
@@ -51,10 +51,10 @@ def merge(lower: bytes, upper: bytes) -> bytes:
 
 
 def _edited(text: str, wanted: dict[str, Any], edit: Callable[[Any, bool], None]) -> str:
-    """The text edited so that it says what it shall: with new tables of their own, or in one line where these
-    have no place (behind keys with dots); else a text without comments."""
+    """The text edited to have the intended content: with new tables of their own, or inline where such tables are not
+    possible (after dotted keys); else a text without comments."""
     newline = newline_of(text)
-    closed = text if text.endswith("\n") or not text else text + newline  # what follows gets its own line
+    closed = text if text.endswith("\n") or not text else text + newline  # appended text gets its own line
     for inline in (False, True):
         document = _document(closed)
         with contextlib.suppress(TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
@@ -70,7 +70,7 @@ def _edited(text: str, wanted: dict[str, Any], edit: Callable[[Any, bool], None]
 
 
 def _ended(result: str, before: str) -> str:
-    """All lines ended as they were before, the last one, too."""
+    """The result with the line endings of the original, the last one included."""
     if before.count("\n") == before.count("\r\n") > 0:
         result = _BARE_NEWLINE.sub("\r\n", result)
     return result if before.endswith("\n") or not before else result.removesuffix("\n").removesuffix("\r")

@@ -1,4 +1,4 @@
-"""The value of a patch: with its variables, and with the type it takes at its place."""
+"""Value of a patch: with its variables, and with the type it takes at its path."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _TRUTHS: Final = {"true": True, "false": False}
 
 
 class Untyped(msgspec.Struct, frozen=True):
-    """A text that is nothing but one variable. Variables are texts, so `%PORT%` says nothing about the type
-    that is meant: the place it goes to does, or what it looks like."""
+    """A text that is nothing but one variable. Variables are texts, so `%PORT%` does not determine the intended type:
+    the existing value at its path does, or its form."""
 
     text: str
 
@@ -35,7 +35,7 @@ def with_variables(value: Any, values: Mapping[str, str]) -> Any:
 
 
 def settled(value: Any, *, text: bool = False) -> Any:
-    """The value as it is written. `text`: there is a text at its place, so an untyped one is a text."""
+    """The value as it is written. `text`: the existing value is a text, so an untyped one becomes a text."""
     if isinstance(value, Untyped):
         return value.text if text else _guessed(value.text)
     if isinstance(value, dict):
@@ -46,7 +46,7 @@ def settled(value: Any, *, text: bool = False) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """The value in a format that knows nothing but texts; None: lists and maps have no such form."""
+    """The value in a format that has only texts; None: lists and maps have no such form."""
     if isinstance(value, Untyped):
         return value.text
     if value is None:

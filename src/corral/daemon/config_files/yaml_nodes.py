@@ -1,7 +1,7 @@
-"""A YAML document as nodes that know where they lie.
+"""YAML document as nodes with their positions.
 
-Made of the parser's events and never of its objects: nothing is constructed whatever its tag says, and an
-alias stays an alias, so that a few of them cannot stand for a billion values.
+Made from the parser's events and never from its objects: nothing is constructed whatever its tag is, and an alias stays
+an alias, so that a few of them cannot expand to a billion values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from corral.daemon.config_files.text_edits import MAX_DEPTH, MAX_VALUES, Malform
 STR: Final = "tag:yaml.org,2002:str"
 NULL: Final = "tag:yaml.org,2002:null"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's, where PyYAML was built with it, is ten times as fast; its marks count characters, too."""
+"""The one of libyaml, where PyYAML was built with it, is ten times as fast; its marks count characters, too."""
 _RESOLVER: Final[Any] = yaml.resolver.Resolver()
 _KINDS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "list"}
 
@@ -28,26 +28,26 @@ class YamlNode(msgspec.Struct, kw_only=True, gc=False):
     kind: str
     """`map`, `list`, `scalar` or `alias`."""
     start: int
-    """Where it begins, with its anchor and tag."""
+    """Its first position, with its anchor and tag."""
     end: int
-    """Where it ends; behind what follows it in the same line lies its comment."""
+    """Its end; its comment, if any, follows in the same line."""
     column: int = 0
     tag: str = ""
     value: str = ""
-    """Of a scalar its text, of an alias the name."""
+    """The text of a scalar, the name of an alias."""
     style: str = ""
-    """Of a scalar: empty for a plain one, a quotation mark, | or >."""
+    """Style of a scalar: empty for a plain one, a quotation mark, | or >."""
     flow: bool = False
     """Written in brackets."""
     anchor: str = ""
     entries: list[tuple[YamlNode, YamlNode]] = []
-    """Of a map: keys and values; of a list each item is its own key."""
+    """Keys and values of a map; in a list each item is its own key."""
     index: dict[str, tuple[YamlNode, YamlNode]] | None = None
-    """Made when it is first asked for."""
+    """Made at its first use."""
 
     @property
     def empty(self) -> bool:
-        """Nothing stands there, which means null."""
+        """No text at all, which means null."""
         return self.kind == "scalar" and self.tag == NULL
 
     @property
@@ -55,7 +55,7 @@ class YamlNode(msgspec.Struct, kw_only=True, gc=False):
         return self.kind == "scalar" and self.style in ("|", ">")
 
     def at(self, key: str) -> tuple[YamlNode, YamlNode] | None:
-        """Of a key that is there twice the last one counts."""
+        """The entry of a key; of a key that occurs twice the last one counts."""
         if self.index is None:
             self.index = {entry[0].value: entry for entry in self.entries if entry[0].kind == "scalar"}
         return self.index.get(key)
@@ -63,12 +63,12 @@ class YamlNode(msgspec.Struct, kw_only=True, gc=False):
 
 class YamlDocument(msgspec.Struct, frozen=True, kw_only=True):
     root: YamlNode | None
-    """None: there is nothing but comments."""
+    """None: there are only comments."""
     anchors: dict[str, YamlNode]
 
     @property
     def plain(self) -> bool:
-        """Without anchors and tags of maps and lists: what it says is all there is to it."""
+        """Without anchors, and without tags of maps and lists: the nodes are its complete content."""
         return not self.anchors and not _tagged(self.root)
 
 
@@ -136,7 +136,7 @@ class _Reader:
             node = self._collection(event, depth)
         if event.anchor:
             node.anchor = event.anchor
-            self._anchors[event.anchor] = node  # only now: nothing can hold itself
+            self._anchors[event.anchor] = node  # only now: a node cannot contain itself
         return node
 
     def _collection(self, event: Any, depth: int) -> YamlNode:
@@ -168,7 +168,7 @@ def _malformed(why: str, event: Any) -> Malformed:
 
 
 def _column(text: str, node: YamlNode, *, marked: bool) -> int:
-    """Where its entries begin within their lines; of a list its dashes. `marked`: an anchor or tag precedes."""
+    """The column of its entries; for a list that of its dashes. `marked`: an anchor or tag precedes."""
     first = node.start
     if marked and node.entries and not node.flow:
         first = node.entries[0][0].start

@@ -1,7 +1,7 @@
-"""YAML: patches and merges that keep comments, order and layout of everything they do not name.
+"""YAML patches and merges that keep comments, order and layout of everything they do not name.
 
 An edit is made in the text, by replacing the text of a value or adding that of an entry; the text is read again, and
-the result compared with the intended content. Only a file with a layout that we do not edit in place is written anew,
+the result compared with the intended content. Only a file with a layout that is not edited in place is written anew,
 without its comments.
 """
 
@@ -43,13 +43,13 @@ from corral.daemon.config_files.yaml_values import (
 )
 
 _COLON: Final = re.compile(r"[ \t]*(\r?\n[ \t]*)?:")
-"""Behind a key; below it when the key has a question mark."""
+"""After a key; below it when the key has a question mark."""
 _HEADER: Final = re.compile(r"[|>]([1-9]?)([-+]?)([1-9]?)[ \t]*(#.*)?\r?$", re.MULTILINE)
-"""Of a text in lines of its own."""
+"""Header of a block scalar."""
 
 
 class Awkward(Exception):
-    """Laid out in a way that is not edited in place, such as a comment between a key and its colon."""
+    """A layout that is not edited in place, such as a comment between a key and its colon."""
 
 
 def replace_value(
@@ -76,7 +76,7 @@ def replace_value(
 def insert_entries(
     splices: Splices, holder: YamlNode, pairs: Sequence[tuple[str | Scalar | None, Any]]
 ) -> None:
-    """Add entries behind the last one; in lists keys are None."""
+    """Add entries after the last one; in lists keys are None."""
     if holder.flow:
         _insert_flow(splices, holder, pairs)
         return
@@ -90,7 +90,7 @@ def insert_entries(
 
 
 def add_lines(splices: Splices, at: int, lines: Sequence[str]) -> None:
-    """Whole lines behind the one that ends here, or before it when `at` is a line's beginning."""
+    """Whole lines after the one that ends here, or before it when `at` is a line's beginning."""
     text = splices.text
     newline = newline_of(text)
     joined = newline.join(lines)
@@ -101,8 +101,8 @@ def add_lines(splices: Splices, at: int, lines: Sequence[str]) -> None:
 
 
 def _end_last_line(splices: Splices, node: YamlNode) -> None:
-    """A text in lines of its own that ends with the file and not with a line break would get one from what
-    follows: its header says that it has none."""
+    """A block scalar that ends with the file and without a line break would get one from the text appended after it:
+    its header is changed to strip it."""
     while node.entries and not node.flow:
         node = node.entries[-1][1]
     text = splices.text
@@ -114,7 +114,7 @@ def _end_last_line(splices: Splices, node: YamlNode) -> None:
 
 
 def trimmed_end(text: str, node: YamlNode) -> int:
-    """Its end without the line breaks that a text over several lines ends with."""
+    """Its end without the final line breaks of a text over several lines."""
     end = node.end
     while end > node.start and text[end - 1] in " \t\r\n":
         end -= 1
@@ -137,7 +137,7 @@ def _replace_inline(splices: Splices, old: YamlNode, new: str) -> None:
 def _replace_below(
     splices: Splices, holder: YamlNode, colon: int, old: YamlNode, anchor: str, new: Any
 ) -> None:
-    """It begins in a line below its key; comments between them stay."""
+    """Replace a value that begins in a line below its key; comments between them stay."""
     text = splices.text
     end = trimmed_end(text, old)
     if is_one_line(new):
@@ -155,7 +155,7 @@ def _replace_below(
 def _replace_by_block(
     splices: Splices, holder: YamlNode, colon: int, old: YamlNode, anchor: str, new: Any
 ) -> None:
-    """It begins in the line of its key, and the new one takes lines of its own."""
+    """Replace a value that begins in the line of its key by one that takes lines of its own."""
     text = splices.text
     newline = newline_of(text)
     lines = newline + newline.join(block(new, holder.column + STEP))
@@ -180,7 +180,7 @@ def _insert_flow(
 
 
 def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
-    """The file with this value at this place; `create`: maps on the way are made."""
+    """The file with this value at this path; `create`: missing maps on the path are created."""
     mark, text = decoded(data)
     document = read(text)
     splices = Splices(text)
@@ -198,7 +198,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
-    """Map by map, the upper one's values win; lists are values. Comments are the lower one's."""
+    """Merge map by map, the upper one's values win; lists are values. Comments are the lower one's."""
     mark, text = decoded(lower)
     document, other = read(text), read(decoded(upper)[1])
     if other.root is None:
@@ -231,7 +231,7 @@ def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document
 
 
 def _leaf(node: YamlNode | None, steps: tuple[str, ...], *, create: bool) -> YamlNode | None:
-    """The node at this place; None: it is missing and may be made."""
+    """The node at this path; None: it is missing and may be created."""
     for place, step in enumerate(steps):
         where = ".".join(steps[:place]) or "the file"
         if node is None or node.empty:
@@ -261,7 +261,7 @@ def _missing(steps: tuple[str, ...], create: bool) -> None:
 
 
 def _put(splices: Splices, root: YamlNode, steps: tuple[str, ...], value: Any) -> None:
-    """The place was looked at before: what is missing may be made."""
+    """Set the value; the path was checked before: missing maps may be created."""
     if root.empty:
         splices.replace(
             root.start, root.end, "\n".join(entry(scalar(steps[0]).text, nested(steps[1:], value), 0))

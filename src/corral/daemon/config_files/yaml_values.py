@@ -1,6 +1,5 @@
 """Values as YAML text, read back alike by YAML 1.1 and 1.2; and the content of a YAML document apart from its layout,
-to check an edit and to write a file anew.
-"""
+to check an edit and to write a file anew."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _QUOTABLE: Final = re.compile(r"[ -~]*", re.ASCII)
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """A scalar that is written as it is: its text there, the tag and the value it is read as."""
+    """A scalar that is written unchanged: its text in the file, and the tag and value it is read as."""
 
     text: str
     tag: str
@@ -32,7 +31,7 @@ class Scalar(msgspec.Struct, frozen=True):
 
 
 def scalar(value: Any, *, style: str = "") -> Scalar:
-    """A scalar's text in one line; a string keeps the single quotes that `style` says it had."""
+    """A scalar's text in one line; a string keeps the single quotes it had by `style`."""
     if isinstance(value, Scalar):
         return value
     if value is None:
@@ -79,7 +78,7 @@ def block(value: Any, indent: int) -> list[str]:
 
 
 def entry(key: str, value: Any, indent: int) -> list[str]:
-    """A key, as it is written, and its value."""
+    """A key in its written form, and its value."""
     blanks = " " * indent
     if is_one_line(value):
         return [f"{blanks}{key}: {flow(value)}"]
@@ -106,7 +105,7 @@ def _float(number: float) -> str:
         return ".inf" if number > 0 else "-.inf"
     text = repr(number)
     mantissa, e, exponent = text.partition("e")
-    # YAML 1.1 wants a point in the mantissa.
+    # YAML 1.1 requires a point in the mantissa.
     return text if not e or "." in mantissa else f"{mantissa}.0e{exponent}"
 
 
@@ -126,11 +125,11 @@ def shape(node: YamlNode | None) -> Shape:
         return [shape(item) for item, _ in node.entries]
     if node.kind == "alias":
         return "alias", node.value
-    return "scalar", node.tag, "null" if node.tag == NULL else node.value  # there are five ways to write it
+    return "scalar", node.tag, "null" if node.tag == NULL else node.value  # null can be written in five ways
 
 
 def shape_of(value: Any) -> Shape:
-    """Of a value that is going to be written."""
+    """The shape of a value that is going to be written."""
     if isinstance(value, Mapping):
         return {shape_of(key): shape_of(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -140,7 +139,7 @@ def shape_of(value: Any) -> Shape:
 
 
 def put_shape(old: Shape, steps: tuple[str, ...], new: Shape) -> Shape:
-    """The shape with a new one at this place; it may be changed itself."""
+    """The shape with a new one at this path; it may be changed itself."""
     if not steps:
         return new
     if isinstance(old, list):
@@ -170,13 +169,13 @@ def merged_shape(lower: YamlNode, upper: YamlNode, below: YamlCopier, above: Yam
 
 
 def as_text(found: Shape) -> str:
-    """A document that says this, laid out plainly."""
+    """A document with this content, in a plain layout."""
     text: str = yaml.serialize(_yaml_node(found), Dumper=_DUMPER, allow_unicode=True, width=1 << 20)
     return text
 
 
 class YamlCopier:
-    """Takes values out of a document, with what its aliases stand for, up to a bound."""
+    """Copies values out of a document, with its aliases resolved, up to a bound."""
 
     def __init__(self, anchors: Mapping[str, YamlNode]) -> None:
         self._anchors = anchors
@@ -234,7 +233,7 @@ def _key(node: YamlNode) -> Shape:
 
 
 def _named(found: dict[Shape, Shape], name: str) -> Shape:
-    """The last key with this text; one that is not there is a string."""
+    """The last key with this text; a missing one is a string."""
     for key in reversed(found):
         if key[0] == "scalar" and key[2] == name:
             return key

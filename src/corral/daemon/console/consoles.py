@@ -1,4 +1,4 @@
-"""All consoles of this node, as the rest of the daemon sees them."""
+"""All consoles of this node, as the rest of the daemon uses them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _log = structlog.get_logger("corral.daemon.console")
 
 
 class NodeConsoles:
-    """Sends every attached console to the controller of the present connection and answers questions
-    about them. Use as `async with`; all methods belong to the loop's thread and never block.
+    """Sends every attached console to the controller of the current connection and answers queries about them. Use as
+    `async with`; all methods belong to the loop's thread and never block.
 
-    Nothing of it needs to be kept: where a console goes on is said by the controller at the beginning
-    of each session, and everything else lies in the run directories.
+    It has no state worth storing: the controller sends the position of each console at the beginning of a session, and
+    everything else is in the run directories.
     """
 
     def __init__(self, clock: Clock, *, list_runs: RunLister | None = None) -> None:
@@ -38,7 +38,7 @@ class NodeConsoles:
         self._feeds: dict[ConsoleKey, ConsoleFeed] = {}
         self._watch: GrowthWatch[ConsoleFeed] = GrowthWatch(self._grown)
         self._known: dict[ConsoleKey, ConsolePosition] = {}
-        """What the controller of the present connection had when it began."""
+        """What the controller of the current connection had at its beginning."""
         self._sender: Sender | None = None
         self._queries: Queries | None = None
         self._acknowledging = False
@@ -64,8 +64,8 @@ class NodeConsoles:
     def attach(
         self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False, nonce: str = ""
     ) -> None:
-        """Make this console known. One that is attached as `ended` is not sent by itself, only if the
-        controller names it at the beginning of a session, but can be asked for. Idempotent."""
+        """Add this console. One that is attached as `ended` is sent only if the controller names it at the beginning of
+        a session, but can be queried. Idempotent."""
         key = ConsoleKey(instance_id, incarnation)
         if key in self._feeds:
             return
@@ -75,14 +75,14 @@ class NodeConsoles:
             self._begin(feed)
 
     def ended(self, instance_id: str, incarnation: int) -> None:
-        """Its last byte is on disk: the rest of it is sent, then it is only kept for questions."""
+        """Its last byte is on disk: the rest of it is sent, then it is kept for queries only."""
         feed = self._feeds.get(ConsoleKey(instance_id, incarnation))
         if feed is not None and not feed.ended:
             feed.ended = True
             self._grown(feed)
 
     def detach(self, instance_id: str, incarnation: int) -> None:
-        """Its files are about to go; what was not sent yet is not sent any more."""
+        """Its files are about to be removed; unsent output is no longer sent."""
         feed = self._feeds.pop(ConsoleKey(instance_id, incarnation), None)
         if feed is None:
             return
@@ -93,7 +93,7 @@ class NodeConsoles:
         feed.release()
 
     def on_connected(self, connection: LinkConnection) -> None:
-        """A session began; what the controller has is in its HandshakeAck."""
+        """A session began; its HandshakeAck has the controller's positions."""
         self.on_disconnected()
         self._acknowledging = connection.supports.consoles
         if self._acknowledging:
@@ -109,12 +109,12 @@ class NodeConsoles:
         self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
 
     def on_disconnected(self) -> None:
-        """The session is over: nothing is sent until the next. Idempotent."""
+        """The session has ended: nothing is sent until the next. Idempotent."""
         if self._sender is not None:
             self._sender.close()
             self._sender = None
             for feed in self._feeds.values():
-                feed.release()  # nobody knows for how long, and an unlinked segment takes space
+                feed.release()  # the outage may be long, and an unlinked segment takes space
         if self._floor is not None:
             self._floor.cancel()
             self._floor = None
@@ -123,7 +123,7 @@ class NodeConsoles:
             self._queries = None
 
     def on_ack(self, ack: ConsoleAck) -> None:
-        """The controller has so much of these consoles. Of consoles that are gone nothing is taken."""
+        """The controller has so much of these consoles. Positions of removed consoles are ignored."""
         if self._sender is None:
             return
         positions: list[tuple[ConsoleFeed, int]] = []
@@ -135,7 +135,7 @@ class NodeConsoles:
         self._sender.acknowledged(positions)
 
     def answer(self, query: ConsoleQuery) -> None:
-        """Answer over the data channel of the connection that asked."""
+        """Answer over the data channel of the connection that the query came from."""
         if self._queries is None:
             _log.warning("console.question_ignored", instance=query.instance_id, reason="no data channel")
             return
@@ -161,10 +161,10 @@ class NodeConsoles:
             self._sender.grown(feed)
 
     def _look_at_all(self) -> None:
-        """The floor: no console depends on the kernel's word alone."""
+        """Periodic check of every console: none depends on the kernel's notifications alone."""
         assert self._sender is not None
         self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
         for feed in self._feeds.values():
             if feed.sent < 0 and (not feed.ended or feed.key in self._known):
-                self._begin(feed)  # it could not be read when its time came
+                self._begin(feed)  # it could not be read earlier
         self._sender.look_at_all([feed for feed in self._feeds.values() if feed.sent >= 0])

@@ -1,6 +1,5 @@
-"""One console on its way to the controller: what was sent, what was acknowledged, what comes next; and the credit of
-bytes under way: a floor, and more by bandwidth × delay.
-"""
+"""Feed of one console to the controller: what was sent, what was acknowledged, what comes next; and the credit of bytes
+in flight: a floor, and more by bandwidth × delay."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ FLOOR_BYTES: Final = 256 * 1024
 CEILING_BYTES: Final = 4 * 1024 * 1024
 _MEMORY_SECONDS: Final = 5.0
 _HEADROOM: Final = 2.0
-"""What is under way is twice what the line holds: so the line never waits for us, a faster line is
-found out, and a slow one is not filled further."""
+"""The bytes in flight are twice the capacity of the line: so the line never runs empty, a faster line is detected, and
+a slow one is not filled further."""
 _SHORTEST: Final = 1e-4
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """What was known when some bytes left."""
+    """State at the time some bytes were sent."""
 
     size: int
     at: float
@@ -33,15 +32,15 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class SendCredit:
-    """Counts what is under way and learns from each acknowledgement. Pure: the time comes in."""
+    """Counts the bytes in flight and adapts to each acknowledgement. Pure: the time is a parameter."""
 
     def __init__(self) -> None:
         self.limit = FLOOR_BYTES
         self.under_way = 0
         self._delivered = 0
-        self._rates = [0.0, 0.0]  # the best of this span of time, and of the one before
+        self._rates = [0.0, 0.0]  # the best of this span of time, and of the previous one
         self._delay = float("inf")
-        """The shortest ever: later ones are those of a line that we keep full, and would have us fill it
+        """The shortest ever: later ones include the queue that our own sending makes, and would raise the credit
         further. A line that became longer gets less than it could take, but never less than the floor."""
         self._span_began = 0.0
 
@@ -54,7 +53,7 @@ class SendCredit:
         return Departure(size, now, self._delivered)
 
     def arrived(self, departures: list[Departure], now: float) -> None:
-        """These were acknowledged together. The one that left last tells most about the line."""
+        """These were acknowledged together. The one sent last has the most information about the line."""
         for departure in departures:
             self.under_way -= departure.size
             self._delivered += departure.size
@@ -67,11 +66,11 @@ class SendCredit:
         self.limit = int(min(CEILING_BYTES, max(FLOOR_BYTES, _HEADROOM * line_holds)))
 
     def lost(self, departures: list[Departure]) -> None:
-        """They will not be acknowledged any more: their console is gone."""
+        """These will not be acknowledged any more: their console was removed."""
         self.under_way -= sum(departure.size for departure in departures)
 
     def _turn(self, now: float) -> None:
-        """Forget the rates of long ago: lines change."""
+        """Drop old rates: lines change."""
         if now - self._span_began >= _MEMORY_SECONDS:
             self._span_began = now
             self._rates = [0.0, self._rates[0]]
@@ -83,7 +82,7 @@ def _left_at(departure: Departure) -> float:
 
 BLOCK_BYTES: Final = 64 * 1024
 BEGIN_BEFORE_END: Final = 256 * 1024
-"""A console of which the controller knows nothing begins so far before its end."""
+"""A console unknown to the controller is sent from so many bytes before its end."""
 _OVERHEAD: Final = 80
 
 
@@ -98,12 +97,12 @@ class ConsoleFeed:
     def __init__(self, key: ConsoleKey, directory: str, *, ended: bool = False, nonce: str = "") -> None:
         self.key = key
         self.nonce = nonce
-        """Of its run; empty: not known."""
+        """The nonce of its run; empty: not known."""
         self.directory = directory
         self.ended = ended
         self.watched = False
         self.sent = -1
-        """Where the next block begins; -1 until a connection said where to begin."""
+        """Where the next block begins; -1 until a connection has set the beginning."""
         self.acknowledged = 0
         self._settled = False
         self._fingerprint: tuple[int, ...] = ()
@@ -120,9 +119,9 @@ class ConsoleFeed:
         return self._settled
 
     def begin(self, position: ConsolePosition | None) -> None:
-        """A new connection: go on at what the controller has, or a little before the end."""
+        """A new connection: continue at the controller's position, or a little before the end."""
         self._under_way.clear()
-        self.sent = -1  # until it is known: what the last connection sent may never have arrived
+        self.sent = -1  # until it is known: bytes sent by the last connection may never have arrived
         end = self._log.end_offset
         if position is not None and position.offset <= end and self._is_of(position):
             self.sent = position.offset
@@ -135,12 +134,12 @@ class ConsoleFeed:
         self._settled = False
 
     def _is_of(self, position: ConsolePosition) -> bool:
-        """Whether the controller speaks of this run, and not of another that had its number."""
+        """Whether the position is of this run, and not of another that had its number."""
         return not self.nonce or position.nonce in ("", self.nonce)
 
     def add_block(self, batch: ConsoleBatch, limit: int, *, thorough: bool = False) -> int:
-        """Put what comes next into the batch, cut at the last line break where there is one; how many
-        bytes that is, 0 when there is nothing. Only a `thorough` look can be relied on to find it."""
+        """Put the next block into the batch, cut at the last line break where there is one; returns its number of
+        bytes, 0 when there is nothing. Only a `thorough` check finds it reliably."""
         block = self._log.read(self.sent, limit) if thorough else self._log.read_on(self.sent, limit)
         if not block.data and block.gap_before is None:
             return 0
@@ -165,7 +164,7 @@ class ConsoleFeed:
         self._under_way.append((self.sent, departure))
 
     def arrived(self, offset: int) -> list[Departure]:
-        """The controller has everything before `offset`; it cannot have more than it was sent."""
+        """The controller has everything before `offset`; more than was sent is not possible."""
         self.acknowledged = max(self.acknowledged, min(offset, self.sent))
         found = []
         while self._under_way and self._under_way[0][0] <= offset:
@@ -180,7 +179,7 @@ class ConsoleFeed:
     def next_lines(self, limit: int, *, max_lines: int, partial: bool) -> list[Line]:
         """Lines for a controller that takes them one by one; an unfinished one only with `partial`."""
         block = self._log.read(self.sent, limit)
-        following = self._log.read(block.end, limit)  # the rest of a line may lie in the next segment
+        following = self._log.read(block.end, limit)  # the rest of a line may be in the next segment
         data = block.data + following.data if following.offset == block.end else block.data
         partial = partial or following.gap_before is not None
         self.sent = block.offset
@@ -191,14 +190,14 @@ class ConsoleFeed:
             stamps = self._log.times(offset, offset + 1)
             received = stamps[0].timestamp_ms if stamps else 0
             found.append(Line(offset=offset, timestamp_ms=received, text=text_of(piece)))
-            self.sent = self.acknowledged = offset + len(piece)  # nobody will ever say so
+            self.sent = self.acknowledged = offset + len(piece)  # this controller acknowledges nothing
         return found
 
     def note_quiet(self) -> None:
         self._fingerprint = self._log.fingerprint()
 
     def note_unreadable(self) -> None:
-        """Whatever was wrong, it is tried again."""
+        """Log it; whatever was wrong, the read is retried."""
         self._fingerprint = ()
         self.release()
 

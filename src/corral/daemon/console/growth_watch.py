@@ -1,7 +1,7 @@
-"""Notices that consoles grow: one inotify descriptor for all of them.
+"""Watch for the growth of consoles: one inotify descriptor for all of them.
 
-A watch tells once and is gone: a console that is written to all the time is looked at by the clock, and
-costs no event. The standard library has no inotify, so libc is called directly.
+A watch fires once and is removed: a console that is written to all the time is polled, and costs no event. The standard
+library has no inotify, so libc is called directly.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ K = TypeVar("K")
 
 
 class GrowthWatch(Generic[K]):
-    """Calls `grown` with the key of each directory in which a file grew or appeared since it was armed.
-    Use as a context manager, within a running loop. Where inotify is not to be had, nothing is ever
-    told: whoever uses this looks now and then by itself anyhow."""
+    """Calls `grown` with the key of each directory in which a file grew or appeared since it was armed. Use as a
+    context manager, within a running loop. Where inotify is not available, `grown` is never called: every user of this
+    class polls now and then anyhow."""
 
     def __init__(self, grown: Callable[[K], None]) -> None:
         self._grown = grown
@@ -57,7 +57,7 @@ class GrowthWatch(Generic[K]):
             self._fd = -1
 
     def arm(self, key: K, directory: str) -> None:
-        """Tell of the next growth, once. What grew before this call is not told: look again after it."""
+        """Call `grown` at the next growth, once. Growth before this call is not reported: check again after it."""
         if self._fd < 0:
             return
         watch = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), ctypes.c_uint32(_MASK))
@@ -78,12 +78,12 @@ class GrowthWatch(Generic[K]):
             while at < len(events):
                 watch, mask, _, length = _EVENT.unpack_from(events, at)
                 at += _EVENT.size + length
-                key = self._keys.pop(watch, None)  # told once, or gone with its directory
+                key = self._keys.pop(watch, None)  # fired once, or removed with its directory
                 if key is not None and not mask & _IN_IGNORED:
                     self._grown(key)
 
     def _refuse(self, code: int) -> None:
-        """Once, however many watches are refused."""
+        """Log once, however many watches are refused."""
         if not self._refused:
             self._refused = True
             _log.warning(

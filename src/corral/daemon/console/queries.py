@@ -1,4 +1,4 @@
-"""Questions about the older parts of a console, answered in bulk over the data channel."""
+"""Queries for the older parts of a console, answered in bulk over the data channel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger("corral.daemon.console")
 
 
 class Queries:
-    """Answers the questions of one connection, a few at a time. `close` ends what is under way."""
+    """Answers the queries of one connection, a few at a time. `close` cancels those under way."""
 
     def __init__(self, connection: LinkConnection) -> None:
         self._connection = connection
@@ -44,15 +44,15 @@ class Queries:
         self._tasks = Tasks()
 
     def answer(self, query: ConsoleQuery, directory: str | None) -> None:
-        """Begin to answer; never blocks. Every question gets an answer or a refusal, or the connection
-        ends. `directory` is that of the console, None when there is none."""
+        """Begin to answer; never blocks. Every query gets an answer or a refusal, or the connection ends. `directory`
+        is that of the console, None when there is none."""
         if directory is None:
             self._refuse(query, _gone(query))
         else:
             self.answer_with(query, lambda: answer_to(query, directory))
 
     def answer_with(self, query: ConsoleQuery, find: Callable[[], ConsoleQueryResult]) -> None:
-        """The same with what `find` returns, in a thread."""
+        """The same with the result of `find`, called in a thread."""
         if len(self._tasks) >= WAITING:
             why = f"{WAITING} questions about consoles are waiting for an answer already"
             self._refuse(query, Retryable(Code.RATE_LIMITED, why, retry_after=1.0))
@@ -76,11 +76,11 @@ class Queries:
             _log.error("console.answer_failed", instance=query.instance_id, exc_info=error)
             self._refuse(query, Bug(f"the console of '{query.instance_id}' cannot be read: {error}"))
         finally:
-            if len(self._tasks) == 1:  # it is the last
+            if len(self._tasks) == 1:  # this is the last query
                 await self._hang_up()
 
     async def _hang_up(self) -> None:
-        """A channel lives as long as there are questions: they come in bursts."""
+        """Close the channel, which is open as long as there are queries: they come in bursts."""
         if self._channel is not None:
             channel, self._channel = self._channel, None
             async with channel:
@@ -107,12 +107,12 @@ def _gone(query: ConsoleQuery) -> Rejected:
 
 
 def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
-    """Read or search; in a thread of its own, for a search may take a while."""
+    """Read or search; in a thread of its own, because a search may take a while."""
     with ConsoleLog(directory) as log:
         first, end = log.first_offset, log.end_offset
         start = min(max(query.from_offset, first), end)
         until = min(query.to_offset or end, end)
-        if query.since_ms > 0:  # a line came when its first byte did
+        if query.since_ms > 0:  # the time of a line is that of its first byte
             start = max(start, log.line_start(log.since(query.since_ms), end))
         if query.until_ms > 0:
             until = end = min(until, log.line_start(log.since(query.until_ms), end))
@@ -122,7 +122,7 @@ def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
             _search(log, query, start, until, result)
         elif start < until:
             _read(log, query, start, until, result)
-        begin = start if query.since_ms > 0 else query.from_offset  # what came before was not asked for
+        begin = start if query.since_ms > 0 else query.from_offset  # earlier lines were not requested
         covered = (result.next_offset, until) if query.newest else (begin, result.next_offset)
         for gap in log.gaps(*covered):
             result.gaps.append(

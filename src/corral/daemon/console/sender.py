@@ -1,11 +1,11 @@
 """Senders of consoles over one connection: in order, each byte once, fair among them, under the credit.
 
-A console that grew is read at once if it was quiet, and then by the clock until nothing was found for a while: every
-few milliseconds while it is watched, less often otherwise. What was not acknowledged when the connection ends is sent
-again by the next one.
+A console that grew is read at once if it was quiet, and then polled until nothing was found for a while: every few
+milliseconds while it is watched, less often otherwise. Output that was not acknowledged when the connection ends is
+sent again by the next one.
 
-`LineSender` is for a controller that knows single lines only: nothing is acknowledged, so the connection's own queue
-is the measure, and what was handed to a connection that ends is not sent again.
+`LineSender` is for a controller that knows single lines only: nothing is acknowledged, so the connection's own queue is
+the limit, and lines handed to a connection that ends are not sent again.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ UNWATCHED_SECONDS: Final = 0.02
 SLOWEST_WATCHED_SECONDS: Final = 0.02
 SLOWEST_SECONDS: Final = 0.05
 COLD_SECONDS: Final = 0.1
-"""A console that did not grow for so long is left to the watch."""
+"""A console that did not grow for so long is no longer polled, only watched."""
 BATCH_BYTES: Final = 120 * 1024
-"""A batch and what surrounds it fit into one frame of the link."""
+"""A batch and its envelope fit into one frame of the link."""
 _SMALLEST_SHARE: Final = 4096
 _SWEEP_BYTES: Final = 1 << 20
 _TIMER_SLACK: Final = 0.001
 _PAUSE_PER_COST: Final = 5.0
-"""Looking takes at most a sixth of a core: so many times as long as it took, nobody looks."""
+"""Polling takes at most a sixth of a core: the pause after it is so many times as long as it took."""
 _log = structlog.get_logger("corral.daemon.console")
 
 
 class Sender(Protocol):
-    """Takes consoles that have something, over one connection."""
+    """Sends consoles that have new output, over one connection."""
 
     def grown(self, feed: ConsoleFeed) -> None:
-        """There may be something to send. Never blocks."""
+        """There may be output to send. Never blocks."""
 
     def removed(self, feed: ConsoleFeed) -> None: ...
 
@@ -52,7 +52,7 @@ class Sender(Protocol):
         """The controller has everything before these offsets."""
 
     def look_at_all(self, feeds: list[ConsoleFeed]) -> None:
-        """The floor: whatever was not told, is found now."""
+        """Periodic check: finds growth for which there was no notification."""
 
     def close(self) -> None: ...
 
@@ -67,7 +67,7 @@ class BatchSender:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._growing: dict[ConsoleFeed, None] = {}  # in the order in which their turn comes
+        self._growing: dict[ConsoleFeed, None] = {}  # in the order of their turns
         self._swept_at = 0.0
         self._swept_all_at = 0.0
         self._cost = 0.0
@@ -105,14 +105,14 @@ class BatchSender:
         self._growing.clear()
 
     def _credit_came(self) -> None:
-        """Go on as soon as there is enough for a batch that is worth a frame."""
+        """Continue as soon as there is enough credit for a batch that is worth a frame."""
         if self._starved and self.credit.left >= BATCH_BYTES:
             self._starved = False
-            self._swept_all_at = 0.0  # everybody has waited long enough
+            self._swept_all_at = 0.0  # all consoles have waited long enough
             self._schedule(0.0)
 
     def _due(self, *, watched: bool) -> float:
-        """When consoles of this kind may be looked at again."""
+        """When consoles of this kind may be polled again."""
         if watched:
             shortest, longest, last = WATCHED_SECONDS, SLOWEST_WATCHED_SECONDS, self._swept_at
         else:
@@ -120,7 +120,7 @@ class BatchSender:
         return last + min(longest, max(shortest, _PAUSE_PER_COST * self._cost))
 
     def _schedule(self, at: float) -> None:
-        """Sweep then, or earlier if that is planned; at once when it is past."""
+        """Sweep at this time, or earlier if that is planned; at once when it is past."""
         if self._starved:
             return
         if self._timer is not None:
@@ -131,7 +131,7 @@ class BatchSender:
         self._timer = self._loop.call_later(max(0.0, at - self._clock.monotonic()), self._sweep)
 
     def _sweep(self) -> None:
-        """Give each console its turn, again and again, until nobody has more or the credit is used up."""
+        """Give each console its turn, repeatedly, until none has more or the credit is used up."""
         self._timer = None
         began = self._clock.monotonic()
         everybody = began + _TIMER_SLACK >= self._due(watched=False)
@@ -148,7 +148,7 @@ class BatchSender:
             self._schedule(min(self._due(watched=feed.watched) for feed in self._growing))
 
     def _send_turns(self, turns: deque[ConsoleFeed]) -> None:
-        """Leaves those in `turns` that may have more."""
+        """Send one round; leaves those in `turns` that may have more."""
         message, size, total = DaemonMessage(), 0, 0
         share = self.credit.left // (2 * len(turns)) if turns else 0
         share = min(BLOCK_BYTES, max(_SMALLEST_SHARE, share))
@@ -168,7 +168,7 @@ class BatchSender:
             self._connection.send(message)
 
     def _take(self, feed: ConsoleFeed, message: DaemonMessage, limit: int) -> int:
-        """One block of this console; 0 when it has nothing. Served ones go to the end of the line."""
+        """One block of this console; 0 when it has nothing. A served console goes to the end of the queue."""
         del self._growing[feed]
         try:
             size = feed.add_block(message.console_batch, limit)
@@ -183,7 +183,7 @@ class BatchSender:
         except OSError as error:
             _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
             feed.note_unreadable()
-            return 0  # the floor tries again
+            return 0  # the periodic check retries
         self._growing[feed] = None
         if size:
             feed.grew_at = self._swept_at
@@ -199,7 +199,7 @@ _LINES_A_TURN: Final = 500
 
 
 class LineSender:
-    """Sends each line as a message, as long as few of them wait."""
+    """Sends each line as a message, as long as few of them are queued."""
 
     def __init__(self, connection: LinkConnection, watch: GrowthWatch[ConsoleFeed]) -> None:
         self._connection = connection
@@ -217,10 +217,10 @@ class LineSender:
         self._growing.pop(feed, None)
 
     def acknowledged(self, positions: list[tuple[ConsoleFeed, int]]) -> None:
-        """Nobody acknowledges single lines."""
+        """Single lines are never acknowledged."""
 
     def look_at_all(self, feeds: list[ConsoleFeed]) -> None:
-        """The floor; a line that was not finished within it is sent as it is."""
+        """The periodic check; a line that was unfinished for that long is sent as it is."""
         for feed in feeds:
             if feed not in self._growing and not feed.settled:
                 if self._has_room():
@@ -255,7 +255,7 @@ class LineSender:
             lines = feed.next_lines(_BYTES_A_TURN, max_lines=_LINES_A_TURN, partial=partial)
         except OSError as error:
             _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
-            return False  # the floor tries again
+            return False  # the periodic check retries
         for line in lines:
             output = ConsoleOutput(
                 instance_id=feed.key.instance_id,

@@ -1,7 +1,7 @@
-"""The data directory of a daemon: a directory in other use is refused.
+"""Data directory of a daemon: a directory in other use is refused.
 
-A daemon that is root closes everything in its data directory to other users. In a directory that was meant for
-something else (`--data /srv`) that would lock out its users.
+A daemon of root closes everything in its data directory to other users. In a directory that was meant for something
+else (`--data /srv`) that would lock out its users.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OURS: Final = frozenset(
         ),
         *("daemon.sock", "enrolment.json", "identity.json", "link.json", "machine-id", "renewal.json"),
         *("static.key", "uids.json", _LOCK),
-        "lost+found",  # of a file system that is mounted for us
+        "lost+found",  # of a file system that is mounted for the daemon
     )
 )
 """What a daemon makes there, and what may be put there before its first start."""
@@ -40,8 +40,8 @@ _SHOWN: Final = 5
 
 
 def make_data_directory(path: pathlib.Path) -> None:
-    """Make it, or find one that a daemon has used before, or that holds nothing but what a daemon's holds.
-    INVALID_CONFIG for any other, when we are root; then nothing in it was touched."""
+    """Create it, or accept one that a daemon has used before, or that has only entries of a daemon. INVALID_CONFIG for
+    any other, when running as root; then nothing in it was touched."""
     make_directory(path)
     if os.geteuid() != 0:
         return

@@ -1,4 +1,4 @@
-"""Disk space guard: nothing is prepared that would use up the node's reserve."""
+"""Disk space guard: no preparation may use up the node's reserve."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ RETRY_SECONDS: Final = 30.0
 
 
 def free_bytes(directory: pathlib.Path) -> int:
-    """What an ordinary user may still write: a workload is none of root's."""
+    """What an ordinary user may still write: a workload does not run as root."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
 
 
 def lacks_room(directory: pathlib.Path, reserve_mb: int) -> bool:
-    """Whether nothing could be prepared here, however small. Blocks for a moment."""
+    """Whether nothing can be prepared here, however small. Blocks for a moment."""
     try:
         return free_bytes(directory) < reserve_mb * _MEBI
     except OSError:
@@ -30,7 +30,7 @@ def lacks_room(directory: pathlib.Path, reserve_mb: int) -> bool:
 
 
 def full_disk(directory: pathlib.Path) -> str:
-    """In words, that this disk takes nothing any more; empty: it does, or cannot be asked."""
+    """A text that this disk is full; empty: it is not, or cannot be read."""
     try:
         free = free_bytes(directory)
     except OSError:
@@ -60,7 +60,7 @@ def as_ours(error: OSError, *, doing: str, otherwise: Code) -> CorralError:
     """An error of the file system, as one of ours."""
     where = f" ({error.filename})" if error.filename else ""
     why = f"{doing} failed{where}: {error.strerror or error}"
-    why = why.encode(errors="replace").decode()  # a name may be no UTF-8
+    why = why.encode(errors="replace").decode()  # a name may not be UTF-8
     if error.errno in _FULL:
         return Retryable(Code.DISK_FULL, why, hint="make room on the node", retry_after=RETRY_SECONDS)
     if error.errno == errno.ENAMETOOLONG:

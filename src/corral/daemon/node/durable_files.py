@@ -1,4 +1,4 @@
-"""Durable small files of the daemon: written whole; a disk that refuses is an error of ours."""
+"""Durable small files of the daemon: written as a whole; a disk that refuses becomes an error of ours."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Enrolment: joining a cluster with a join token, and the identity that results or was stored before.
 
-The key is made and stored before the token is sent: if the answer is lost, the next attempt shows the same token with
-the same key and is answered again.
+The key is created and stored before the token is sent: if the answer is lost, the next attempt sends the same token
+with the same key and is answered again.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ async def enrol(
 ) -> Enrolled | None:
     """Exchange the token for an identity. None: this data directory already joined with it.
 
-    `learn` is told the controllers' addresses before the identity is stored: a node that knows who it
-    is never asks again, so by then it must know where to go.
+    `learn` receives the controllers' addresses before the identity is stored: a node with an identity never enrols
+    again, so by then it must know the addresses.
     """
     token = JoinToken.parse(token_text)
     present = load_identity(data)
@@ -106,7 +106,7 @@ def _pending_key(data: pathlib.Path, token: JoinToken) -> str:
 
 
 async def _exchange(token: JoinToken, request: ExchangeJoinTokenRequest) -> ExchangeJoinTokenResponse:
-    """Ask each bootstrap address in turn, a few rounds long; a refusal is final at once."""
+    """Try each bootstrap address in turn, for a few rounds; a refusal is final at once."""
     last: CorralError = Rejected(Code.JOIN_TOKEN_INVALID, "the join token names no controller")
     for attempt in range(_ROUNDS):
         for address in token.bootstrap:
@@ -137,7 +137,7 @@ async def identify(
     config: DaemonConfig, memory: KnownControllers, *, machine_id: str, join: str | None
 ) -> Identity:
     """The identity in the data directory, after enrolling where there is a token. NOT_FOUND without either,
-    INVALID_CONFIG where the configuration speaks of another node, or of no controller."""
+    INVALID_CONFIG where the configuration names another node, or no controller."""
     data = config.data
     if join:
         wanted = config.node_id(host_name=socket.gethostname())

@@ -22,7 +22,7 @@ _PAGE: Final = 4096
 
 
 def machine_id(configured: str, data: pathlib.Path, entropy: Entropy) -> str:
-    """Names this machine: as configured, else the system's, else one made once for this directory."""
+    """Identifies this machine: as configured, else the system's, else one created once for this directory."""
     if configured:
         return configured
     try:
@@ -47,8 +47,8 @@ def _kibibytes(memory: bytes, name: bytes) -> int:
 
 
 def _beginning(file: str) -> bytes:
-    """The first page of a file of the kernel. Every node does this every few seconds: no more than the
-    three calls it takes."""
+    """The first page of a file of the kernel. Every node reads it every few seconds: no more than the three calls it
+    takes."""
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, _PAGE)
@@ -106,7 +106,7 @@ class StatusSampler:
 
 
 def _cpu_ticks() -> tuple[int, int]:
-    """Of all CPUs since the boot: busy, and in all."""
+    """Ticks of all CPUs since the boot: busy, and in total."""
     first = _beginning(_TICKS).split(b"\n", 1)[0]
     ticks = [int(value) for value in first.split()[1:9]]
     total = sum(ticks)

@@ -1,4 +1,4 @@
-"""Who this node is: its key, its certificate, and whom it trusts. One file, replaced as a whole."""
+"""Identity of this node: its key, its certificate, and the authorities it trusts. One file, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERSION: Final = 1
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """An enrolled node. Holds the private key: the file is mode 0600 and never leaves the node."""
+    """An enrolled node. Includes the private key: the file has mode 0600 and never leaves the node."""
 
     node_id: NodeId
     cluster: ClusterId
@@ -45,13 +45,13 @@ def load_identity(data: pathlib.Path) -> Identity | None:
 
 
 def save_identity(data: pathlib.Path, identity: Identity) -> None:
-    """Durable before it is used: a certificate that was issued to us is never forgotten. Retryable
-    when the disk refuses; the old identity then stays."""
+    """Store it durably before it is used: a certificate issued to this node is never lost. Retryable when the disk
+    refuses; the old identity then stays."""
     store(data / _FILE, identity, name=_FORMAT, version=_VERSION)
 
 
 class StoredIdentity:
-    """The identity in use. A new one is on disk before anybody sees it."""
+    """The identity in use. A new one is on disk before it is used."""
 
     def __init__(self, data: pathlib.Path, identity: Identity) -> None:
         self._data = data
@@ -68,8 +68,8 @@ class StoredIdentity:
 
 
 def with_trust(identity: Identity, trusted_ca_pem: bytes) -> Identity:
-    """This identity, trusting these authorities instead. Refused when they do not include the one
-    that signed our own certificate: with such a bundle the node would lock itself out."""
+    """This identity, trusting these authorities instead. Refused when they do not include the one that signed our own
+    certificate: with such a bundle the node would lock itself out."""
     return verified(msgspec.structs.replace(identity, trusted_ca_pem=_text(trusted_ca_pem)))
 
 
@@ -88,7 +88,7 @@ def with_certificate(
 
 
 def verified(identity: Identity) -> Identity:
-    """Refuse a certificate that is not for our key, our name, or not by whom we trust."""
+    """Refuse a certificate that is not for our key or our name, or not by an authority we trust."""
     try:
         certificate = x509.load_pem_x509_certificate(identity.certificate_pem.encode())
         authorities = x509.load_pem_x509_certificates(identity.trusted_ca_pem.encode())
@@ -121,5 +121,5 @@ def _signed_by_one_of(authorities: list[x509.Certificate], certificate: x509.Cer
 
 
 def _text(pem: bytes) -> str:
-    """PEM is ASCII; anything else becomes text that no parser takes for a certificate."""
+    """PEM is ASCII; anything else becomes text that no parser accepts as a certificate."""
     return pem.decode(errors="replace")

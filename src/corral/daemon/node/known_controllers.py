@@ -1,7 +1,7 @@
 """Controllers that a daemon knows across restarts: their addresses, and the highest epoch it obeyed.
 
 The epoch is on disk before a frame that carries it is obeyed, so a deposed controller is not obeyed, not even after a
-restart of the daemon. Its space on the disk is allocated beforehand: a full one must not keep a node from the next
+restart of the daemon. Its space on the disk is allocated beforehand: a full disk must not keep a node from the next
 leader.
 """
 
@@ -35,7 +35,7 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownControllers:
-    """The daemon's memory of the control plane, on disk as far as the disk allows."""
+    """Addresses and epoch of the control plane, on disk as far as the disk allows."""
 
     def __init__(self, data: pathlib.Path, configured: Iterable[str]) -> None:
         self._path = data / _FILE
@@ -52,28 +52,28 @@ class KnownControllers:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Configured ones and learned ones, each once."""
+        """Configured and learned ones, each once."""
         return tuple(dict.fromkeys((*self._configured, *self._learned)))
 
     def remember(self, addresses: Iterable[str]) -> None:
-        """Remember what a controller told about its peers: at once in memory, and on disk when this
-        returns. Retryable when the disk refuses."""
+        """Store the addresses of peers that a controller sent: at once in memory, and on disk when this returns.
+        Retryable when the disk refuses."""
         learned = tuple(dict.fromkeys(address for address in addresses if address))[:_MAX_ADDRESSES]
         if learned:
             self._learned = learned
             self._store(self._remembered.epoch)
 
     def learn(self, addresses: Iterable[str]) -> None:
-        """Like `remember`, but a disk that refuses is only logged: losing them costs a detour, and the
-        next connection tells them again."""
+        """Like `remember`, but a disk that refuses is only logged: losing them costs a detour, and they are sent again
+        with the next connection."""
         try:
             self.remember(addresses)
         except Retryable as error:
             _log.warning("link.addresses_not_stored", reason=str(error))
 
     def obey(self, epoch: int) -> None:
-        """Accept a frame of this epoch, or refuse it as a deposed controller's. Retryable when a new
-        epoch cannot be written: what is not remembered must not be obeyed."""
+        """Accept a frame of this epoch, or refuse it as a deposed controller's. Retryable when a new epoch cannot be
+        written: an epoch that is not stored must not be obeyed."""
         if epoch < self._remembered.epoch:
             raise Rejected(
                 Code.STALE_EPOCH,
@@ -98,6 +98,6 @@ class KnownControllers:
             self._make_room()
 
     def _make_room(self) -> None:
-        """For the next that is remembered; what was replaced has left some."""
+        """Allocate the space for the next write; the replaced file has freed some."""
         with contextlib.suppress(OSError):
             allocate(self._room, _ROOM_BYTES)

@@ -1,16 +1,14 @@
-"""Is a port free, as far as the kernel can tell? Blocking: call it in a worker thread.
+"""Ports of this node: whether the kernel has one free, and which ones its runs hold.
 
-Binding is tried for every address of both families. TCP sockets that merely linger after an end
-(TIME_WAIT) do not count, which is what SO_REUSEADDR means there, unless the program that ended had not set it:
-then nobody gets the port until the kernel forgets them, and `check_free` says when; for UDP the same option would let
-two programs share the port, so it is not set. A connection that is accepted tells of listeners that
-binding does not see, such as a forwarding rule.
+`check_free` tries to bind every address of both families; it blocks: call it in a worker thread. TCP connections that
+merely linger after a close (TIME_WAIT) do not count, which is what SO_REUSEADDR means there, unless the program that
+closed them had not set it: then no program gets the port until the kernel drops them, and `check_free` reports when.
+For UDP the same option would let two programs share the port, so it is not set. An accepted connection reveals
+listeners that binding does not detect, such as a forwarding rule.
 
-The ports that runs of this node hold, from before they start until nothing of them is left.
-
-The kernel alone cannot tell: a workload that shuts down slowly may have closed its socket, and one
-that starts slowly has not opened it yet. Asked and changed in one step of the event loop, so two
-starts cannot both get a port.
+`HeldPorts` has the ports of runs from before they start until nothing of them is left, because the kernel's view is not
+enough: a workload that shuts down slowly may have closed its socket, and one that starts slowly has not opened it yet.
+It is read and changed in one step of the event loop, so two starts cannot both get a port.
 """
 
 from __future__ import annotations
@@ -36,13 +34,13 @@ _TIME_WAIT: Final = b"03"
 """The kind of timer that such a connection has."""
 _TICKS: Final = 100
 _LONGEST_LINGER: Final = 60.0
-_ANY: Final = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 - it is tried, not served
+_ANY: Final = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 - probed, not served
 _LOCAL: Final = "127.0.0.1"
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 
 def check_free(ports: Iterable[LeasedPort]) -> None:
-    """PORT_IN_USE for the first that somebody else has; TRANSIENT by nature."""
+    """PORT_IN_USE for the first port that is taken; TRANSIENT by nature."""
     for port in ports:
         taken = taken_by(port)
         _log.debug("port.probed", name=port.name, port=port.port, found=taken or "nothing")
@@ -83,8 +81,8 @@ def taken_by(port: LeasedPort) -> str:
 
 
 def lingers_for(port: int) -> float:
-    """How many seconds nobody gets this TCP port because of connections that belong to no process any more; 0: that is
-    not what keeps it."""
+    """How many seconds this TCP port stays unavailable because of connections that belong to no process any more; 0:
+    that is not the cause."""
     longest = 0.0
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
@@ -109,7 +107,7 @@ def _refusal(family: socket.AddressFamily, kind: socket.SocketKind, port: int) -
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             probe.bind((_ANY[family], port))
             if kind == socket.SOCK_STREAM:
-                probe.listen(1)  # two that both set SO_REUSEADDR may bind, but only one may listen
+                probe.listen(1)  # two programs that both set SO_REUSEADDR may bind, but only one may listen
     except OSError as error:
         return "" if error.errno in _NO_SUCH_FAMILY else (error.strerror or str(error))
     return ""
@@ -120,19 +118,19 @@ def _answers(port: int) -> bool:
         probe.settimeout(_CONNECT_SECONDS)
         probe.connect((_LOCAL, port))
         # A port of the range for outgoing connections may be given to this very socket, which then
-        # talks to itself.
+        # connects to itself.
         return bool(probe.getsockname() != probe.getpeername())
     return False
 
 
 class HeldPorts:
-    """Ports by their holder, a run's name."""
+    """Ports by the name of the run that holds them."""
 
     def __init__(self) -> None:
         self._holders: dict[tuple[int, str], str] = {}
 
     def take(self, run: str, ports: Iterable[LeasedPort]) -> None:
-        """All of them, or none and PORT_IN_USE. A run that has them already keeps them."""
+        """Take all of them, or none and PORT_IN_USE. A run that has them already keeps them."""
         wanted = list(ports)
         for port in wanted:
             for key in _keys(port):
@@ -149,7 +147,7 @@ class HeldPorts:
                 self._holders[key] = run
 
     def release(self, run: str) -> None:
-        """Idempotent."""
+        """Release all ports of a run. Idempotent."""
         for key in [key for key, holder in self._holders.items() if holder == run]:
             del self._holders[key]
 

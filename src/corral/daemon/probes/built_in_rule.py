@@ -1,5 +1,5 @@
-"""When an instance without probes is ready: it has lived for `min_alive_ms` and, if it has a port `primary`, one of
-its processes listens there. The rule says so and does nothing else: it ends no run."""
+"""Readiness of an instance without probes: it has lived for `min_alive_ms` and, if it has a port `primary`, one of its
+processes listens there. The rule only reports this: it ends no run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corral.domain.instance_records import LeasedPort
 
 FIRST_WORD_SECONDS: Final = 1.0
 WORD_SECONDS: Final = 5.0
-"""What a run waits for is told after the first of these, and again, where it changed, after the second."""
+"""What a run waits for is reported after the first of these, and again, where it changed, after the second."""
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 3.0
 _AGAIN_SECONDS: Final = 5.0
@@ -22,7 +22,7 @@ _BACK_PAUSE: Final = 1.0
 
 
 class PacedReasons:
-    """Tells a text when it is another than the last, and never in quick succession."""
+    """Reports a text when it differs from the last one, and never in quick succession."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -37,8 +37,9 @@ class PacedReasons:
 
 
 class BuiltInRule:
-    """Of one run. `alive_in`: how many seconds are left until it has lived long enough; `changed`: it is ready, or
-    not any more and why; `waits`: what it waits for; `late`: it lives, and a look found that it does not listen."""
+    """The rule for one run. `alive_in`: how many seconds are left until it has lived long enough; `changed`: it is
+    ready, or not any more and why; `waits`: what it waits for; `late`: it lives, and a check found that it does not
+    listen."""
 
     def __init__(
         self,
@@ -64,12 +65,12 @@ class BuiltInRule:
         self._spread = zlib.crc32(name.encode()) / 2**32
 
     def holds_at_once(self) -> bool:
-        """Is there nothing to wait for? Then `changed` is not called for it."""
+        """Whether there is nothing to wait for; then `changed` is not called for it."""
         self._ready = self._ready or (self._port is None and self._alive_in() <= 0)
         return self._ready
 
     async def follow(self) -> None:
-        """As long as anything can change."""
+        """Run as long as anything can change."""
         if not self._ready:
             await self._until_alive()
         if self._port is None:
@@ -99,7 +100,7 @@ class BuiltInRule:
         self._set(True, "")
 
     async def _until_it_stopped_listening(self, port: LeasedPort) -> None:
-        """One look that finds nothing may have come between two sockets of a server."""
+        """Wait for two checks that find nothing: one may have come between two sockets of a server."""
         await asyncio.sleep(self._again * self._spread)
         misses = 0
         while misses < 2:

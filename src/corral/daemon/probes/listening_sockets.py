@@ -1,7 +1,7 @@
-"""On which ports the processes of a run listen, from /proc: for TCP and UDP, in the network namespace of the run.
+"""Listening sockets of the processes of a run, from /proc: for TCP and UDP, in the network namespace of the run.
 
-Whoever asks for hundreds of runs reads the tables of a namespace once: they are shared, and a moment old. The
-descriptors of a run's processes are looked at only when its port has a socket, or for the words of a message.
+For hundreds of runs the tables of a namespace are read once: they are shared, and a moment old. The descriptors of a
+run's processes are read only when its port has a socket, or for the text of a message.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NOBODY: Final = b":0000"
 _TABLES: Final = (("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6"))
 _MOST_DESCRIPTORS: Final = 50_000
 _MOST_PROCESSES: Final = 1000
-"""So many of a run are looked at, its descriptors in all: it opens as many as it likes, and a look keeps a thread busy
-that others wait for."""
+"""So many processes of a run are checked, and so many descriptors in all: a run can open any number, and a check keeps
+a thread busy that others wait for."""
 _NAMED: Final = 5
 _SOCKET: Final = "socket:["
 
@@ -47,14 +47,16 @@ class SocketTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SocketTables:
-    """Of all namespaces in which somebody asked lately. One a daemon; blocks, and belongs to any thread."""
+    """The tables of all namespaces that were requested lately. One per daemon; blocks, and may be used by any
+    thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: dict[tuple[int, int], tuple[float, SocketTable]] = {}
 
     def seen_by(self, pid: int, *, max_age: float = FRESH_SECONDS) -> SocketTable | None:
-        """What listens in this process's namespace; None when there is no such process, or it is not ours to see."""
+        """What listens in this process's namespace; None when there is no such process, or the daemon may not read
+        it."""
         try:
             found = os.stat(f"/proc/{pid}/ns/net")  # noqa: PTH116  # hot
         except OSError:
@@ -81,14 +83,14 @@ def _read_tables(pid: int) -> SocketTable:
 
 
 def _listening(path: str, *, datagrams: bool) -> Iterator[tuple[int, int]]:
-    """Port and inode of each socket that waits for anybody. The kernel lists those of TCP that listen before all
-    connections, of which there may be many thousands: nothing behind the first of these is read."""
+    """Port and inode of each socket that accepts any peer. The kernel lists the listening sockets of TCP before all
+    connections, of which there may be many thousands: nothing after the first of these is read."""
     for line in _lines(path):
         words = line.split(maxsplit=10)
         if len(words) < 10 or not words[0].endswith(b":"):
             continue  # the heading
         if datagrams and not words[2].endswith(_NOBODY):
-            continue  # it talks to one other socket alone
+            continue  # connected to one peer
         if not datagrams and words[3] != _LISTENS:
             return
         yield int(words[1].rpartition(b":")[2], 16), int(words[9])
@@ -103,7 +105,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 class RunSockets:
-    """The sockets of one run. Cancelling a question harms nothing."""
+    """The sockets of one run. Cancelling a call does no harm."""
 
     def __init__(
         self, tables: SocketTables, processes: Processes, *, most_descriptors: int = _MOST_DESCRIPTORS
@@ -115,8 +117,8 @@ class RunSockets:
         """A process of the run, and the inode of the socket that was found last."""
 
     async def missing(self, port: LeasedPort, *, max_age: float = FRESH_SECONDS) -> str:
-        """Why it does not count as listening on this port, of whose protocols one suffices; empty: it listens, or
-        nobody on this node can see what it does."""
+        """Why it does not count as listening on this port, of whose protocols one suffices; empty: it listens, or its
+        sockets are not visible on this node."""
         known = self._known
         if known is not None and await asyncio.to_thread(self._still, known, port, max_age):
             return ""
@@ -146,7 +148,7 @@ class RunSockets:
             own, looked = _own_sockets(pid, room)
             room -= looked
             if own is None:
-                if there:  # whose they are nobody can see; that somebody has the port has to do
+                if there:  # their owner is not visible; that the port is in use has to suffice
                     return "", None
                 continue
             if mine := there & own:
@@ -157,7 +159,7 @@ class RunSockets:
 
 
 def _own_sockets(pid: int, room: int) -> tuple[set[int] | None, int]:
-    """The inodes of its sockets, and how many descriptors were looked at; None: they are not ours to see, or more than
+    """The inodes of its sockets, and how many descriptors were read; None: they are not readable, or more than
     `room`."""
     if not room:
         return None, 0
@@ -199,5 +201,5 @@ def keys(port: LeasedPort) -> tuple[PortKey, ...]:
 
 
 def told(port: LeasedPort) -> str:
-    """As people write it."""
+    """The port in the usual notation."""
     return f"{port.port}" + ("" if port.protocol is PortProtocol.BOTH else f"/{port.protocol}")

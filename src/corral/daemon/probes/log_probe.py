@@ -1,7 +1,7 @@
-"""Log probe: awaits a line in a console, from the run's first byte on.
+"""Log probe: waits for a line in a console, from the run's first byte on.
 
-Woken by the console's growth, never by a clock alone, over one inotify descriptor for all awaited consoles. Lines are
-matched in a worker thread with RE2, whose time no pattern can blow up.
+Woken by the console's growth, never by a clock alone, over one inotify descriptor for all these consoles. Lines are
+matched in a worker thread with RE2, whose time is linear for every pattern.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Growth:
         self._grown.set()
 
     def arm(self) -> None:
-        """From now on; look at the console after this call, then wait."""
+        """Watch from now on; read the console after this call, then wait."""
         self._grown.clear()
         self._watch.arm(self._directory, self._directory)
 
     async def within(self, seconds: float) -> bool:
-        """Until it grows, at most so long; False: it did not, as far as anybody knows."""
+        """Wait until it grows, at most so long; False: no growth was reported."""
         return await set_within(self._grown, seconds)
 
 
 class ConsoleGrowth:
-    """One a daemon. Use as a context manager, within a running loop."""
+    """The shared watch; one per daemon. Use as a context manager, within a running loop."""
 
     def __init__(self) -> None:
         self._watch: GrowthWatch[str] = GrowthWatch(self._tell)
@@ -56,7 +56,7 @@ class ConsoleGrowth:
 
     @contextlib.contextmanager
     def follow(self, directory: str) -> Iterator[Growth]:
-        """Several may follow one console."""
+        """Watch one console; several followers of the same one are possible."""
         growth = Growth(self._watch, directory)
         self._waiting.setdefault(directory, []).append(growth)
         try:
@@ -77,14 +77,15 @@ LINE_BYTES: Final = 64 * 1024
 _BLOCK_BYTES: Final = 256 * 1024
 _HOLD_OFF: Final = 0.03
 _MOST_HOLD_OFF: Final = 0.15
-"""For what writes on and on: hundreds of servers that start together must not wear the daemon out."""
+"""For consoles that are written to all the time: hundreds of servers that start together must not overload the
+daemon."""
 _FLOOR: Final = 1.0
 
 T = TypeVar("T")
 
 
 class LogProbe:
-    """Awaits one pattern."""
+    """Waits for one pattern."""
 
     def __init__(self, pattern: str, console: str, growth: ConsoleGrowth) -> None:
         self._text = pattern
@@ -103,7 +104,7 @@ class LogProbe:
         return f"none of {self._lines} lines matched, the last one was {shown(last.strip(), mask=mask)}"
 
     async def until_seen(self) -> None:
-        """Until a line matches. Begins again at the first byte when it is called again."""
+        """Return when a line matches. A second call begins again at the first byte."""
         self._offset, self._rest, self._lines = 0, b"", 0
         quiet, hold_off = False, _HOLD_OFF
         with ConsoleLog(self._console) as log, self._growth.follow(self._console) as growth:
@@ -121,8 +122,8 @@ class LogProbe:
                     hold_off = min(hold_off * 1.5, _MOST_HOLD_OFF)
 
     def _look(self, log: ConsoleLog, quiet: bool) -> bool | None:
-        """At the next block: whether a line matched, None when there is more to look at. `quiet`: a line that
-        was begun and does not go on counts, too: it is a prompt, and waits for somebody."""
+        """Read the next block: whether a line matched, None when there is more to read. `quiet`: an unfinished line
+        that does not grow counts, too: it is a prompt, which waits for input."""
         block = log.read(self._offset, _BLOCK_BYTES)
         if block.gap_before is not None:
             self._rest = b""

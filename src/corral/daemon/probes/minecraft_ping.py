@@ -1,5 +1,5 @@
-"""The Minecraft server list ping, as a client: the status of 1.7 and later, and what came before it; and the player
-count in it.
+"""Client of the Minecraft server list ping: the status of 1.7 and later, and the ping before it; and the player count
+in it.
 
 Everything that is read has a bound; the caller bounds the time.
 """
@@ -23,14 +23,14 @@ class PlayerCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def counted(online: int, maximum: int) -> PlayerCount:
-    """What a server claims, within what a number of players can be."""
+    """The counts that a server reports, limited to the valid range."""
     return PlayerCount(online=min(max(online, 0), _MOST), maximum=min(max(maximum, 0), _MOST))
 
 
 MAX_STATUS: Final = 1 << 20
-"""Of one answer; an icon and a list of mods are a few hundred kilobytes."""
+"""Largest answer; an icon and a list of mods are a few hundred kilobytes."""
 _STATUS_STATE: Final = 1
-_ANY_VERSION: Final = 0xFFFFFFFF  # -1: we want to know theirs
+_ANY_VERSION: Final = 0xFFFFFFFF  # -1: any, to get the server's
 _LEGACY_MAX: Final = 1024
 
 
@@ -40,18 +40,19 @@ class _Players(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    """All else is passed over and never made into objects, of which a megabyte holds hundreds of thousands."""
+    """The player counts of a status; other fields are skipped and never become objects, of which a megabyte can have
+    hundreds of thousands."""
 
     players: _Players | None = None
 
 
 class _Silent(NotYet):
-    """It hung up instead of answering, as servers do that know only the older ping."""
+    """The server closed the connection instead of answering, as servers do that know only the older ping."""
 
 
 async def ping(host: str, port: int) -> PlayerCount | None:
-    """Ask a server for its status; None: it answers but does not tell its players. NotYet: it does not answer,
-    or with something else."""
+    """Request the status of a server; None: it answers without its players. NotYet: it does not answer, or with
+    something else."""
     try:
         return await _ping(host, port)
     except _Silent as silent:
@@ -98,7 +99,7 @@ async def _read_varint(reader: asyncio.StreamReader) -> tuple[int, int]:
 
 
 def players_of(body: bytes) -> PlayerCount | None:
-    """The players of a status in JSON, whatever else it holds; NotYet when it is none."""
+    """The players of a status in JSON, whatever else it has; NotYet when it is not a status."""
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

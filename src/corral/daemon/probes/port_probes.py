@@ -1,6 +1,5 @@
 """Probes of ports: a connection is accepted, or HTTP is answered. Also what all probes share: an attempt either
-succeeds or reports what it found instead.
-"""
+succeeds or reports what it found instead."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ from typing import Final
 from corral.domain.probes import ProbeSpec
 
 Mask = Callable[[str], str]
-"""The text without the secrets of its run."""
+"""Removes the secrets of a run from a text."""
 _LIMIT: Final = 16 * 1024
 LOCAL: Final = "127.0.0.1"
 _LOCAL_6: Final = "::1"
 _BOTH: Final = {LOCAL: (LOCAL, _LOCAL_6), _LOCAL_6: (_LOCAL_6, LOCAL)}
-"""What listens on `localhost` has one of them, and which one is up to the program."""
+"""A program that listens on `localhost` has one of the two, at its own choice."""
 
 
 class NotYet(Exception):
-    """The attempt did not succeed; the text says what was seen, for people. `said`: the words of the workload that
-    end it, whole. They may hold secrets, so they become text only in `told`."""
+    """The attempt did not succeed; the text is what was seen, for people. `said`: the output of the workload that ends
+    the text, complete. It may have secrets, so it becomes text only in `told`."""
 
     def __init__(self, text: str, *, said: bytes | str = b"", last: bool = False) -> None:
         super().__init__(text)
@@ -36,10 +35,10 @@ class NotYet(Exception):
 
 @contextlib.asynccontextmanager
 async def connected(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection to what listens there. It is cut and not closed politely: nobody waits for the other side."""
+    """A connection to this port. It is aborted, not closed gracefully: there is no wait for the other side."""
     reader, writer = await _open(host, port)
     try:
-        # A port of the range for outgoing connections may be given to this very socket, which then talks
+        # A port of the range for outgoing connections may be given to this very socket, which then connects
         # to itself.
         if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
             raise NotYet(f"nobody listens on port {port}")
@@ -64,8 +63,8 @@ async def _open(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 def shown(data: bytes | str, limit: int = 120, *, mask: Mask, last: bool = False) -> str:
-    """Words of a workload within words of ours: without its secrets, short, and with nothing a terminal would obey.
-    Cut only once they are masked, for nobody knows half a secret again. `last`: their end is shown."""
+    """Output of a workload for a message of ours: without its secrets, short, and without control characters for a
+    terminal. Cut only after masking, because half a secret is not recognised. `last`: its end is shown."""
     text = mask(data.decode("utf-8", "replace") if isinstance(data, bytes) else data)
     if last:
         return ("…" if len(text) > limit else "") + repr(text[-limit:])
@@ -83,7 +82,7 @@ async def try_tcp(host: str, port: int) -> None:
 
 
 async def try_http(spec: ProbeSpec, host: str, port: int) -> None:
-    """One GET. Only the status is read: no redirect is followed and no body taken."""
+    """One GET. Only the status is read: no redirect is followed and no body read."""
     path = urllib.parse.quote(spec.path if spec.path.startswith("/") else f"/{spec.path}", safe=_SAFE)
     name = f"[{host}]" if ":" in host else host
     request = f"GET {path} HTTP/1.1\r\nHost: {name}:{port}\r\nUser-Agent: corral\r\nConnection: close\r\n\r\n"

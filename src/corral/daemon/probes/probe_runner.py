@@ -1,6 +1,5 @@
 """Runner of the probes of one run, from its start until each has succeeded; then of the player count, as long as it
-lives.
-"""
+lives."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import CorralError
 from corral.sdk.runtime import Execution
 
-_ANYWHERE: Final = {"": LOCAL, "0.0.0.0": LOCAL, "::": "::1"}  # noqa: S104 - where it listens, not we
-"""Addresses one can listen on but not call."""
+_ANYWHERE: Final = {"": LOCAL, "0.0.0.0": LOCAL, "::": "::1"}  # noqa: S104 - where the workload listens, not the daemon
+"""Addresses that can be listened on but not connected to."""
 PLAYERS_SECONDS: Final = 5.0
-"""Between two questions for the players, and the most that one of them takes."""
+"""Between two requests for the players, and the timeout of one."""
 _FAILURES_TO_FORGET: Final = 3
 _COMMAND_MARGIN: Final = 10.0
 _log = structlog.get_logger("corral.daemon.probes")
@@ -37,8 +36,8 @@ Execute = Callable[[tuple[str, ...], float], Awaitable[Execution]]
 
 
 class ReadinessProbes:
-    """Watches one run. Methods belong to the loop's thread; cancelling them harms nothing. Making one refuses
-    a pattern that is none (INVALID_PATTERN)."""
+    """Probes of one run. Methods belong to the loop's thread; cancelling them does no harm. The constructor refuses an
+    invalid pattern (INVALID_PATTERN)."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class ReadinessProbes:
 
     @property
     def last_seen(self) -> str:
-        """What is missing, in words: each probe that has not succeeded, and what it saw last."""
+        """What is missing, as text: each probe that has not succeeded, and what it saw last."""
         return "; ".join(
             f"{watch.title(self._mask)}: {self._seen(watch)}"
             for watch in self._watches
@@ -85,11 +84,11 @@ class ReadinessProbes:
         return any(watch.spec.kind is ProbeKind.MINECRAFT for watch in self._watches)
 
     def workload_said_ready(self) -> None:
-        """The workload's own call has arrived; it may come before anybody waits for it."""
+        """The workload's own readiness call has arrived; it may come before `until_ready`."""
         self._said_ready.set()
 
     async def until_ready(self) -> None:
-        """Until every probe has succeeded once. It has no deadline of its own, and raises nothing."""
+        """Return when every probe has succeeded once. It has no deadline of its own, and raises nothing."""
         async with asyncio.TaskGroup() as group:
             for watch in self._watches:
                 if not watch.succeeded:
@@ -99,8 +98,8 @@ class ReadinessProbes:
     async def watch_players(
         self, report: Callable[[PlayerCount | None], None], *, interval: float = PLAYERS_SECONDS
     ) -> None:
-        """Tell every change of the number of players, for ever; None once they are not known any more.
-        Returns at once when no probe can tell."""
+        """Report every change of the number of players, for ever; None once they are not known any more. Returns at
+        once when no probe can count players."""
         spec = next((w.spec for w in self._watches if w.spec.kind is ProbeKind.MINECRAFT), None)
         if spec is None:
             return
@@ -110,7 +109,7 @@ class ReadinessProbes:
             report(told)
             await asyncio.sleep(interval)
         else:
-            # Found by a daemon that begins, with all the others: each is asked at a moment of its own.
+            # A daemon that starts adopts all runs at once: their requests are spread over the interval.
             await asyncio.sleep(interval * zlib.crc32(self._name.encode()) / 2**32)
         while True:
             answered = await self._succeeds(watch, most=PLAYERS_SECONDS)
@@ -138,7 +137,7 @@ class ReadinessProbes:
         while True:
             try:
                 await probe.until_seen()
-            except Exception as error:  # the same: what cannot be read now may be readable later
+            except Exception as error:  # the same: an answer that cannot be read now may be readable later
                 watch.seen = f"the console cannot be read: {error}"
                 await asyncio.sleep(watch.spec.interval_ms / 1000)
                 watch.seen = ""
@@ -146,7 +145,7 @@ class ReadinessProbes:
                 return
 
     async def _succeeds(self, watch: _Watch, *, most: float = math.inf) -> bool:
-        """One attempt, within its time and so many seconds at most."""
+        """One attempt, within its timeout and so many seconds at most."""
         seconds = min(watch.spec.timeout_ms / 1000, most)
         margin = _COMMAND_MARGIN if watch.spec.kind is ProbeKind.COMMAND else 0.0
         try:
@@ -158,7 +157,7 @@ class ReadinessProbes:
             watch.seen = f"no answer within {seconds:g} s"
         except CorralError as error:
             watch.seen = error.message
-        except Exception as error:  # a probe that stumbles over an answer must not end the run
+        except Exception as error:  # a probe that fails on an unexpected answer must not end the run
             seen = f"the probe failed: {type(error).__name__}"
             if seen != watch.seen:
                 _log.error("probes.attempt_failed", run=self._name, kind=watch.spec.kind, exc_info=error)
@@ -215,7 +214,7 @@ class ReadinessProbes:
 
 
 class _Watch:
-    """What is known of one probe."""
+    """State of one probe."""
 
     def __init__(self, spec: ProbeSpec, log: LogProbe | None) -> None:
         self.spec = spec
@@ -224,7 +223,7 @@ class _Watch:
         self.seen = ""
 
     def title(self, mask: Mask) -> str:
-        """As people know it from their document."""
+        """The probe as people know it from their document."""
         spec = self.spec
         if spec.kind is ProbeKind.LOG:
             return f"log probe {shown(spec.pattern, 80, mask=mask)}"

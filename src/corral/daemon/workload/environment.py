@@ -1,4 +1,4 @@
-"""The environment of a workload, built from nothing: what the daemon itself has never gets in."""
+"""Environment of a workload, built from nothing: the daemon's own environment is never passed on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from corral.sdk.runtime import run_name
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LANG: Final = "C.UTF-8"
 _TERMINAL: Final = "xterm"
-"""What a program on a terminal of ours may draw with: nearly every host knows it."""
+"""Terminal type of a program on a terminal of ours: nearly every host knows it."""
 _MAX_VALUE: Final = 128 * 1024
 
 
 def build_environment(
     order: StartOrder, *, env: Mapping[str, str], node_id: str, user: str, home: str, time_zone: str
 ) -> dict[str, str]:
-    """Complete. `env` is the plan's, substituted; it may set anything but what is ours or blocked."""
+    """The complete environment. `env` is the plan's, substituted; it may set anything but reserved and blocked
+    names."""
     check_names(env)
     return {
         "PATH": PATH,

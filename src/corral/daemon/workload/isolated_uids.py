@@ -1,13 +1,13 @@
-"""The user ids of `isolate: uid`: a range of the node from which each instance gets one of its own.
+"""User ids of `isolate: uid`: a range of the node from which each instance gets one of its own.
 
-An instance keeps its uid as long as it runs or its directory is there; one that keeps its directory keeps its uid for
-good, for a directory that is not there may lie on a disk that is not mounted. A uid that owns a directory of any
-instance is never given to another one, whatever the record says: it may have been lost or be older. A freed uid goes to the end of the queue: it is given
-to another instance only after the whole range was used once, also across restarts, for what the last owner
-left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids that belong to somebody else
-(/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have)
-are passed over, and so are those that processes have which are none of our instances': another daemon on this machine
-may have the same range.
+An instance keeps its uid as long as it runs or its directory exists; a static instance keeps its uid for good, because
+a missing directory may be on a disk that is not mounted. A uid that owns a directory of any instance is never given to
+another one, whatever the record says: the record may have been lost or be older. A freed uid goes to the end of the
+queue: it is given to another instance only after the whole range was used once, also across restarts, because files
+that the last owner left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids with another owner
+(/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have) are skipped,
+and so are those of processes that belong to none of our instances: another daemon on this machine may have the same
+range.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid
 
 
 class UidRange(NamedTuple):
-    """Ids from `first` to `last`, both included, and whose they are."""
+    """Ids from `first` to `last`, both included, and their owner."""
 
     first: int
     last: int
@@ -47,14 +47,14 @@ class UidRange(NamedTuple):
 class _Given(msgspec.Struct, frozen=True, kw_only=True):
     uids: dict[str, int] = {}
     last: int | None = None
-    """The uid that was given last; None: a version that did not write it down."""
+    """The uid that was given last; None: written by a version without this field."""
     static: tuple[str, ...] = ()
-    """The instances that keep their directory, and so their uid."""
+    """The static instances, which keep their directory and so their uid."""
 
 
 class IsolatedUids:
-    """Gives them out. Methods block for the disk and for whoever knows the accounts; any thread may call them.
-    Those that come together are written down together: a burst of starts costs a few writes, not one each."""
+    """Assigns the uids. Methods block for the disk and for the account database; any thread may call them. Concurrent
+    changes are written together: a burst of starts costs a few writes, not one each."""
 
     def __init__(self, first: int, last: int, *, data: pathlib.Path, etc: pathlib.Path = ETC) -> None:
         self._first = first
@@ -69,7 +69,7 @@ class IsolatedUids:
         self._changing = threading.Lock()
         self._writing = threading.Lock()
         self.foreign: Final = tuple(_overlapping(first, last, etc))
-        """The parts of the range that belong to somebody else."""
+        """The parts of the range that have another owner."""
         self._recover()
         self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
         others = tuple(_overlapping(0, _NO_ID, etc))
@@ -88,12 +88,12 @@ class IsolatedUids:
 
     @property
     def usable(self) -> int:
-        """How many ids of the range can be given out, apart from accounts of the host."""
+        """How many ids of the range can be assigned, apart from accounts of the host."""
         return self._last - self._first + 1 - sum(span.last - span.first + 1 for span in self.foreign)
 
     def of(self, instance_id: str, *, static: bool = False) -> int:
-        """The same uid for the same instance, always: its static files belong to it. RUN_AS_REFUSED when the
-        range is used up, Retryable when the disk refuses. `static`: it keeps its directory."""
+        """The uid of an instance, always the same one: its static files belong to it. RUN_AS_REFUSED when the range is
+        used up, Retryable when the disk refuses. `static`: the instance keeps its directory."""
         with self._changing:
             uid = self._uids.get(instance_id)
             if uid is None:
@@ -108,8 +108,8 @@ class IsolatedUids:
         return uid
 
     def release(self, is_gone: Callable[[str], bool]) -> None:
-        """The uids of instances of which nothing is left here. `is_gone` is asked while nobody can get a uid: a
-        start that begins meanwhile has its instance known already, or gets another one."""
+        """Free the uids of instances of which nothing is left here. `is_gone` is called while no uid can be assigned: a
+        start that begins meanwhile has its instance known already, or gets another uid."""
         with self._changing:
             gone = [id for id in self._uids if id not in self._static and is_gone(id)]
             for id in gone:
@@ -124,12 +124,12 @@ class IsolatedUids:
         self._changes += 1
 
     def _recover(self) -> None:
-        """What directories tell that the record does not: it was lost, or is older than they are. A uid that several
-        own is nobody's."""
+        """Add the owners of directories that the record lacks: it was lost, or is older than the directories. A uid
+        that owns directories of several instances is assigned to none."""
         try:
             kept, found = dict(_owners(self._kept)), [*_owners(self._running), *_owners(self._kept)]
         except OSError:
-            return  # `_next` says so, when it matters
+            return  # `_next` reports it, when it matters
         holders: dict[int, set[str]] = {}
         for id, uid in (*found, *self._uids.items()):
             holders.setdefault(uid, set()).add(id)
@@ -154,7 +154,7 @@ class IsolatedUids:
         return owners.union(self._uids.values())
 
     def _next(self) -> int:
-        """The first free one after the one that was given last, round and round."""
+        """The first free uid after the one that was assigned last, wrapping around."""
         used, living = self._used(), _living(self._first, self._last)
         after = self._newest if self._first <= self._newest < self._last else self._first - 1
         for low, high in ((after + 1, self._last), (self._first, after)):
@@ -173,7 +173,7 @@ class IsolatedUids:
         )
 
     def _candidates(self, low: int, high: int) -> Iterator[int]:
-        """What of these is the node's to give."""
+        """Those of these ids that the node may assign."""
         uid = max(low, self._first)
         while uid <= min(high, self._last):
             span = next((span for span in self.foreign if span.first <= uid <= span.last), None)
@@ -184,8 +184,8 @@ class IsolatedUids:
             uid += 1
 
     def _write(self, change: int) -> None:
-        """On return this change is on disk: a uid is given to nobody before that. What waits here while another
-        writes is written by the next one, all of it."""
+        """Write this change to disk before returning: a uid is used only after that. Changes that wait here while
+        another is written are written together by the next call."""
         with self._writing:
             if self._written >= change:
                 return
@@ -201,8 +201,8 @@ class IsolatedUids:
 
 
 def _living(first: int, last: int) -> set[int]:
-    """The ids of this range that some process has: the real, effective, saved or file system id. Who owns its entry in
-    /proc does not tell: that is root for whoever wants it so."""
+    """The ids of this range that a process has as real, effective, saved or file system id. The owner of its entry in
+    /proc is no evidence: a process can make that root."""
     found: set[int] = set()
     for name in os.listdir("/proc"):  # noqa: PTH208 - thousands
         if name.isdecimal():
@@ -213,11 +213,11 @@ def _living(first: int, last: int) -> set[int]:
 
 
 def _owners(place: pathlib.Path) -> Iterator[tuple[str, int]]:
-    """The directories of instances in there, and whose they are. OSError."""
+    """The directories of instances in there, and their owners. OSError."""
     with contextlib.suppress(FileNotFoundError), os.scandir(place) as entries:
         for entry in entries:
             if not entry.name.startswith("."):
-                with contextlib.suppress(FileNotFoundError):  # it was put away just now
+                with contextlib.suppress(FileNotFoundError):  # it was removed just now
                     yield entry.name, entry.stat().st_uid
 
 
@@ -226,7 +226,7 @@ def describe(spans: Iterable[UidRange]) -> str:
 
 
 def _overlapping(first: int, last: int, etc: pathlib.Path) -> Iterator[UidRange]:
-    """What of the range is somebody else's, in order, each id once."""
+    """The parts of the range with another owner, in order, each id once."""
     spans = [*_subordinate(etc / "subuid"), *_subordinate(etc / "subgid"), *_unmapped()]
     seen = first - 1
     for span in sorted(spans):

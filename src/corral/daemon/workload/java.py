@@ -1,6 +1,5 @@
 """Java for workloads that are jars: which executable, its command, and the arguments of the `java` launcher: which of
-them name what is run, and which belong together.
-"""
+them name the program, and which belong together."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ _SEARCH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def find_java(wanted: str, configured: str) -> str:
-    """The group's, else the node's, else that on PATH; JAVA_NOT_FOUND says where was looked. Blocks."""
+    """The group's executable, else the node's, else the one on PATH; JAVA_NOT_FOUND lists the places searched.
+    Blocks."""
     name = wanted or configured or "java"
     if os.sep in name:
         found = name if os.path.isfile(name) and os.access(name, os.X_OK) else None  # noqa: PTH113 - raises nothing
@@ -38,7 +38,7 @@ def find_java(wanted: str, configured: str) -> str:
 
 
 def java_command(jvm: PlanJvm, java: str, args: Sequence[str]) -> tuple[str, ...]:
-    """With the heap of the plan, unless the group's own arguments speak of the heap."""
+    """The command with the heap of the plan, unless the group's own arguments set the heap."""
     heap: tuple[str, ...] = ()
     if jvm.heap_mb and not any(arg.startswith(_HEAP_WORDS) for arg in jvm.args):
         heap = (f"-Xms{jvm.heap_mb}M", f"-Xmx{jvm.heap_mb}M")
@@ -46,7 +46,7 @@ def java_command(jvm: PlanJvm, java: str, args: Sequence[str]) -> tuple[str, ...
 
 
 Unit = tuple[str, ...]
-"""What stands or goes together: an argument, or an option with the value behind it."""
+"""Arguments that belong together: a single one, or an option with the value after it."""
 
 PAIRED: Final = frozenset(
     {
@@ -93,7 +93,7 @@ def is_java(program: str) -> bool:
 
 
 def units(args: Sequence[str]) -> tuple[Unit, ...]:
-    """Joined again they are `args`."""
+    """The units of `args`; joined again they are `args`."""
     found: list[Unit] = []
     position = 0
     while position < len(args):
@@ -118,7 +118,7 @@ def refusal(unit: Unit) -> str:
 
 
 def setting_of(unit: Unit) -> str:
-    """What an option sets, where the last one in a command counts; empty: it stands beside others."""
+    """The setting of an option of which the last one in a command counts; empty: it can be repeated."""
     word = unit[0]
     if word.startswith("-D"):
         return word.partition("=")[0]
@@ -129,7 +129,7 @@ def setting_of(unit: Unit) -> str:
 
 
 def launcher_part(args: Sequence[str]) -> int | None:
-    """How many of the arguments behind `java` are the launcher's, up to what is run; None: nothing is named."""
+    """How many of the arguments after `java` are the launcher's, up to the program; None: there is no program."""
     position = 0
     while position < len(args):
         word = args[position]

@@ -1,4 +1,4 @@
-"""A plan made of the published fields of a StartInstance: what a controller of others can say of files."""
+"""Plan made of the published fields of a StartInstance: what a controller of others can specify about files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _CATEGORIES: Final = {
 
 
 def unsaid_isolation(message: StartInstance) -> Isolation:
-    """What an order that does not say it means. A controller that knows tickets leaves it to the node; to one from
-    before them, and to a published one, nothing said is `shared`: its instances have to find their files as theirs."""
+    """The isolation of an order that specifies none. A controller with tickets leaves it to the node; for an older one,
+    and for a published one, it is `shared`: their instances have to find their files under the same owner."""
     return Isolation.AUTO if message.ticket else Isolation.SHARED
 
 
 def published_plan(message: StartInstance) -> Plan | None:
-    """None when it says nothing of files or Java: then an empty directory is all there is."""
+    """The plan; None when the order specifies neither files nor Java: then the directory is empty."""
     composition = message.composition_plan
     templates = composition.templates or message.templates
     jvm = None
@@ -76,7 +76,7 @@ def published_plan(message: StartInstance) -> Plan | None:
 
 
 def _artifact(message: StartInstance) -> PlanArtifact | None:
-    """Only with its digest: what cannot be checked is not executed."""
+    """The artifact, only with its digest: a file that cannot be verified is not executed."""
     runtime = message.composition_plan.runtime
     url = runtime.download_url or message.download_url
     if not url and not runtime.sha256:

@@ -1,8 +1,8 @@
-"""Secrets of a run: the files they were filled into, a salted digest of each value, by which a later daemon sees
+"""Secrets of a run: the files they were filled into, a salted digest of each value, by which a later daemon detects
 whether it still knows them all, and the mask that keeps the values out of messages and saves.
 
-The files are kept out of what is saved of a working directory. Beside them every file is searched for the values that
-the node knows: a workload may have copied them.
+These files are excluded when a working directory is saved. All other files are searched for the values that the node
+knows: a workload may have copied them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _FILE: Final = "secret-files.json"
 _FORMAT: Final = "corral-secret-files"
 _VERSION: Final = 1
 _SHORTEST: Final = 4
-"""Values with fewer bytes are in nearly every file."""
+"""Values with fewer bytes occur in nearly every file."""
 _LARGEST: Final = 64 * 1024 * 1024
-"""Of a file in which names are put in place of values."""
+"""Largest file in which values are replaced by names."""
 
 
 class RunSecrets(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run, without any value."""
+    """Secrets of one run, without any value."""
 
     paths: tuple[str, ...] = ()
-    """Beneath its working directory: the files that secrets were filled into."""
+    """Below its working directory: the files that secrets were filled into."""
     salt: str = ""
     digests: dict[str, str] = {}
     """By the name of the variable."""
@@ -64,7 +64,7 @@ def _digest(value: str, salt: str) -> str:
 
 
 def patched_with_secrets(plan: Plan) -> frozenset[str]:
-    """The files that patches put secrets into."""
+    """The files into which patches put secrets."""
     names = secret_names(plan.variable_types)
     return frozenset(
         patch.file for patch in plan.patches if names and names_within(value_text(patch.value), names)
@@ -74,8 +74,8 @@ def patched_with_secrets(plan: Plan) -> frozenset[str]:
 def write_run_secrets(
     run_directory: pathlib.Path, paths: Iterable[str], values: Mapping[str, str], *, earlier: bool
 ) -> None:
-    """The files that this start filled and the values it used; with `earlier` also the files of the runs before
-    it, whose directory goes on. Blocks; Retryable when the disk refuses."""
+    """Record the files that this start filled and the values it used; with `earlier` also the files of the runs before
+    it, whose directory it continues. Blocks; Retryable when the disk refuses."""
     found = set(paths)
     if earlier and run_directory.parent.is_dir():
         for beside in run_directory.parent.iterdir():
@@ -103,8 +103,8 @@ def read_run_secrets(run_directory: pathlib.Path) -> RunSecrets:
 
 
 class SecretGuard:
-    """Looks at each file that is saved. With `put_names` the values of secrets become `%NAME%` again; without it,
-    and where that cannot be done, SECRET_EXPOSED with the path."""
+    """Checks each file that is saved. With `put_names` the values of secrets become `%NAME%` again; without it, and
+    where that is impossible, SECRET_EXPOSED with the path."""
 
     def __init__(self, mask: SecretMask, filled: frozenset[str], *, put_names: bool) -> None:
         self._filled = filled
@@ -118,7 +118,7 @@ class SecretGuard:
         ]
 
     def content(self, path: str, file: IO[bytes], size: int) -> tuple[IO[bytes], int]:
-        """What to save of this file, and its size. Reading it may raise, too."""
+        """The content to save of this file, and its size. Reading it may raise, too."""
         if path in self._filled and not self._put_names:
             raise _exposed(path, "a secret was filled into it")
         if self._put_names and size <= _LARGEST and self._values:
@@ -135,7 +135,7 @@ class SecretGuard:
 
 
 class _Searched(io.RawIOBase):
-    """A file that refuses to be read on when a secret was met in it."""
+    """A file whose reads raise once a secret was found in it."""
 
     def __init__(self, path: str, file: IO[bytes], values: list[tuple[bytes, str]]) -> None:
         self._path = path
@@ -173,7 +173,7 @@ def _stale(path: str) -> CorralError:
 
 
 class RunMask:
-    """Of one run. Its methods may be called by several threads."""
+    """The mask of one run. Its methods may be called by several threads."""
 
     def __init__(
         self, order: StartOrder, run_directory: pathlib.Path, *, node: NodeFacts, secrets: Secrets
@@ -184,25 +184,26 @@ class RunMask:
         self._secrets = secrets
         self._names = secret_names(order.plan.variable_types) if order.plan else frozenset()
         self._mask: SecretMask | None = None
-        """While it lives: what it was given. Of a run of another daemon, what its environment holds and what it would
-        be given now."""
+        """While the run lives: the secrets it received. For a run of another daemon: those in its environment and those
+        it would receive now."""
 
     @property
     def needed(self) -> bool:
-        """Whether it may have been given any secret."""
+        """Whether the run may have received any secret."""
         return bool(self._names)
 
     def give(self, values: Mapping[str, str]) -> None:
-        """It is started with these."""
+        """Record the secrets that the run is started with."""
         self._mask = SecretMask(values)
 
     async def learn(self, handle: RunHandle | None) -> None:
-        """Of a run that a daemon before us started; None: nothing of it lives."""
+        """Find the secrets of a run that a previous daemon started; None: no process of it lives."""
         if self.needed:
             await asyncio.to_thread(self._learn, handle.pid if handle is not None else 0)
 
     def _learn(self, pid: int) -> SecretMask:
-        """As its secrets are now, and as its process has them if it lives (0: it does not). Blocks for a moment."""
+        """The current values of its secrets, and those its process has if it lives (0: it does not). Blocks for a
+        moment."""
         kept = self._mask
         if kept is not None and not kept.unknown:
             return kept
@@ -211,7 +212,7 @@ class RunMask:
             known += secrets_of_process(self._order, self._node, pid)
         try:
             unknown = read_run_secrets(self._run_directory).unknown(*known)
-        except (CorralError, OSError):  # damaged: nothing is certain
+        except (CorralError, OSError):  # damaged: nothing is known for certain
             unknown = self._names
         mask = SecretMask(unknown=unknown)
         for values in known:
@@ -220,21 +221,21 @@ class RunMask:
         return mask
 
     def known(self) -> SecretMask:
-        """What is known of its secrets, looked up where nothing is yet. Blocks for a moment."""
-        mask = self._mask  # it may be forgotten by another thread meanwhile
+        """The known secrets, looked up if that was not done yet. Blocks for a moment."""
+        mask = self._mask  # another thread may clear it meanwhile
         return mask if mask is not None else self._learn(0)
 
     def hide(self, text: str) -> str:
-        """A text about this run as it may leave the node: without the values it was given. Never blocks."""
+        """A text about this run as it may leave the node: without the values the run received. Never blocks."""
         mask = self._mask
         return mask(text) if mask is not None else text
 
     def guard(self, *, put_names: bool) -> SecretGuard:
-        """Keeps its secrets out of what is saved of its files. Blocks for a moment."""
+        """A guard that keeps its secrets out of saved files. Blocks for a moment."""
         mask = self.known() | SecretMask(secrets_now(self._order, self._node, self._secrets))
         filled = frozenset(read_run_secrets(self._run_directory).paths)
         return SecretGuard(mask, filled, put_names=put_names)
 
     def forget(self) -> None:
-        """The run has ended, and everything about it is told."""
+        """The run has ended, and all reports about it are sent."""
         self._mask = None

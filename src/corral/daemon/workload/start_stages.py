@@ -1,4 +1,4 @@
-"""The stages of a start, as answers and reports name them."""
+"""Stages of a start, by their names in answers and reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROCESS_START: Final = "PROCESS_START"
 
 
 class StageFailed(Exception):
-    """A stage said no; `error` says why."""
+    """A stage failed; `error` is the reason."""
 
     def __init__(self, stage: str, error: CorralError) -> None:
         super().__init__(f"{stage}: {error}")
@@ -41,8 +41,8 @@ def stage_number(name: str) -> StartPreparationStage:
 
 
 class StartProgress:
-    """Where a preparation is, and how long each stage took. `entered` hears of every stage at once, in the
-    loop's thread, wherever the stage runs; who tells others of it decides how often."""
+    """The current stage of a preparation, and how long each stage took. `entered` is called for every stage at once, in
+    the loop's thread, wherever the stage runs; the callee decides how often to report it."""
 
     def __init__(self, entered: Callable[[str], None] | None = None, *, run: str = "") -> None:
         self._entered = entered
@@ -53,7 +53,7 @@ class StartProgress:
         self.secret_files: set[str] = set()
         """The paths into which secrets were filled."""
         self.kept_files: dict[str, str] = {}
-        """Of a static directory: the files that stay though templates give others for them, and why."""
+        """In a static directory: the files that stay although templates give others for them, and why."""
 
     def _enter(self, name: str) -> None:
         if self._entered is None or self._loop is None:
@@ -65,7 +65,7 @@ class StartProgress:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """What fails within is a failure of this stage. A stage may come in several parts."""
+        """An exception within is a failure of this stage. A stage may have several parts."""
         self._enter(name)
         began = time.perf_counter()
         try:

@@ -1,7 +1,7 @@
-"""Values of a run's variables, secrets included: made for one start and stored nowhere.
+"""Values of a run's variables, secrets included: computed for one start and never stored.
 
-Secrets are looked up on the node at the last moment. A reference names a file in `DATA/secrets/`, or a variable of
-the daemon's environment whose name begins with CORRAL_SECRET_. No error ever shows a value.
+Secrets are read on the node at the last moment. A reference names a file in `DATA/secrets/`, or a variable of the
+daemon's environment whose name begins with CORRAL_SECRET_. No error ever shows a value.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _MAX_BYTES: Final = 64 * 1024
 
 
 class Secrets:
-    """Of one node. Reading blocks for a moment: it belongs into a thread."""
+    """Secrets of one node. Reading blocks for a moment: use a thread."""
 
     def __init__(self, directory: pathlib.Path, environ: Mapping[str, str] | None = None) -> None:
         self._directory = directory
         self._environ = os.environ if environ is None else environ
 
     def value(self, reference: str, *, name: str) -> str:
-        """SECRET_UNAVAILABLE says which secret of which variable is missing, and where it should be. From then
-        on no log of this process shows it."""
+        """The value of a secret; SECRET_UNAVAILABLE with the missing secret, its variable, and where it should be. From
+        then on the value is masked in all logs of this process."""
         found = self._look_up(reference, name)
         HIDDEN_VALUES.add(found)
         return found
@@ -87,11 +87,11 @@ def _unavailable(name: str, why: str, hint: str) -> Rejected:
 
 _VARIABLE: Final = re.compile("%([A-Z][A-Z0-9_]{0,127})%")
 _MAX_ENVIRONMENT: Final = 8 * 1024 * 1024
-"""More than the kernel lets a program have."""
+"""Above the kernel's limit for the environment of a program."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a preparation needs to know of the node."""
+    """Facts of the node that a preparation needs."""
 
     node_id: str
     address: str
@@ -100,13 +100,13 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """`secret` names those that nobody but the workload may see."""
+    """Values by variable; `secret` names those that only the workload may see."""
 
     all: dict[str, str]
     secret: frozenset[str] = frozenset()
 
     def shown(self, names: Iterable[str]) -> dict[str, str]:
-        """Of these variables those that may be written down."""
+        """The values of these variables that may be recorded."""
         return {name: self.all[name] for name in names if name in self.all and name not in self.secret}
 
     @property
@@ -115,7 +115,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Values:
-    """Blocks for the secrets. VARIABLE_INVALID, SECRET_UNAVAILABLE."""
+    """The values for this start. Blocks for the secrets. VARIABLE_INVALID, SECRET_UNAVAILABLE."""
     types: Mapping[str, VariableSpec] = order.plan.variable_types if order.plan else {}
     planned = {**defaults(types), **(order.plan.variables if order.plan else {})}
     given = run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
@@ -131,7 +131,7 @@ def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Valu
 
 
 def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> dict[str, str]:
-    """The secrets of an order as far as they can be looked up at this moment. Blocks for them."""
+    """The secrets of an order as far as they can be read at this moment. Blocks for them."""
     if order.plan is None:
         return {}
     found = {}
@@ -142,8 +142,8 @@ def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> dict[st
 
 
 def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> list[dict[str, str]]:
-    """The secrets that a living run was given in its environment, though they were changed since: those of each
-    variable of the environment. What cannot be read there is missing. Blocks for a moment."""
+    """The secrets that a living run received in its environment, even if they were changed since: those of each
+    variable of the environment. Unreadable ones are missing. Blocks for a moment."""
     if order.plan is None:
         return []
     every = []
@@ -161,8 +161,8 @@ def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> list[dic
 
 
 def filled_in(text: str, result: str, known: Mapping[str, str], secret: Set[str]) -> dict[str, str]:
-    """The values of the secrets in `text`, which became `result`. Where they cannot be told apart from the rest,
-    the whole of it counts as the value of the first."""
+    """The values of the secrets in `text`, which became `result`. Where they cannot be separated from the rest, the
+    whole of it counts as the value of the first."""
     names: list[str] = []
     pattern = ""
     for position, piece in enumerate(_VARIABLE.split(text)):
@@ -171,7 +171,7 @@ def filled_in(text: str, result: str, known: Mapping[str, str], secret: Set[str]
             pattern += "((?s:.*?))"
         else:
             pattern += re.escape(known.get(piece, f"%{piece}%") if position % 2 else piece)
-    with contextlib.suppress(CorralError):  # a text as long as no pattern may be
+    with contextlib.suppress(CorralError):  # the text is too long for a pattern
         match = compile_pattern(pattern).fullmatch(result)
         if match is not None:
             return {name: match[group] or "" for group, name in enumerate(names, start=1)}
@@ -179,7 +179,7 @@ def filled_in(text: str, result: str, known: Mapping[str, str], secret: Set[str]
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """As its process was given it; empty when that cannot be read."""
+    """The environment that its process received; empty when it cannot be read."""
     try:
         with pathlib.Path(f"/proc/{pid}/environ").open("rb") as file:
             raw = file.read(_MAX_ENVIRONMENT)
@@ -190,14 +190,14 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def _given(order: StartOrder, node: NodeFacts) -> dict[str, str]:
-    """Its variables as its plan, its node and its start say; of secrets where they are."""
+    """The variables from its plan, its node and its start; for secrets their references."""
     assert order.plan is not None
     planned = {**defaults(order.plan.variable_types), **order.plan.variables}
     return run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
 
 
 def probed_address(order: StartOrder, node: NodeFacts) -> str:
-    """Where its group says that a workload listens; empty: nowhere in particular."""
+    """The address on which the workload listens, as configured in its group; empty: none in particular."""
     if order.plan is None:
         return ""
     known = run_variables(

@@ -1,8 +1,8 @@
-"""Under which user a workload runs.
+"""Users of workloads: which one each workload runs as.
 
-A daemon that is root never lends its own uid to a workload, unless its operator said so, and lends no
-account but those that its configuration lists. One that is not root has no other uid to give, and says
-once what that means.
+A daemon of root never runs a workload under its own uid, unless its operator configured that, and uses only the
+accounts that its configuration lists. A daemon that is not root has no other uid to assign, and logs once what that
+means.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class WorkloadUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a workload is. `run_as` is empty when that is the daemon's own user."""
+    """The user of a workload. `run_as` is empty when that is the daemon's own user."""
 
     run_as: str
     name: str
@@ -39,12 +39,12 @@ class WorkloadUser(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[int, ...] = ()
     """Supplementary groups, of those that its account is in."""
     isolated: bool = False
-    """Nobody else has this uid."""
+    """No other workload has this uid."""
 
 
 class WorkloadUsers:
-    """Chooses the user of each run. Methods block: who knows the users may be across a network. They may be
-    called by several threads."""
+    """Chooses the user of each run. Methods block: the account database may be across a network. They may be called by
+    several threads."""
 
     def __init__(self, settings: InstancesSection, *, data: pathlib.Path, etc: pathlib.Path = ETC) -> None:
         self._settings = settings
@@ -52,7 +52,7 @@ class WorkloadUsers:
         self._isolated = IsolatedUids(settings.first_uid, settings.last_uid, data=data, etc=etc)
 
     def warn(self) -> None:
-        """Once, at the start: what an operator should know about the users of workloads."""
+        """Log once, at the start, what an operator should know about the users of workloads."""
         if self._settings.development:
             _log.warning(
                 "instances.development_profile",
@@ -104,7 +104,8 @@ class WorkloadUsers:
                 _log.warning("instances.group_unknown", group=name)
 
     def choose(self, instance_id: str, *, run_as: str, isolate: str, static: bool = False) -> WorkloadUser:
-        """`static`: the instance keeps its directory. RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used."""
+        """The user of a run. `static`: the instance keeps its directory. RUN_AS_REFUSED, with what to do, when there is
+        no such user or it may not be used."""
         if run_as and isolate == UID:
             raise _refused(
                 "`isolate: uid` gives each instance a user of its own, so `run_as` has no meaning",
@@ -119,12 +120,12 @@ class WorkloadUsers:
         return self._lent(run_as or self._settings.run_as, named_by_group=bool(run_as))
 
     def _isolates_by_itself(self, run_as: str) -> bool:
-        """What `isolate: auto` comes to on this node."""
+        """Whether `isolate: auto` means an own uid on this node."""
         return self._own == 0 and not self._settings.development and not run_as
 
     def _lent(self, name: str, *, named_by_group: bool) -> WorkloadUser:
-        """An account that this node lends. The node's own configuration may also name a bare number; a group
-        may not."""
+        """An account that this node allows. The node's own configuration may also name a bare number; a group may
+        not."""
         found = _find(name)
         if found is None and not named_by_group and is_id(name):
             found = WorkloadUser(run_as=name, name=name, uid=int(name), gid=int(name), home="")
@@ -157,7 +158,8 @@ class WorkloadUsers:
         return msgspec.structs.replace(found, groups=self._groups_of(found))
 
     def _is_lent(self, user: WorkloadUser) -> bool:
-        """By account, not by spelling. Root is never lent by a list, for `allow_root` is easier to see."""
+        """Whether the account is allowed, by its number, not by its spelling. Root is never allowed by a list, because
+        `allow_root` is easier to see."""
         if self._settings.development and user.uid == self._own:
             return True
         if user.uid == 0:
@@ -168,7 +170,7 @@ class WorkloadUsers:
         )
 
     def _groups_of(self, user: WorkloadUser) -> tuple[int, ...]:
-        """Of the groups its account is in those that the configuration lists, beside its own."""
+        """The groups of the account that the configuration lists, in addition to its own."""
         allowed = {find_group(name) for name in self._settings.allowed_groups}
         if not allowed or user.name == str(user.uid):
             return ()
@@ -189,7 +191,7 @@ class WorkloadUsers:
         return msgspec.structs.replace(own, run_as="")
 
     def release(self, is_gone: Callable[[str], bool]) -> None:
-        """The uids of instances that have ended and left nothing here may go to others."""
+        """Free the uids of instances that have ended and left nothing here."""
         self._isolated.release(is_gone)
 
 
