@@ -16,7 +16,7 @@ from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.request import BodyPace, Message, Request, Scope
 from corral.controller.http.route_table import Describe, Route, Upload
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.uploading import Incoming
+from corral.controller.http.uploads import Incoming
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected

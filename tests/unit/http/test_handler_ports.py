@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from corral.controller.http.api import server_of
 from corral.controller.http.api_context import Leading, Setting
 from corral.controller.http.handler_parameters import PORTS, bound
 from corral.controller.http.metrics import HttpMetrics
-from corral.controller.http.route_servers.choice import server_of
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.tickets import Tickets
 from corral.controller.state.cluster_state import ClusterState

@@ -1,25 +1,67 @@
-"""What a request passes before its handler: the term, the caller, the permission and the input, in this order."""
+"""Admission of a request to its handler: the term, the caller, the permission and the input, in this order.
+
+`If-Match` is read here, too: the revision of the resource that the caller requires.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from corral.controller.http.api_context import Gate, Leading, Setting
 from corral.controller.http.authentication import authenticate, authorise, redeem
 from corral.controller.http.call import Call, Caller
 from corral.controller.http.idempotency import Guard, guard_of
-from corral.controller.http.preconditions import Match, parse_match
 from corral.controller.http.request import Request
 from corral.controller.http.request_decoder import BodyDecoder, QueryDecoder
 from corral.controller.http.route_table import Route
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
+_TAG: Final = re.compile(r'(W/)?"([!#-~]*)"')
+_MAX_TAGS: Final = 20
+
+
 TicketFinder = Callable[[Request], str | None]
 """The ticket that stands in for a token; None when there is none."""
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True):
+    """The revisions a caller accepts; None accepts any, as long as the resource exists."""
+
+    tags: frozenset[str] | None
+
+    def require(self, revision: int) -> None:
+        if self.tags is None or str(revision) in self.tags:
+            return
+        raise Rejected(
+            Code.REVISION_MISMATCH,
+            f"the revision is {revision} now, not {' or '.join(sorted(self.tags)) or 'that of a weak tag'}",
+            hint="read it again and repeat the change",
+        )
+
+
+def parse_match(header: str | None) -> Match | None:
+    """The header's meaning; BAD_REQUEST when it has none. A weak tag matches nothing (RFC 9110)."""
+    if header is None:
+        return None
+    if header == "*":
+        return Match(tags=None)
+    parts = [part.strip() for part in header.split(",")]
+    found = [_TAG.fullmatch(part) for part in parts]
+    if len(parts) > _MAX_TAGS or not all(found):
+        raise Rejected(
+            Code.BAD_REQUEST,
+            f"If-Match {header[:80]!r} is malformed",
+            hint='send the ETag of an answer, quotes included, such as If-Match: "42"',
+            field="If-Match",
+        )
+    return Match(tags=frozenset(match[2] for match in found if match is not None and not match[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,10 @@ from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.attempts import Attempts
-from corral.controller.http.caller_limits import OpenStreams
+from corral.controller.http.caller_limits import OpenStreams, RequestRates
 from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.request import BodyPace
-from corral.controller.http.request_rates import RequestRates
 from corral.controller.http.tickets import Tickets
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.start_identity import Repair

@@ -1,5 +1,9 @@
-"""What callers have open now (streams, sockets, downloads and waits in one pool, uploads in another), how much of it a
-token may have, and the reasons to end one: its token is revoked or expires, the term is over, the process ends."""
+"""Limits of a caller: how much a token may have open, and how often it may send requests.
+
+Open streams, sockets, downloads and waits are one pool, uploads another. An open one is ended when its token is
+revoked or expires, when the term ends, or when the process ends. Requests are limited by a token bucket for each API
+token, and by one for each address whose credentials were refused.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,18 @@ from corral.domain.ids import TokenId
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import first_of
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
+from corral.system.controller_config import HttpLimitsSection
 
 T = TypeVar("T")
 
 _LONGEST_TIMER_SECONDS: Final = 30.0
 """Expiry is wall time and wall time may step: a timer looks again after this long at the latest."""
+
+
+STRANGERS_PER_SECOND: Final = 10
+_STRANGERS_BURST: Final = 50
 
 
 class OpenStream:
@@ -137,3 +147,32 @@ class OpenStreams:
         self._over = reason
         for stream in list(self._open):
             stream.close(reason)
+
+
+class RequestRates:
+    """Kept in memory, for as long as a term lasts. Without `requests_per_second` nobody is held back."""
+
+    def __init__(self, limits: HttpLimitsSection, *, clock: Clock) -> None:
+        self._per_second = limits.requests_per_second
+        self._tokens = TokenBuckets[TokenId](
+            burst=limits.burst, per_second=limits.requests_per_second, monotonic=clock.monotonic
+        )
+        self._strangers = TokenBuckets[str](
+            burst=_STRANGERS_BURST, per_second=STRANGERS_PER_SECOND, monotonic=clock.monotonic
+        )
+
+    def admit(self, token: TokenId) -> None:
+        """RATE_LIMITED when this token asks more often than it may."""
+        if self._per_second and not self._tokens.take(token):
+            raise _too_often(f"the token asks more often than {self._per_second} times a second")
+
+    def stranger(self, address: str) -> None:
+        """Somebody whose credentials were not good; RATE_LIMITED when he tries too often."""
+        if self._per_second and not self._strangers.take(address):
+            raise _too_often(f"{address} was refused more often than {STRANGERS_PER_SECOND} times a second")
+
+
+def _too_often(why: str) -> Retryable:
+    return Retryable(
+        Code.RATE_LIMITED, why, hint="ask less often, or follow the event stream", retry_after=1.0
+    )

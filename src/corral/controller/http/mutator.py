@@ -15,11 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from corral.controller.http.admission import AdmittedRequest
+from corral.controller.http.admission import AdmittedRequest, Match
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.handler_parameters import bound
 from corral.controller.http.idempotency import Guard
-from corral.controller.http.preconditions import Match
 from corral.controller.http.responses import REPLAYED, Answer, Headers, revision_of, shaped
 from corral.controller.http.route_table import Change, Describe, Route
 from corral.controller.state.cluster_state import Stored

@@ -1,16 +1,24 @@
-"""Servers of routes that only look: probes, reads, assets, and what workloads report of themselves."""
+"""Servers of routes that change nothing in the store themselves: probes, reads, assets, reports of workloads, and those
+whose response is sent in pieces (event streams, downloads, WebSockets, responses of modules)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from corral.controller.http.admission import Admission
+from corral.controller.http.admission import Admission, AdmittedRequest
 from corral.controller.http.authentication import authenticate_workload, is_within
+from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.handler_parameters import bound
+from corral.controller.http.module_calls import relay
 from corral.controller.http.request import Request
-from corral.controller.http.responses import Answer, shaped
-from corral.controller.http.route_table import PUBLIC, Asset, Probe, Read, Report
+from corral.controller.http.responses import EVENT_STREAM, Answer, shaped
+from corral.controller.http.route_table import PUBLIC, Asset, Download, Probe, Read, Report, Socket, Stream
+from corral.controller.http.sse_stream import serve_download, serve_stream
+from corral.controller.http.websockets import serve_socket, ticket_of
 from corral.domain.sensitive_fields import redacted, sees_all
+from corral.errors import Code, Rejected
 
 _EMPTY_BODY: Final = b"{}"
 
@@ -86,3 +94,87 @@ def _unless_held(answer: Answer, request: Request) -> Answer:
     if answer.status != 200 or tag not in {each.strip().removeprefix("W/") for each in held}:
         return answer
     return Answer(status=304, headers=answer.headers)
+
+
+class StreamServer:
+    """Serves a `Stream`."""
+
+    def __init__(self, route: Stream, admission: Admission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: Request) -> Answer | None:
+        admitted = await self._admission.admit(request, ticket_of=self._ticket)
+        if request.method == "HEAD":
+            return Answer(content_type=EVENT_STREAM)
+        with _opened(self._admission, admitted, self._route.path) as stream:
+            pump = await self._handler(admitted.leading, admitted.call)
+            await serve_stream(request=request, stream=stream, pump=pump, headers=(request.id_header,))
+        return None
+
+    def _ticket(self, request: Request) -> str | None:
+        return getattr(self._admission.query(request), "ticket", None) if self._route.ticketed else None
+
+
+class DownloadServer:
+    """Serves a `Download`."""
+
+    def __init__(self, route: Download, admission: Admission) -> None:
+        self._path = route.path
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: Request) -> None:
+        admitted = await self._admission.admit(request)
+        with _opened(self._admission, admitted, self._path) as stream:
+            content = await self._handler(admitted.leading, admitted.call)
+            await serve_download(
+                request=request, stream=stream, content=content, headers=(request.id_header,)
+            )
+
+
+class SocketServer:
+    """Serves a `Socket`."""
+
+    def __init__(self, route: Socket, admission: Admission) -> None:
+        self._path = route.path
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: Request) -> None:
+        admitted = await self._admission.admit(request, ticket_of=_unless_authorised)
+        if not request.is_socket:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"{self._path} speaks WebSocket only",
+                hint="see GET /api/v1/openapi.json",
+            )
+        with _opened(self._admission, admitted, self._path) as stream:
+            dialogue = await self._handler(admitted.leading, admitted.call)
+            await serve_socket(request=request, stream=stream, dialogue=dialogue)
+
+
+class RelayServer:
+    """Serves a `Relay`: everything behind the permission is the module's."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def answer(self, request: Request) -> Answer | None:
+        leading = self._admission.leading()
+        return await relay(leading, self._admission.caller(leading, request), request)
+
+
+@contextmanager
+def _opened(admission: Admission, admitted: AdmittedRequest, path: str) -> Iterator[OpenStream]:
+    """One of the caller's streams, counted as long as it is open."""
+    with (
+        admitted.leading.streams.opened(admitted.call.caller.token) as stream,
+        admission.setting.metrics.streams(path).track_inprogress(),
+    ):
+        yield stream
+
+
+def _unless_authorised(request: Request) -> str | None:
+    return ticket_of(request) if request.header(b"authorization") is None else None

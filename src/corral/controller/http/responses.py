@@ -1,4 +1,4 @@
-"""Answers as bytes, the one error shape, and the headers every answer carries."""
+"""Responses of the API: their bytes, the one error schema, the headers that each carries, and sending one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.controller.http.request import Request
 from corral.errors import Code, CorralError
 
 JSON: Final = b"application/json"
@@ -28,6 +29,9 @@ REPLAYED: Final[Headers] = ((b"idempotency-replayed", b"true"),)
 
 _ENCODER: Final = msgspec.json.Encoder()
 _UNQUOTABLE: Final = str.maketrans({'"': "_", "\\": "_", "/": "_"})
+
+
+_WITHOUT_LENGTH: Final = frozenset({204, 304})
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,3 +121,16 @@ def internal_error(error_id: str) -> Answer:
         )
     )
     return Answer(status=Code.INTERNAL.status, body=encode(shape))
+
+
+async def send_answer(request: Request, answer: Answer) -> None:
+    """Send a whole answer. For HEAD the server leaves the body out and the length in. To a WebSocket it says
+    that it was not accepted."""
+    kind = "websocket.http.response" if request.is_socket else "http.response"
+    headers = [*secured(answer.headers), request.id_header]
+    if answer.body:
+        headers.append((b"content-type", answer.content_type))
+    if answer.status not in _WITHOUT_LENGTH:
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    await request.send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
+    await request.send({"type": f"{kind}.body", "body": answer.body, "more_body": False})

@@ -1,4 +1,7 @@
-"""A form with one large file, taken in as it comes: the file goes to disk, the small parts to memory."""
+"""Uploads: bodies that are read in pieces, never whole in memory and never faster than they are stored.
+
+Of a form with one large file, the file is written to disk and the small parts are kept in memory.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,76 @@ import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
 from corral.controller.http.multipart import FormReader, PartBegins, PartData, boundary_of, refused
-from corral.controller.http.request import too_large
+from corral.controller.http.request import BodyPace, Request, too_large
 from corral.controller.modules.upload_files import create_upload
 from corral.errors import Code, Rejected, Retryable, unknown_choice
 from corral.system.threads import to_end
 
-T = TypeVar("T")
+NOTHING_STORED: Final = "nothing was stored"
 
+
+T = TypeVar("T")
 FILE: Final = "file"
 RAW_TYPES: Final = ("application/zip", "application/octet-stream", "application/x-zip-compressed")
 HEADS: Final = 256 * 1024
 """What a form may need beside the content of its parts."""
-
 _HOP: Final = 1024 * 1024
+
+
+class Incoming:
+    """A body as pieces. What is not asked for waits in the caller's socket."""
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        limit: int,
+        pace: BodyPace,
+        digested: bool,
+        head_start_seconds: float = 60.0,
+    ) -> None:
+        self._request = request
+        self._limit = limit
+        self._pace = pace
+        self._head_start = head_start_seconds
+        self._digest = hashlib.sha256() if digested else None
+        self._more = True
+
+    @property
+    def digest(self) -> bytes:
+        """Of all that came, where it was asked for."""
+        return self._digest.digest() if self._digest is not None else b""
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """BODY_TOO_LARGE, BAD_REQUEST when it comes too slowly, `ClientGone`."""
+        while self._more:
+            piece = await self._next()
+            if piece:
+                yield piece
+
+    async def drain(self) -> None:
+        """Read to the end what the handler did not need."""
+        async for _ in self.pieces():
+            pass
+
+    async def _next(self) -> bytes:
+        pace = self._pace
+        piece, self._more = await self._request.next_piece(pace, limit=self._limit)
+        if pace.waited > self._head_start + pace.size / pace.SLOWEST:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"the body was given up: it comes with less than {pace.SLOWEST} bytes a second",
+                hint="send it again",
+            )
+        if self._digest is not None:
+            self._digest.update(piece)
+        return piece
 
 
 class SmallPart(msgspec.Struct, frozen=True, kw_only=True):

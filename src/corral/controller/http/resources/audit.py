@@ -8,9 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.http.call import Call
-from corral.controller.http.paging import Page
+from corral.controller.http.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.state.collections import AUDIT
 from corral.domain.permissions import Permission
 from corral.store.port import Entry, ReadEngine

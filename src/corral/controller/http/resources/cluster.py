@@ -17,8 +17,7 @@ from corral.controller.http.api_context import (
     MemberView,
     Setting,
 )
-from corral.controller.http.call import Body, Call, NoQuery
-from corral.controller.http.fields import Name
+from corral.controller.http.call import Body, Call, Name, NoQuery
 from corral.controller.http.resources.probes import notes_of
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.module_service import Modules

@@ -22,6 +22,7 @@ from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Query
 from corral.controller.http.caller_limits import OpenStreams
 from corral.controller.http.idempotency import line_guard
+from corral.controller.http.paging import Since, Until
 from corral.controller.http.request_decoder import BodyDecoder
 from corral.controller.http.resources import command_input as commanding
 from corral.controller.http.resources.instances import CommandLine
@@ -36,7 +37,6 @@ from corral.controller.http.route_table import (
     Stream,
     Write,
 )
-from corral.controller.http.time_ranges import Since, Until
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord

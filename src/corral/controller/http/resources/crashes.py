@@ -8,10 +8,9 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.paging import Page, decode_cursor, encode_cursor
+from corral.controller.http.paging import Page, TimedPageQuery, TimeRange, decode_cursor, encode_cursor
 from corral.controller.http.resources.instance_schemas import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.time_ranges import TimedPageQuery, TimeRange
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import CrashClass, CrashRecord
 from corral.domain.permissions import Permission

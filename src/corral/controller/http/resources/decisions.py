@@ -10,9 +10,8 @@ import msgspec
 
 from corral.controller.http.api_context import Setting
 from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.paging import Page
+from corral.controller.http.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions

@@ -15,10 +15,9 @@ from corral.controller.events.ring import EventSelection
 from corral.controller.http.api_context import Setting
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Caller, NoQuery, Query
-from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
+from corral.controller.http.paging import DEFAULT_LIMIT, MOST_MISPLACED, Limit, Page, Since, TimeRange, Until
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.tickets import Tickets
-from corral.controller.http.time_ranges import MOST_MISPLACED, Since, TimeRange, Until
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types

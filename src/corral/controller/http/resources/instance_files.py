@@ -9,8 +9,7 @@ import msgspec
 
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.api_context import Distribution, Setting
-from corral.controller.http.call import Body, Call, NoQuery, Query
-from corral.controller.http.fields import Text
+from corral.controller.http.call import Body, Call, NoQuery, Query, Text
 from corral.controller.http.resources.template_schemas import ChangedTemplate, changed, making, still
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
 from corral.controller.state.cluster_state import ClusterState

@@ -11,18 +11,18 @@ import msgspec
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.api_context import InstanceControl
 from corral.controller.http.attempts import Attempt
-from corral.controller.http.call import Body, Call, NoQuery
-from corral.controller.http.fields import Text
+from corral.controller.http.call import Body, Call, NoQuery, Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources import command_input as commanding
-from corral.controller.http.resources.instance_changes import placing, workspace
-from corral.controller.http.resources.instance_schemas import InstanceShape, InstanceView, instance_shape
-from corral.controller.http.resources.instance_waits import (
+from corral.controller.http.resources.instance_changes import (
     AwaitRunning,
     AwaitStopped,
+    placing,
     until_running,
     until_stopped,
+    workspace,
 )
+from corral.controller.http.resources.instance_schemas import InstanceShape, InstanceView, instance_shape
 from corral.controller.http.route_table import Mutate, Once, Read, Route
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace

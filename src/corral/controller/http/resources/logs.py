@@ -14,9 +14,8 @@ from corral.controller.events.hub import EventHub
 from corral.controller.http.api_context import Setting
 from corral.controller.http.call import Body, Call, Query
 from corral.controller.http.log_sources import JournalSource, LogSource, Numbered, RingSource
-from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
+from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page, Since, TimeRange, Until
 from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
-from corral.controller.http.time_ranges import Since, TimeRange, Until
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState

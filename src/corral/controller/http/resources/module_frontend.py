@@ -1,14 +1,15 @@
-"""Pages and routes of modules: files from their archives, and whatever else they answer themselves."""
+"""Frontend files and own routes of modules, and the OpenAPI document of the routes that a module declared."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, NoQuery, Query
-from corral.controller.http.module_openapi import describe_module
 from corral.controller.http.openapi import OpenApiShape
 from corral.controller.http.resources.module_schemas import ONE
 from corral.controller.http.resources.modules import the_module
@@ -17,8 +18,10 @@ from corral.controller.http.route_table import Asset, Read, Relay, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.module_manifest import FrontendPart
+from corral.domain.module_records import PackageRecord
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
+from corral.sdk.protocol.messages import RouteDeclaration
 
 _KEPT: Final = b"private, max-age=31536000, immutable"
 _ASKED_AGAIN: Final = b"private, no-cache"
@@ -28,6 +31,9 @@ _POLICY: Final = (
     b"frame-ancestors 'self'"
 )
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+_PLACE: Final = re.compile(r"\{(\w+)(:path)?\}")
 
 
 class AssetQuery(Query, frozen=True, kw_only=True):
@@ -69,6 +75,53 @@ def _needed(part: FrontendPart) -> list[Permission]:
 async def get_description(state: ClusterState, modules: Modules, call: Call[None, NoQuery]) -> OpenApiShape:
     record = the_module(state, call.path).record
     return describe_module(record, modules.engine.routes.of(record.id))
+
+
+def describe_module(record: PackageRecord, routes: Sequence[RouteDeclaration]) -> OpenApiShape:
+    """Empty of paths while the module does not serve."""
+    paths: dict[str, Any] = {}
+    for route in sorted(routes, key=lambda each: (each.path, each.method)):
+        path = f"/api/v1/modules/{record.id}" + _PLACE.sub(r"{\1}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(record.id, route)
+    return OpenApiShape(
+        openapi="3.1.0",
+        info={
+            "title": record.manifest.title or record.id,
+            "version": record.version,
+            "description": record.manifest.description,
+        },
+        paths=paths,
+        components={"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    )
+
+
+def _operation(module_id: str, route: RouteDeclaration) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "operationId": f"{module_id}-{route.number}",
+        "summary": route.summary or f"{route.method} {route.path}",
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name, _ in _PLACE.findall(route.path)
+        ],
+        "responses": {"default": {"description": "What the module answers"}},
+        "security": [{"token": []}],
+        "x-permission": route.permission,
+    }
+    if route.request_schema is not None:
+        schema = _whole(module_id, route, "request", route.request_schema)
+        said["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    if route.response_schema is not None:
+        schema = _whole(module_id, route, "response", route.response_schema)
+        said["responses"]["200"] = {
+            "description": "What the module answers",
+            "content": {"application/json": {"schema": schema}},
+        }
+    return said
+
+
+def _whole(module_id: str, route: RouteDeclaration, what: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema that is a document of its own: what it refers to is found within it."""
+    return {"$id": f"urn:corral:{module_id}:{route.number}:{what}", **schema}
 
 
 def _relay(method: str) -> Relay:

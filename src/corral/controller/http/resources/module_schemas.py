@@ -1,4 +1,4 @@
-"""How modules look from outside."""
+"""Schemas of modules in the API, with the extensions that a module installs into instances."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from corral.controller.http.call import Call
-from corral.controller.http.resources.extension_schemas import ExtensionShape, extensions
-from corral.controller.http.resources.node_module_schemas import (
+from corral.controller.http.resources.module_nodes import (
     NodeStateShape,
     OnNodesShape,
     node_state_shapes,
@@ -28,6 +27,31 @@ from corral.modules.lifecycle.engine import LiveModule
 
 MODULES: Final = "/api/v1/modules"
 ONE: Final = "/api/v1/modules/{id}"
+
+
+class VariantShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of an extension, for these platforms (none: for any) in these versions."""
+
+    id: str
+    platforms: list[str]
+    version_range: str
+    file: str
+    sha256: str
+    install_path: str
+
+
+class ExtensionShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the module installs into instances: `always` into all that a variant fits, `requested` into those of
+    groups that name it."""
+
+    id: str
+    activation: str
+    conflicts: list[str]
+    variants: list[VariantShape]
+
+
+def extensions(manifest: Manifest) -> list[ExtensionShape]:
+    return msgspec.convert(manifest.extensions, list[ExtensionShape], from_attributes=True)
 
 
 class ProvidedShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.call import Body, Call, NoQuery, Query
-from corral.controller.http.fields import Text
+from corral.controller.http.call import Body, Call, NoQuery, Query, Text
 from corral.controller.http.resources.module_schemas import ONE, ModuleShape, module_shape
 from corral.controller.http.resources.modules import Settings, the_module
 from corral.controller.http.route_table import Act, Read, Route

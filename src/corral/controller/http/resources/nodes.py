@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from corral.controller.http.call import Body, Call, Confirmed, NoQuery
-from corral.controller.http.fields import Text
+from corral.controller.http.call import Body, Call, Confirmed, NoQuery, Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked

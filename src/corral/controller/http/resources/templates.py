@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.api_context import Setting
-from corral.controller.http.call import Body, Call, NoQuery, Query
-from corral.controller.http.fields import Text
+from corral.controller.http.call import Body, Call, NoQuery, Query, Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.request_decoder import BodyDecoder
 from corral.controller.http.resources.template_schemas import (

@@ -9,8 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.http.api_context import Setting, TokenUses
-from corral.controller.http.call import Body, Call, NoQuery
-from corral.controller.http.fields import Name
+from corral.controller.http.call import Body, Call, Name, NoQuery
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.state.api_tokens import creation, mint, revocation
