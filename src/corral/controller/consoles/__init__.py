@@ -1,1 +1,1 @@
-"""Consoles as the controller sees them: the newest part in memory, the rest on the nodes."""
+"""Consoles in the controller: the newest part in memory, the rest on the nodes."""

@@ -43,8 +43,8 @@ class ConsoleLookup:
         since: dt.datetime | None = None,
         until: dt.datetime | None = None,
     ) -> ConsolePage:
-        """Lines of a run, from wherever they are. `after` None: from the oldest that is kept. Between two times: those
-        that came then; `newest` is for a console as a whole."""
+        """Lines of a run, from the ring or the node. `after` None: from the oldest that is kept. With `since`
+        and `until`: the lines of that time; `newest` applies to a console as a whole."""
         if newest:
             stretch, after = await self._newest(record, incarnation, limit)
         elif since is not None or until is not None:
@@ -65,7 +65,8 @@ class ConsoleLookup:
         since: dt.datetime | None,
         until: dt.datetime | None,
     ) -> ConsoleSpan:
-        """A span around what came between two times: found by an index, here or on the node; lines are compared later."""
+        """A span that covers the bytes between two times: found by an index, here or on the node; lines are
+        compared later."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None:
             begin = ring.since(_milliseconds(since)) if since is not None else 0
@@ -86,8 +87,8 @@ class ConsoleLookup:
     async def stretch(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
     ) -> ConsoleSpan:
-        """Bytes of a run from an offset: out of the ring when it reaches there, else from the node. Of a daemon that
-        cannot be asked what is in the ring, and before that a gap."""
+        """Bytes of a run from an offset: from the ring when it reaches there, else from the node. For a
+        daemon that does not answer queries: the content of the ring, and a gap before it."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None and ring.reaches(after):
             return ring.stretch(after, max_bytes=max_bytes)
@@ -106,7 +107,7 @@ class ConsoleLookup:
     async def from_node(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
     ) -> ConsoleSpan:
-        """The same, from the node alone. Raises what `NodeConsoleQueries.ask` raises."""
+        """The same, from the node only. Raises what `NodeConsoleQueries.ask` raises."""
         query = ConsoleQuery(
             instance_id=record.id, incarnation=incarnation, from_offset=after, max_bytes=max_bytes
         )
@@ -115,7 +116,7 @@ class ConsoleLookup:
     async def _newest(
         self, record: InstanceRecord, incarnation: Incarnation, limit: int
     ) -> tuple[ConsoleSpan, int | None]:
-        """The stretch that holds the last lines, and where they begin in it."""
+        """The span that contains the last lines, and their offset in it."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None:
             begin = ring.newest(limit)
@@ -142,7 +143,7 @@ class ConsoleLookup:
     async def search(
         self, record: InstanceRecord, incarnation: Incarnation, *, pattern: str, after: int, limit: int
     ) -> ConsolePage:
-        """Lines that match, looked for on the node. INVALID_PATTERN without asking it."""
+        """Lines that match, searched on the node. INVALID_PATTERN is raised without a query."""
         query = ConsoleQuery(
             instance_id=record.id,
             incarnation=incarnation,
@@ -159,7 +160,7 @@ class ConsoleLookup:
     async def everything(
         self, record: InstanceRecord, incarnation: Incarnation, *, after: int
     ) -> AsyncIterator[bytes]:
-        """All bytes up to where the console ends now, piece by piece; lost ones are left out."""
+        """All bytes up to the present end of the console, piece by piece; lost ones are left out."""
         end: int | None = None
         while end is None or after < end:
             stretch = await self.stretch(record, incarnation, after, max_bytes=ANSWER_BYTES)
@@ -189,7 +190,7 @@ def never_ran(record: InstanceRecord, incarnation: Incarnation) -> bool:
 
 
 def _last_lines(stretch: ConsoleSpan, limit: int) -> tuple[ConsoleSpan, int | None]:
-    """Cut a stretch from a node's end down to its last lines."""
+    """Cut a span from a node down to its last lines."""
     ring = ConsoleRing(begin=stretch.pieces[0].offset if stretch.pieces else 0, capacity=2 * ANSWER_BYTES)
     for piece in stretch.pieces:
         ring.append(piece.offset, piece.data, times=stretch.times, gaps=stretch.gaps)

@@ -19,10 +19,11 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 
 
 class BytesUploads(Protocol):
-    """Bulk data that a node was asked for."""
+    """Bulk data requested from a node."""
 
     def expect_bytes(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[bytes]:
-        """Allow this node one upload. The future holds it when it is whole; cancelling forgets it."""
+        """Allow this node one upload. The future holds it when it is complete; cancelling withdraws the
+        permission."""
 
 
 ANSWER_SECONDS: Final = 15.0
@@ -30,7 +31,7 @@ ANSWER_BYTES: Final = 1024 * 1024
 _OVERHEAD_BYTES: Final = 2 * 1024 * 1024
 """Offsets, times and gaps around the data; a match of a pattern is a block of its own."""
 _AT_A_TIME: Final = 4
-"""Fewer than a node may have transfers under way: history must not keep other things out."""
+"""Fewer than the transfers that a node may have in progress: history must not block other transfers."""
 _MAX_TEXT: Final = 500
 _decode: Final = counted(ConsoleQueryResult.FromString)
 _FINAL: Final = frozenset({Code.CONSOLE_GONE, Code.INVALID_PATTERN, Code.NOT_SUPPORTED})
@@ -59,7 +60,7 @@ class NodeConsoleQueries:
         return _stretch(query, await self._result(node_id, query))
 
     async def runs(self, node_id: NodeId, query: ConsoleQuery) -> tuple[list[InstanceRun], bool]:
-        """The runs that the node has of an instance, ascending, and whether it has more of them. NODE_OFFLINE,
+        """The runs of an instance on the node, ascending, and whether there are more. NODE_OFFLINE,
         NOT_SUPPORTED, TIMEOUT."""
         query.runs = True
         result = await self._result(node_id, query, of_runs=True)
@@ -120,7 +121,7 @@ class NodeConsoleQueries:
             answer.set_exception(_refusal(node_id, failure))
 
     def close(self) -> None:
-        """The term is over: no answer will come."""
+        """End all queries with the term: no answer will arrive."""
         dismiss(answer for _, answer in self._asked.values())
 
 

@@ -1,7 +1,8 @@
 """Console bytes as the API returns them: lines in pages, text in blocks, lines that match a pattern.
 
-The bytes are hostile: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is interpreted.
-Escape codes stay in the text as the characters they are; the code that draws it has to neutralise them.
+The bytes are untrusted: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is
+interpreted. Escape codes stay in the text as plain characters; the code that displays it has to neutralise
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LONGEST_CHARACTER: Final = 4
 
 
 class ConsoleLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A line without its end. A `partial` one goes on in the next item."""
+    """A line without its line break. A `partial` one continues in the next item."""
 
     offset: int
     time: dt.datetime | None
@@ -29,7 +30,8 @@ class ConsoleLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Bytes that are missing, and why. `late`: their node is away; a follower that stays gets them when it is back."""
+    """Missing bytes, and why. `late`: their node is disconnected; a follower that stays receives them when
+    the node reconnects."""
 
     from_offset: int
     to_offset: int
@@ -38,8 +40,8 @@ class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ConsolePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines from an offset on. `gap` says that bytes before or among them are lost; `tail` is a last
-    line without an end, shown for information: it comes again as an item once it is whole."""
+    """Lines from an offset on. `gap`: bytes before or among them are lost; `tail` is a last line without an
+    end, for information: it is repeated as an item once it is complete."""
 
     incarnation: int
     items: list[ConsoleLine]
@@ -52,7 +54,7 @@ class ConsolePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsoleText(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes in a row as text, with no work done per line."""
+    """Consecutive bytes as text, not split into lines."""
 
     offset: int
     time: dt.datetime | None
@@ -69,7 +71,7 @@ def page_of(
     limit: int,
     final: bool,
 ) -> ConsolePage:
-    """Up to `limit` lines of a stretch that was read from `after` (None: from the oldest there is).
+    """Up to `limit` lines of a span that was read from `after` (None: from the oldest).
 
     `final`: nothing follows, so a last line without an end is a line.
     """
@@ -104,7 +106,7 @@ def page_of(
 
 
 def within(page: ConsolePage, *, since: dt.datetime | None, until: dt.datetime | None) -> ConsolePage:
-    """Only the lines that came in this time; behind its last one nothing follows."""
+    """Only the lines of this time; the page ends after the last one."""
     items = [item for item in page.items if since is None or item.time is None or item.time >= since]
     for at, item in enumerate(items):
         if until is not None and item.time is not None and item.time >= until:
@@ -135,7 +137,8 @@ def matches_of(stretch: ConsoleSpan, *, incarnation: Incarnation, limit: int) ->
 
 
 def texts_of(stretch: ConsoleSpan, *, after: int, final: bool) -> list[ConsoleText]:
-    """The stretch as text, one piece for each run of bytes; a character that is not whole yet waits."""
+    """The span as text, one piece for each contiguous part; an incomplete character is left for the next
+    read."""
     times = Times(stretch.times)
     joined = runs(stretch.pieces)
     found: list[ConsoleText] = []
@@ -160,7 +163,7 @@ def texts_of(stretch: ConsoleSpan, *, after: int, final: bool) -> list[ConsoleTe
 
 
 def whole_characters(data: bytes) -> int:
-    """How many of these bytes come before a UTF-8 character whose rest is still missing."""
+    """The number of bytes before a trailing incomplete UTF-8 character."""
     for back in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
         byte = data[-back]
         if byte & 0xC0 == 0x80:
@@ -171,7 +174,7 @@ def whole_characters(data: bytes) -> int:
 
 
 def _cut_lines(run: Piece, times: Times, items: list[ConsoleLine], *, limit: int) -> int:
-    """Add the whole lines of a run of bytes to `items`; how many bytes were used."""
+    """Add the complete lines of contiguous bytes to `items`; returns the number of bytes used."""
     data = run.data
     at = 0
     while len(items) < limit:
@@ -221,6 +224,6 @@ PATTERN_MAX: Final = 1000
 
 
 def check_pattern(pattern: str) -> str:
-    """The pattern itself; INVALID_PATTERN with RE2's complaint when it is none."""
+    """The pattern itself; INVALID_PATTERN with RE2's message when it is invalid."""
     compile_pattern(pattern, field="pattern")
     return pattern

@@ -1,8 +1,9 @@
-"""A reader that follows an instance's console, from run to run, wherever the bytes are.
+"""A reader that follows an instance's console, from run to run, from the ring or the node.
 
-It has a place and little else that could grow: one that is slow falls out of the ring and reads on from the node.
-Frames are encoded once for all readers that are at the same place. It waits for a node that is away, for a while; then
-it goes on without what lies there, says so, and remembers where that was: it is told as soon as the node is back.
+It keeps a position and little else that could grow: a slow reader falls out of the ring and continues from
+the node. Messages are encoded once for all readers at the same position. It waits a while for a disconnected
+node; then it continues without that part, reports the gap, and remembers it: the part is sent as soon as the
+node reconnects.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _LATE_PARTS: Final = 8
 
 
 class LatePart(msgspec.Struct, kw_only=True):
-    """What was passed over because its node was away: from one place up to another."""
+    """A part that was skipped because its node was disconnected: from one position up to another."""
 
     begin: ConsolePlace
     until: ConsolePlace
@@ -47,8 +48,8 @@ class LatePart(msgspec.Struct, kw_only=True):
 
 
 class ConsoleReader:
-    """`following`: goes on with the next run of the instance when this one has ended. `until`: stops there, and waits
-    for its nodes without end."""
+    """`following`: continues with the next run of the instance when this one has ended. `until`: stops there,
+    and waits for its nodes without limit."""
 
     def __init__(
         self,
@@ -77,11 +78,11 @@ class ConsoleReader:
         self._late: list[LatePart] = []
         self.place = place
         self.gone = False
-        """The instance's record was removed: nothing comes any more."""
+        """The instance's record was removed: nothing follows."""
 
     @property
     def look_again_seconds(self) -> float | None:
-        """When to look again though nothing has happened; None: no need to."""
+        """When to check again without an event; None: not needed."""
         return _LOOK_SECONDS if self._waiting_since is not None or self._late else None
 
     @property
@@ -89,7 +90,7 @@ class ConsoleReader:
         return self._until is not None and self.place >= self._until
 
     async def take(self) -> list[ConsoleMessage]:
-        """What there is to tell now; empty when the reader is up to date."""
+        """The messages available now; empty when the reader is up to date."""
         messages = self._echoes()
         stored = self._state.instances.find(self._id)
         if stored is None:
@@ -136,59 +137,60 @@ class ConsoleReader:
         return self._tell(told)
 
     def _limit(self) -> int:
-        """How many bytes to read at once: not beyond the end of a part that is told late."""
+        """The number of bytes to read at once: not beyond the end of a late part."""
         until = self._until
         if until is None or until.incarnation != self.place.incarnation:
             return _CHUNK_BYTES
         return max(1, min(_CHUNK_BYTES, until.offset - self.place.offset))
 
     def _ends_within(self, limit: int) -> bool:
-        """Whether these bytes are the last of a part that is told late, also where they end amid a line."""
+        """Whether these bytes are the last of a late part, also where they end within a line."""
         return (
             self._until is not None
             and ConsolePlace(self.place.incarnation, self.place.offset + limit) >= self._until
         )
 
     async def _without_ring(self, record: InstanceRecord) -> list[ConsoleMessage]:
-        """Nothing came from the node since we lead, or it was dropped: what is there, once."""
+        """The present content when there is no ring: nothing was received from the node in this term, or the
+        ring was dropped."""
         if self._until is not None and self._until.incarnation == self.place.incarnation:
             return await self._from_node(record, floor=self._until.offset)
         if has_ended(record, self.place.incarnation):
-            return []  # read to its end when it is turned over
+            return []  # read to its end when the reader moves to the next run
         if self._asked == self.place or never_ran(record, self.place.incarnation):
             return []
         self._asked = self.place
         try:
             stretch = await self._ask(record)
         except CorralError:
-            return []  # what comes will tell
+            return []  # coming blocks wake the reader
         return self._tell(self._encoded(stretch, final=False))
 
     async def _from_node(self, record: InstanceRecord, *, floor: int) -> list[ConsoleMessage]:
-        """Older than what is here: page from the node, wait for it, or say that it is not to be had and go on."""
+        """Read what is older than the ring: page from the node, wait for it, or report a gap and continue."""
         try:
             stretch = await self._ask(record)
         except CorralError as error:
             return [] if self._waits(error) else [self._pass_over(floor, error)]
-        if not stretch.pieces or stretch.pieces[0].offset > floor:  # the ring has what the node gave up
+        if not stretch.pieces or stretch.pieces[0].offset > floor:  # dropped by the node
             return [self._lost(floor, "not kept any more")]
         final = self._until is not None and stretch.next_offset >= floor
         told = self._tell(self._encoded(stretch, final=final))
         return told or [self._lost(floor, "the node has no more of this line")]
 
     async def _ask(self, record: InstanceRecord) -> ConsoleSpan:
-        """What the node has from here on."""
+        """Query the node for the bytes from this position on."""
         stretch = await self._consoles.lookup.from_node(
             record, self.place.incarnation, self.place.offset, max_bytes=self._limit()
         )
         self._waiting_since = None
         return stretch
 
-    # nodes that are away
+    # disconnected nodes
 
     def _waits(self, error: CorralError) -> bool:
-        """Whether to ask again later: for what may come, as long as there is patience. It is used up once for all that
-        one absence keeps away."""
+        """Whether to query again later: for retryable errors, until the waiting time is used up. It counts
+        once for all parts that one disconnect affects."""
         if not isinstance(error, Retryable):
             self._waiting_since = None
             return False
@@ -199,15 +201,15 @@ class ConsoleReader:
         return self._until is not None or now - self._waiting_since < patience
 
     def _pass_over(self, to: int | None, error: CorralError) -> ConsoleMessage:
-        """Go on behind what the node did not give, `to` None being the end of the run. It is late if the node may give
-        it yet."""
+        """Continue behind the part that the node did not provide; `to` None is the end of the run. The part
+        is late if the node may still provide it."""
         run = self.place.incarnation
         until = ConsolePlace(run, to) if to is not None else ConsolePlace(Incarnation(run + 1), 0)
         late = isinstance(error, Retryable) and self._owe(until)
         return self._lost(self.place.offset if to is None else to, error.message, late=late)
 
     def _owe(self, until: ConsolePlace) -> bool:
-        """Remember what is passed over from here up to there; False: too much is remembered already."""
+        """Remember the skipped part up to `until`; False when too many are remembered already."""
         last = self._late[-1] if self._late else None
         if last is not None and last.reader is None and self.place <= last.until:
             last.until = max(last.until, until)
@@ -218,7 +220,7 @@ class ConsoleReader:
         return True
 
     async def _late_part(self) -> list[ConsoleMessage]:
-        """Some of what was passed over, if its node is back. The reader's own place stays where it is."""
+        """Messages of a skipped part, if its node is connected again. The reader's own position stays."""
         for part in tuple(self._late):
             reader = part.reader = part.reader or self._reader_of(part)
             found = await reader.take()
@@ -243,13 +245,13 @@ class ConsoleReader:
     # from run to run
 
     def _is_whole(self, record: InstanceRecord) -> bool:
-        """Whether everything that an ended run wrote is in the ring, or was told."""
+        """Whether all output of an ended run is in the ring, or was sent."""
         ring = self._consoles.ring((self._id, self.place.incarnation))
         end = known_end(record, self.place.incarnation) or self._listed_end
         return end is not None and max(ring.end if ring else 0, self.place.offset) >= end
 
     async def _turn_over(self, record: InstanceRecord) -> list[ConsoleMessage]:
-        """When a run has ended: its last bytes, then the end, then the next run."""
+        """At the end of a run: its last bytes, then the end message, then the next run."""
         if not has_ended(record, self.place.incarnation):
             return []
         if not self._told_end:
@@ -268,8 +270,8 @@ class ConsoleReader:
         return await self._next_run(record)
 
     async def _rest(self, record: InstanceRecord) -> tuple[list[ConsoleMessage], bool]:
-        """What the node still has of an ended run, a piece of it, and whether that was all. When it cannot be had, that
-        is told."""
+        """A piece of what the node still has of an ended run, and whether that was all. A gap is reported
+        when it is unavailable."""
         if never_ran(record, self.place.incarnation):
             return [], True
         known = known_end(record, self.place.incarnation)
@@ -290,7 +292,7 @@ class ConsoleReader:
         return fresh, last or not fresh
 
     async def _next_run(self, record: InstanceRecord) -> list[ConsoleMessage]:
-        """The run after this one, and a word about those between them that cannot be read."""
+        """The next run, and a gap message about runs in between that cannot be read."""
         if self._until is not None and self._until <= ConsolePlace(
             Incarnation(self.place.incarnation + 1), 0
         ):
@@ -317,10 +319,10 @@ class ConsoleReader:
             return [run]
         return [gap_message(before, before.offset, f"{step.passed_over}: {why}", late=late), run]
 
-    # telling
+    # messages
 
     def _tell(self, told: EncodedSpan) -> list[ConsoleMessage]:
-        """Move to the place after a span; a tail that was sent already is not sent again."""
+        """Move the position behind a span; a tail that was sent already is not sent again."""
         if told.place == self.place and told.tail == self._told_tail:
             return []
         self._told_tail = told.tail

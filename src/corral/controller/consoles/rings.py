@@ -22,10 +22,10 @@ _TIME_BYTES: Final = 16
 
 
 class ConsoleRing:
-    """Holds the bytes from `begin` to `end`, at least `capacity` of them once so many have come.
+    """Holds the bytes from `begin` to `end`, at least `capacity` of them once that many have arrived.
 
-    What is older lies on the node. A hole that the node does not explain is never kept inside: the
-    ring then begins anew behind it, and who wants to know asks the node.
+    Older bytes are on the node. A gap that the node does not explain is never kept inside: the ring then
+    starts again behind it, and readers query the node.
     """
 
     __slots__ = (
@@ -45,24 +45,24 @@ class ConsoleRing:
 
     def __init__(self, *, begin: int, capacity: int = RING_BYTES, writer: str = "") -> None:
         self.nonce = ""
-        """Of the run, once its node named it."""
+        """The nonce of the run, once its node sent it."""
         self.writer = writer
-        """The node that it comes from."""
+        """The node that writes it."""
         self.begin = begin
         self.end = begin
         self.size = 0
         self.capacity = capacity
         self.shared: dict[object, Any] = {}
-        """What readers at the same place have encoded already; emptied by every change."""
+        """Messages encoded by readers at the same position; cleared by every change."""
         self._pieces: list[Piece] = []
         self._starts: list[int] = []
-        self._since = array.array("Q")  # from this offset on bytes came at the moment of the same index:
+        self._since = array.array("Q")  # bytes from this offset on arrived at the time of the same index:
         self._moments = array.array("q")
         self._gaps: list[MissingBytes] = []
 
     @property
     def memory(self) -> int:
-        """What this takes, about: short lines now and then have more times than bytes."""
+        """The approximate memory use: short lines with pauses have more times than bytes."""
         return self.size + _TIME_BYTES * len(self._since)
 
     def append(
@@ -73,7 +73,7 @@ class ConsoleRing:
         times: Sequence[tuple[int, int]] = (),
         gaps: Sequence[MissingBytes] = (),
     ) -> None:
-        """Take what comes next. Bytes that are here already are passed over."""
+        """Append the next bytes. Bytes that are here already are skipped."""
         self._skip(offset, gaps)
         if offset < self.end:
             data = data[self.end - offset :]
@@ -88,13 +88,13 @@ class ConsoleRing:
         self.shared.clear()
 
     def _note(self, since: int, moment: int) -> None:
-        """Times go forward, and one that goes on is kept once."""
+        """Record a time; times only grow, and a repeated one is stored once."""
         if not self._since or (since > self._since[-1] and moment != self._moments[-1]):
             self._since.append(since)
             self._moments.append(moment)
 
     def _skip(self, offset: int, gaps: Sequence[MissingBytes]) -> None:
-        """Move over bytes that do not exist; forget everything when the node does not say why."""
+        """Move over missing bytes; drop everything when the node does not explain them."""
         for gap in gaps:
             if gap.from_offset <= self.end < gap.to_offset:
                 self._gaps.append(MissingBytes(self.end, gap.to_offset, gap.reason))
@@ -144,7 +144,7 @@ class ConsoleRing:
             del self._since[:gone], self._moments[:gone]
 
     def shrink(self, capacity: int) -> None:
-        """Hold less from now on."""
+        """Reduce the capacity."""
         self.capacity = min(self.capacity, capacity)
         if self._pieces:
             self._trim()
@@ -186,20 +186,20 @@ class ConsoleRing:
         return list(zip(self._since[first:last], self._moments[first:last], strict=True))
 
     def since(self, timestamp_ms: int) -> int | None:
-        """Where the bytes begin that came then or later; None: perhaps before what is here."""
+        """The offset of the first byte of that time or later; None: possibly before the ring."""
         at = bisect.bisect_left(self._moments, timestamp_ms)
         if self.begin > 0 and (at == 0 or not self._moments):
             return None
         return self._since[at] if at < len(self._since) else self.end
 
     def newest(self, lines: int) -> int:
-        """Where the last `lines` lines begin, as far as they are here."""
+        """The offset of the last `lines` lines, as far as they are here."""
         wanted = lines
         for position in range(len(self._pieces) - 1, -1, -1):
             piece = self._pieces[position]
             end = len(piece.data)
             if position == len(self._pieces) - 1 and piece.data.endswith(b"\n"):
-                end -= 1  # ends the last line and begins none
+                end -= 1  # it ends the last line and begins none
             while (found := piece.data.rfind(b"\n", 0, end)) >= 0:
                 wanted -= 1
                 if not wanted:
@@ -248,8 +248,8 @@ class Rings:
         return list(self._runs)
 
     def writing(self, run: Run, *, begin: int, writer: str = "") -> ConsoleRing | None:
-        """The ring of a run that is being written, a new one of this writer that begins there if it has none. None: the
-        instance has the rings of later runs already, and this one is read from its node."""
+        """The ring of a run that is being written; a new one of this writer from `begin` if it has none.
+        None: the instance has rings of later runs already, and this one is read from its node."""
         ring = self._rings.get(run)
         if ring is None:
             if not self._has_room(run):
@@ -261,8 +261,8 @@ class Rings:
         return ring
 
     def _has_room(self, run: Run) -> bool:
-        """Whether the run may have a ring; an older one gives its own up for it. The present run always has one, so
-        that no number that a node makes up takes it away."""
+        """Whether the run may have a ring; an older run's ring is dropped for it. The present run always has
+        one, so that an invented number of a node does not displace it."""
         held = self.runs(run[0])
         if len(held) < _RUNS_PER_INSTANCE:
             return True
@@ -273,13 +273,13 @@ class Rings:
         return True
 
     def grown(self, by: int) -> None:
-        """Some ring holds that much more (or less) than before; make room if it is too much."""
+        """Count a change of a ring's size; drop or shrink rings when the sum is too large."""
         self.bytes += by
         while self.bytes > self._total_bytes and self._rings:
             self._give_way()
 
     def _give_way(self) -> None:
-        """The least recently written ring: gone if its run has ended or it is small already."""
+        """Drop the least recently written ring if its run has ended or it is small already, else shrink it."""
         run, ring = next(iter(self._rings.items()))
         if not self._is_live(run) or ring.capacity <= _LEAST_BYTES:
             self.drop(run)
@@ -293,7 +293,7 @@ class Rings:
         self.bytes -= before - ring.memory
 
     def settle(self, id: InstanceId) -> None:
-        """The instance changed: rings of runs that have ended shrink."""
+        """After a change of the instance: shrink rings of ended runs."""
         for incarnation in self.runs(id):
             if not self._is_live((id, incarnation)):
                 self._shrink(self._rings[id, incarnation], min(ENDED_BYTES, self._ring_bytes))
@@ -309,6 +309,6 @@ class Rings:
             del self._runs[run[0]]
 
     def forget(self, id: InstanceId) -> None:
-        """The instance is gone: so are its rings."""
+        """Drop the rings of a removed instance."""
         for incarnation in self.runs(id):
             self.drop((id, incarnation))

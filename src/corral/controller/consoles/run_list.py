@@ -1,7 +1,7 @@
-"""The runs of an instance: which there were, on which nodes they lie, how they ended.
+"""The runs of an instance: their numbers, nodes and exits.
 
-Of each start its record knows the last run, and crashes name others. The rest is known to the nodes alone, which keep
-a run for a while after its end, and are asked.
+The record knows the last run of each start, and crashes name others. All others are known only to the nodes,
+which keep a run for a while after its end and are queried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OVER: Final = (InstanceState.STOPPED.value, InstanceState.CRASHED.value)
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A start that a node was given: its runs are numbered from `first` on, and `last` is the last that is known."""
+    """A start that a node was given: its runs are numbered from `first` on, and `last` is the last known one."""
 
     node: NodeId
     first: Incarnation
@@ -39,7 +39,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one run; None for what is not."""
+    """The known facts of one run; None for unknown ones."""
 
     incarnation: int
     node: str
@@ -54,7 +54,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs, the newest first. `notes` says whose runs may be missing."""
+    """Runs, the newest first. `notes` names the nodes whose runs may be missing."""
 
     runs: list[RunFacts]
     more: bool
@@ -62,14 +62,14 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextRun(msgspec.Struct, frozen=True, kw_only=True):
-    """From one run to the next that can be read, and which numbers lie between them."""
+    """The next readable run after another, and the runs skipped in between."""
 
     incarnation: Incarnation
     node: NodeId
     passed_over: str = ""
-    """The runs between them in words; empty: there are none."""
+    """The skipped runs as text; empty for none."""
     end_offset: int | None = None
-    """Where its console ended when the node was asked."""
+    """The end of its console when the node was queried."""
 
 
 def starts_of(record: InstanceRecord) -> list[Start]:
@@ -82,7 +82,7 @@ def starts_of(record: InstanceRecord) -> list[Start]:
 
 
 def node_of(record: InstanceRecord, incarnation: int) -> NodeId:
-    """The node that has a run; of a start that is not known any more the present one may be it."""
+    """The node that has a run; for a start that is no longer known, the present node as a guess."""
     for start in starts_of(record):
         if start_number(start.first) == start_number(incarnation):
             return start.node
@@ -90,12 +90,12 @@ def node_of(record: InstanceRecord, incarnation: int) -> NodeId:
 
 
 def was_given(record: InstanceRecord, node: NodeId, incarnation: int) -> bool:
-    """Whether a run is one of those that the record knows of a start that this node was given."""
+    """Whether the record assigns this run to a start that this node was given."""
     return any(start.node == node and start.first <= incarnation <= start.last for start in starts_of(record))
 
 
 def known_end(record: InstanceRecord, incarnation: int) -> int | None:
-    """Where the console of a run ended, as far as it was reported."""
+    """The end of a run's console, if reported."""
     if incarnation == record.incarnation:
         return record.console_end or None
     start = _earlier(record, incarnation)
@@ -116,7 +116,7 @@ class InstanceRuns:
         self._clock = clock
 
     async def following(self, record: InstanceRecord, after: Incarnation) -> NextRun:
-        """The run after this one, its nodes being asked. Raises what `NodeConsoleQueries.runs` raises."""
+        """The run after this one, with queries to its nodes. Raises what `NodeConsoleQueries.runs` raises."""
         for start in [*_forgotten_starts(record, after), *starts_of(record)]:
             low = max(after + 1, start.first)
             if low > start.last or low == record.incarnation:
@@ -133,7 +133,7 @@ class InstanceRuns:
         return _step(record, after, record.incarnation)
 
     def held(self, record: InstanceRecord, after: Incarnation) -> NextRun:
-        """The run after this one of which the controller holds something; no node is queried."""
+        """The next run of which the controller holds something; no node is queried."""
         given = starts_of(record)
         here = (
             run
@@ -143,7 +143,7 @@ class InstanceRuns:
         return _step(record, after, min(here, default=record.incarnation))
 
     def exit_of(self, record: InstanceRecord, incarnation: int) -> ExitRecord | None:
-        """How a run ended, as far as it is known here."""
+        """The exit of a run, as far as the controller knows it."""
         if incarnation == record.incarnation:
             return record.exit
         start = _earlier(record, incarnation)
@@ -151,7 +151,7 @@ class InstanceRuns:
         return start.exit if start is not None else crash.record.exit if crash is not None else None
 
     async def listed(self, record: InstanceRecord, *, before: int | None, limit: int) -> RunList:
-        """What is known here and on the nodes that can be asked."""
+        """The runs known here and on the reachable nodes."""
         facts: dict[tuple[int, str], RunFacts] = {}
         for run in self._known(record, limit, before):
             facts[_place(facts.get((run.incarnation, "")), run)] = run
@@ -232,7 +232,7 @@ class InstanceRuns:
         )
 
     def crash_of(self, record: InstanceRecord, run: RunFacts) -> str | None:
-        """The id of the crash that ended a run; None: none that is kept did."""
+        """The id of the crash that ended a run; None when no stored one did."""
         id = f"{record.id}.{run.incarnation}"
         for each in (f"{id}.{run.nonce}", id):
             crash = self._state.crashes.find(each)
@@ -243,8 +243,9 @@ class InstanceRuns:
         return None
 
     async def plan_hash(self, record: InstanceRecord, incarnation: int) -> str:
-        """Of the plan that a run was started with; restarts by the node have that of their start. Asks the node for one
-        that the record does not know, and raises what `NodeConsoleQueries.runs` raises. NOT_FOUND."""
+        """The hash of the plan that a run was started with; restarts by the node have that of their start.
+        Queries the node for one that the record does not know, and raises what `NodeConsoleQueries.runs`
+        raises. NOT_FOUND."""
         if known := _plan_of_start(record, incarnation):
             return known
         query = ConsoleQuery(
@@ -262,7 +263,7 @@ class InstanceRuns:
 
 
 def _plan_of_start(record: InstanceRecord, incarnation: int) -> str:
-    """Empty: its start is not known any more."""
+    """The plan hash of the run's start; empty when the start is no longer known."""
     plans = {start_number(start.incarnation): start.plan_hash for start in record.earlier}
     plans[start_number(record.incarnation)] = record.plan_hash
     return plans.get(start_number(incarnation), "")
@@ -283,14 +284,14 @@ def _of_earlier(start: EarlierStart) -> RunFacts:
 
 
 def _place(known: RunFacts | None, told: RunFacts) -> tuple[int, str]:
-    """Where a run belongs: beside the one that is known by this number if it is another."""
+    """The key of a run in the list: separate from the known one of this number if it is a different run."""
     other = known is not None and known.nonce and told.nonce and known.nonce != told.nonce
     return told.incarnation, told.nonce if other else ""
 
 
 def _joined(known: RunFacts | None, told: RunFacts) -> RunFacts:
-    """What the controller knows of a run, completed by its node, which knows best where its console lies. Whether it has
-    ended is for its reports to say."""
+    """The facts of the record, completed by the node's, which is authoritative on console offsets. Whether
+    the run has ended is decided by reports only."""
     if known is None:
         return told
     over = known.state in _OVER
@@ -307,13 +308,14 @@ def _joined(known: RunFacts | None, told: RunFacts) -> RunFacts:
 
 
 def _may_tell(record: InstanceRecord, node: NodeId, incarnation: int) -> bool:
-    """Whether the node may speak of this run: it was given it, or it is older than what the record knows."""
+    """Whether a node's facts about this run count: it was given the run, or the run is older than what the
+    record knows."""
     return was_given(record, node, incarnation) or incarnation < starts_of(record)[0].first
 
 
 def _forgotten_starts(record: InstanceRecord, after: Incarnation) -> list[Start]:
-    """Between a run of a start that the record does not know any more and the first that it knows, the present node
-    may have others."""
+    """The possible runs between one of a start that the record no longer knows and the first that it knows:
+    the present node may have them."""
     oldest = starts_of(record)[0].first
     if start_number(after) >= start_number(oldest):
         return []

@@ -1,4 +1,5 @@
-"""The consoles of the cluster: blocks that nodes send go into rings and wake the readers; `lookup` reads parts."""
+"""The consoles of the cluster: blocks that nodes send go into rings and wake the readers; `lookup` reads
+parts."""
 
 from __future__ import annotations
 
@@ -35,17 +36,17 @@ from corral.wire.v1.instance_pb2 import (
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 PATIENCE_SECONDS: Final = 20.0
-"""So long a follower waits for a node that is away or busy, before it goes on without what lies there."""
+"""How long a follower waits for a disconnected or busy node before it continues without that part."""
 _LONGEST_ID: Final = 63
 _BEYOND: Final = 2**63
-"""No console has so many bytes."""
+"""Above the size of any console."""
 _CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
 Confirm = Callable[[ConsolePosition], None]
-"""Tells a node how far its console is here; only the latest value counts."""
+"""Sends a node the confirmed position of its console; only the latest value counts."""
 
 
 class Consoles:
-    """One per term. Rings are rebuilt from the nodes, so nothing here outlives it."""
+    """One per term. Rings are rebuilt from the nodes, so nothing here outlives the term."""
 
     def __init__(
         self,
@@ -74,8 +75,9 @@ class Consoles:
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
 
     def receive(self, node_id: NodeId, confirm: Confirm, batch: ConsoleBatch) -> None:
-        """Take blocks of a node's consoles, and confirm each console once. Never blocks; readers are woken once. One
-        that is not the node's is confirmed as well, since what is not uses up the node's credit for all the others."""
+        """Receive blocks of a node's consoles, and confirm each console once. Never blocks; readers are woken
+        once. A console that is not the node's is confirmed as well, because unconfirmed data uses up the
+        node's credit for all others."""
         if len(batch.blocks) > CONSOLE_BLOCKS:
             raise Rejected(
                 Code.BAD_REQUEST,
@@ -103,8 +105,8 @@ class Consoles:
             self._refused.count(node_id, "console_batch", subject=foreign[0], number=len(foreign))
 
     def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
-        """A single line of a daemon that knows no batches, and perhaps no offsets either. It comes as text,
-        so its length is not what it was on the node: where it begins there does not matter after the first."""
+        """Receive a single line of a daemon that sends no batches, and possibly no offsets. The line is text,
+        so its length differs from that on the node: after the first line the node's offset is ignored."""
         id = InstanceId(line.instance_id)
         stored = self._state.instances.find(id)
         foreign: list[str] = []
@@ -128,7 +130,7 @@ class Consoles:
         self.history.failed(node_id, failed)
 
     def _take(self, node_id: NodeId, run: Run, block: ConsoleBlock) -> int:
-        """Store a block; how far the console is here. That of a run whose ring is not kept stays on the node."""
+        """Store a block; returns the position reached. Blocks of a run without a ring stay on the node."""
         held, nonce = self.rings.find(run), run_nonce(block.nonce)
         if held is not None and nonce and held.nonce not in ("", nonce):
             self.rings.drop(run)  # of another run with this number, which its node has forgotten
@@ -148,8 +150,8 @@ class Consoles:
         return ring.end
 
     def _belongs(self, node_id: NodeId, run: Run, foreign: list[str]) -> bool:
-        """A node speaks for the starts that are placed on it, and for no other, which are noted in `foreign`; the
-        rest of a console that it was writing when the id moved on is its own, too."""
+        """Whether the run is of a start placed on this node; others are added to `foreign`. The rest of a
+        console that the node was writing when the id moved to another node counts, too."""
         id, incarnation = run
         stored = self._state.instances.find(id)
         if stored is not None and (
@@ -175,7 +177,7 @@ class Consoles:
         )
 
     def positions(self, node_id: NodeId) -> list[ConsolePosition]:
-        """What of this node's consoles is here already."""
+        """The received positions of this node's consoles."""
         found = []
         for stored in self._state.instances.of_node(node_id):
             id = stored.record.id
@@ -189,13 +191,13 @@ class Consoles:
         self._settle(InstanceId(event.subject))
 
     async def _on_resync(self, head: Cursor) -> None:
-        """Events may have been missed: look at every instance we hold something of."""
+        """Events may have been missed: check every instance with a ring."""
         del head
         for id in self.rings.instances():
             self._settle(id)
 
     def _settle(self, id: InstanceId) -> None:
-        """Rings of ended runs shrink, those of removed instances go, and readers look again."""
+        """Shrink rings of ended runs, drop those of removed instances, and wake readers."""
         if self._state.instances.find(id) is None:
             self.rings.forget(id)
             self.echoes.forget(id)
@@ -212,12 +214,12 @@ class Consoles:
         )
 
     def echo(self, id: InstanceId, *, line: str, by: str) -> None:
-        """Show a line that the instance's input has taken to those who watch."""
+        """Show watchers a line that was written to the instance's input."""
         self.echoes.add(id, line=line, by=by)
         self._watchers.wake(id)
 
     def connected(self, node: NodeId) -> bool:
-        """Whether the node can be asked now."""
+        """Whether the node can be queried now."""
         return self._links.find(node) is not None
 
     def monotonic(self) -> float:
@@ -228,7 +230,7 @@ class Consoles:
 
     @contextlib.contextmanager
     def watching(self, id: InstanceId) -> Iterator[Wakeup]:
-        """A wake-up for everything about this console. Its node sends faster while it is watched."""
+        """A wake-up for all changes of this console. Its node sends faster while it is watched."""
         with self._watchers.one_more(id, on_change=self._tell_watched) as wakeup:
             yield wakeup
 
@@ -246,7 +248,7 @@ class Consoles:
             )
 
     def close(self) -> None:
-        """The term is over: pending queries to nodes end."""
+        """End pending queries to nodes with the term."""
         self.history.close()
 
     def _now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""A part of a console: bytes with the offsets they have on the node, when they came, what is missing."""
+"""A part of a console: bytes with their offsets on the node, their times, and gaps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LONGEST_REASON: Final = 500
 _OFFSET: Final = operator.itemgetter(0)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LATEST_MS: Final = 253_402_300_799_000
-"""The end of the year 9999: what a peer claims beyond it is no time."""
+"""The end of the year 9999: later times of a peer are invalid."""
 
 
 class MissingBytes(msgspec.Struct, frozen=True):
-    """Bytes that the console once had and that are kept nowhere any more."""
+    """Bytes that the console had and that are not kept anywhere."""
 
     from_offset: int
     to_offset: int
@@ -28,12 +28,12 @@ class MissingBytes(msgspec.Struct, frozen=True):
 
 
 def missing_bytes(gap: ConsoleGap) -> MissingBytes:
-    """As a node reported it. The reason is cut before it is kept beside the console."""
+    """The gap that a node reported. The reason is cut before it is kept."""
     return MissingBytes(gap.from_offset, gap.to_offset, gap.reason[:_LONGEST_REASON])
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Bytes in a row, the first of them at `offset`."""
+    """Consecutive bytes, the first of them at `offset`."""
 
     offset: int
     data: bytes
@@ -44,14 +44,14 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Times:
-    """When bytes came: each entry holds from its offset up to the next one's."""
+    """Times of bytes: each entry applies from its offset up to the next one's."""
 
     def __init__(self, entries: Sequence[tuple[int, int]]) -> None:
         self._entries = entries
         self._known: dict[int, dt.datetime] = {}
 
     def at(self, offset: int) -> dt.datetime | None:
-        """When the byte at this offset came; None when nothing says so."""
+        """The time of the byte at this offset; None when unknown."""
         index = bisect.bisect_right(self._entries, offset, key=_OFFSET) - 1
         if index < 0:
             return None
@@ -63,24 +63,25 @@ class Times:
 
 
 class ConsoleSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found after an offset. Pieces follow one another; a gap lies between those that do not."""
+    """The bytes found after an offset. Pieces follow one another; a gap lies between those that are not
+    adjacent."""
 
     pieces: tuple[Piece, ...]
     times: Sequence[tuple[int, int]]
     gaps: tuple[MissingBytes, ...]
     first_offset: int
-    """The oldest byte that can still be had."""
+    """The oldest byte that is still available."""
     end_offset: int
-    """Where the console ended when this was read."""
+    """The end of the console at the time of the read."""
     next_offset: int
-    """Where to go on."""
+    """The offset to continue from."""
 
 
 EMPTY: Final = ConsoleSpan(pieces=(), times=(), gaps=(), first_offset=0, end_offset=0, next_offset=0)
 
 
 def moment(ms: int) -> dt.datetime:
-    """A node's milliseconds as a time that exists."""
+    """A node's milliseconds as a valid time."""
     if not 0 <= ms <= _LATEST_MS:
         ms = min(max(0, ms), _LATEST_MS)
     seconds, rest = divmod(ms, 1000)
@@ -88,7 +89,7 @@ def moment(ms: int) -> dt.datetime:
 
 
 def runs(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same bytes with neighbours joined: between two of the result bytes are missing."""
+    """The same bytes with adjacent pieces joined: between two of the result bytes are missing."""
     joined: list[tuple[int, list[bytes]]] = []
     end = -1
     for piece in pieces:

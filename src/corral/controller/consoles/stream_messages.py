@@ -1,4 +1,4 @@
-"""Messages of a console stream, and the place of its reader after each."""
+"""Messages of a console stream, and the position of its reader after each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
 
 
 class ConsolePlace(msgspec.Struct, frozen=True, order=True):
-    """Where a reader is; as text `INCARNATION-OFFSET`."""
+    """The position of a reader; as text `INCARNATION-OFFSET`."""
 
     incarnation: Incarnation
     offset: int
@@ -30,7 +30,7 @@ class ConsolePlace(msgspec.Struct, frozen=True, order=True):
 
 
 class ConsoleMessage(msgspec.Struct, frozen=True):
-    """A message of the stream: its name, its encoded JSON, and the place of the reader after it."""
+    """A message of the stream: its name, its encoded JSON, and the position of the reader after it."""
 
     name: str
     data: bytes
@@ -38,7 +38,7 @@ class ConsoleMessage(msgspec.Struct, frozen=True):
 
 
 class EncodedSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """A span as messages, and the place after it; the same for all readers at the same place."""
+    """A span as messages, and the position after it; the same for all readers at one position."""
 
     messages: tuple[ConsoleMessage, ...]
     place: ConsolePlace
@@ -78,7 +78,7 @@ def message(name: str, shape: Any, place: ConsolePlace) -> ConsoleMessage:
 
 
 def encoded_texts(stretch: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
-    """Texts, and between them and behind them what is missing."""
+    """Text messages, with gap messages for missing bytes between and after them."""
     messages: list[ConsoleMessage] = []
     end = place
     for text in texts_of(stretch, after=place.offset, final=final):
@@ -106,7 +106,7 @@ def encoded_page(stretch: ConsoleSpan, place: ConsolePlace, *, final: bool) -> E
 
 
 def gap_message(place: ConsolePlace, to: int, reason: str, *, late: bool = False) -> ConsoleMessage:
-    """A page without lines: bytes from `place` on that could not be had, or not yet."""
+    """A page without lines: bytes from `place` on that are unavailable, or not available yet."""
     gap = ConsoleGapShape(from_offset=place.offset, to_offset=to, reason=reason, late=late)
     page = ConsolePage(
         incarnation=place.incarnation,

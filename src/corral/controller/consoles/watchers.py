@@ -16,7 +16,7 @@ from corral.system.clock import Clock
 
 
 class Watchers:
-    """Readers are woken together, once for everything that came together."""
+    """The watchers of consoles. They are woken together, once for all data that arrived together."""
 
     def __init__(self) -> None:
         self._wakeups: dict[InstanceId, Wakeup] = {}
@@ -32,7 +32,7 @@ class Watchers:
 
     @contextlib.contextmanager
     def one_more(self, id: InstanceId, *, on_change: Callable[[InstanceId], None]) -> Iterator[Wakeup]:
-        """Watch for as long as this lasts; `on_change` is called with the first one and after the last."""
+        """Count a watcher within this context; `on_change` is called with the first and after the last."""
         wakeup = self._wakeups.get(id)
         if wakeup is None:
             wakeup = self._wakeups[id] = Wakeup()
@@ -52,7 +52,7 @@ _KEPT_INSTANCES: Final = 1000
 
 
 class InputLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that the instance's input has taken, and who sent it."""
+    """A line that was written to the instance's input, and its sender."""
 
     number: int
     time: dt.datetime

@@ -1,1 +1,2 @@
-"""What nodes are given ahead of a start and during it: template versions, artifacts, and word of their caches."""
+"""Distribution of files to nodes, before and during a start: template versions, artifacts, and queries of
+their caches."""

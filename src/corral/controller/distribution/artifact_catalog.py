@@ -1,4 +1,4 @@
-"""Changes of the catalog, as steps of a transaction; they look at the state and make nothing happen."""
+"""Changes of the catalog as pure functions: they read the state and return the steps of a transaction."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LISTED: Final = 5
 
 
 def put_entry(state: ClusterState, record: CatalogRecord) -> tuple[Step, ...]:
-    """Store an entry in place of what was there; its `created_at` is kept. Empty: it is so already.
+    """Store an entry in place of an earlier one; its `created_at` is kept. Empty when nothing changes.
 
-    Groups get it with their next starts: what runs goes on with what it was started with.
+    Groups use it from their next starts on: running instances keep what they were started with.
     """
     _check(record)
     stored = state.catalog.find(record.id)
@@ -46,7 +46,7 @@ def put_entry(state: ClusterState, record: CatalogRecord) -> tuple[Step, ...]:
 
 
 def remove_entry(state: ClusterState, id: str) -> tuple[Step, ...]:
-    """Take an entry out. NOT_FOUND; ARTIFACT_IN_USE names who needs it."""
+    """Remove an entry. NOT_FOUND; ARTIFACT_IN_USE names its users."""
     stored = state.catalog.require(id)
     users = [f"group '{name}'" for name in users_of(state, id)]
     users += [f"a live instance of '{name}'" for name in _running_with(state, stored.record)]

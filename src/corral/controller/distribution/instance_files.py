@@ -1,4 +1,4 @@
-"""Looking into the directories of instances: asked over their node's session, answered under the same id."""
+"""Queries of files in the directories of instances: sent over the node's session, answered under the same id."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 ANSWER_SECONDS: Final = 8.0
-"""For a walk or a read as a whole; less than a module waits for a capability when it does not say."""
+"""The deadline of a walk or a read as a whole; shorter than the default deadline of a module's capability
+call."""
 MAX_WAITING: Final = 16
-"""Questions to one node that are open at a time."""
+"""The most open queries to one node."""
 LISTING_BYTES: Final = 1024 * 1024
-"""Of paths in one listing, whatever workloads call their files."""
+"""The most bytes of paths in one listing, whatever names workloads give their files."""
 _TEXT: Final = 500
 _KINDS: Final = frozenset({"file", "directory", "link", "other"})
 _PASSING: Final = frozenset(
@@ -41,13 +42,13 @@ A = TypeVar("A", wire.InstanceFileTree, wire.InstanceFileContent)
 class FileListing(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[FileEntry, ...]
     truncated: bool
-    """There is more than was told."""
+    """The listing is incomplete."""
 
 
 class FilePart(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
     size: int
-    """Of the whole file, when it was read."""
+    """The size of the whole file when it was read."""
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +58,8 @@ class _Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceFileQuestions:
-    """What was asked and is not yet answered. Every question has a deadline and ends with its session:
-    NODE_OFFLINE, NOT_SUPPORTED, TIMEOUT, RATE_LIMITED, or the node's own code."""
+    """Open queries. Every query has a deadline and ends with its session: NODE_OFFLINE, NOT_SUPPORTED,
+    TIMEOUT, RATE_LIMITED, or the node's own code."""
 
     def __init__(self, *, links: NodeLinks, entropy: Entropy, seconds: float = ANSWER_SECONDS) -> None:
         self._links = links
@@ -67,7 +68,7 @@ class InstanceFileQuestions:
         self._open: dict[str, _Question] = {}
 
     async def walk(self, record: InstanceRecord, path: str, *, limit: int) -> FileListing:
-        """What is beneath `path` (empty: everything), a directory before what is in it, names in order.
+        """The entries below `path` (empty: everything), a directory before its entries, names in order.
         NOT_FOUND, PATH_REFUSED."""
         if path:
             check_path(path, field="path")
@@ -78,7 +79,7 @@ class InstanceFileQuestions:
             return await self._full_walk(link, record, path, limit=limit)
 
     async def read(self, record: InstanceRecord, path: str, *, offset: int, length: int) -> FilePart:
-        """So many bytes from there, fewer only at the end of the file. NOT_FOUND, PATH_REFUSED."""
+        """`length` bytes from `offset`, fewer only at the end of the file. NOT_FOUND, PATH_REFUSED."""
         check_path(path, field="path")
         if not 0 <= offset < 2**63:
             raise invalid("offset", f"{offset} is not possible", "count bytes from 0")
@@ -90,7 +91,7 @@ class InstanceFileQuestions:
             return FilePart(content=told.content[:length], size=max(told.total_size_bytes, 0))
 
     def told(self, node_id: NodeId, answer: Answer) -> None:
-        """A node answered; only the one that was asked may."""
+        """A node's answer; only that of the queried node counts."""
         question = self._open.get(answer.request_id)
         if (
             question is not None
@@ -101,7 +102,7 @@ class InstanceFileQuestions:
             question.answer.set_result(answer)
 
     def close(self) -> None:
-        """The term is over: nobody will answer."""
+        """End all queries with the term: no answer will arrive."""
         dismiss(question.answer for question in self._open.values())
 
     # walks
@@ -109,7 +110,7 @@ class InstanceFileQuestions:
     async def _full_walk(
         self, link: NodeLink, record: InstanceRecord, path: str, *, limit: int
     ) -> FileListing:
-        """Answer by answer, until there is nothing left or enough."""
+        """Query page by page, until the listing or the limit is complete."""
         found: list[FileEntry] = []
         room, after = LISTING_BYTES, b""
         while True:
@@ -157,7 +158,7 @@ class InstanceFileQuestions:
 
         return await self._ask(link, record.node, wire.InstanceFileContent, message)
 
-    # questions
+    # queries
 
     def _link(self, node_id: NodeId) -> NodeLink:
         link = self._links.find(node_id)
@@ -216,7 +217,7 @@ def _entry(told: wire.FileEntry) -> FileEntry:
 
 
 def _time(milliseconds: int) -> dt.datetime | None:
-    """Workloads set the times of their files as they like."""
+    """A file time as a valid time: workloads can set any."""
     try:
         return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC) if milliseconds else None
     except (OverflowError, OSError, ValueError):
@@ -224,7 +225,7 @@ def _time(milliseconds: int) -> dt.datetime | None:
 
 
 def _refusal(node_id: NodeId, error: str) -> CorralError:
-    """The node's own words, under the code in front of them."""
+    """The node's error message, under the code at its start."""
     name, colon, text = error.partition(": ")
     code = Code.__members__.get(name) if colon else None
     if code is None:

@@ -1,4 +1,4 @@
-"""Files of an instance, brought here: asked for over its node's session, received over the data channel."""
+"""Archives of an instance's files: requested over its node's session, received over the data channel."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 SAVE_SECONDS: Final = 600.0
 MAX_PATHS: Final = 1000
 _AT_A_TIME: Final = 2
-"""Of one node; fewer than it may have transfers under way."""
+"""The most of one node; fewer than the transfers it may have in progress."""
 _PER_FILE: Final = 4096
-"""What an archive adds to a file, long names included."""
+"""The overhead of an archive per file, long names included."""
 _BLOCK: Final = 256 * 1024
 _TEXT: Final = 500
 _PASSING: Final = frozenset(
@@ -34,7 +34,7 @@ _PASSING: Final = frozenset(
 
 
 class FileSaving:
-    """Asks nodes for files. Each request has a deadline, and ends when its node is gone."""
+    """Requests files from nodes. Each request has a deadline, and ends when its node disconnects."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class FileSaving:
     async def save(
         self, record: InstanceRecord, paths: Sequence[str], *, secret_names: bool = False
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The files of its working directory that the globs name, as a tar.gz to be read once; it is
-        gone afterwards. NODE_OFFLINE, TIMEOUT, RATE_LIMITED, NOT_SUPPORTED, or the node's own code."""
+        """The files of its working directory that match the globs, as a tar.gz to be read once; it is removed
+        afterwards. NODE_OFFLINE, TIMEOUT, RATE_LIMITED, NOT_SUPPORTED, or the node's own code."""
         _check(paths)
         archive = await self._fetch(record, paths, secret_names=secret_names)
         try:
@@ -116,18 +116,18 @@ class FileSaving:
         return link
 
     def failed(self, node_id: NodeId, failure: SaveFilesFailed) -> None:
-        """The node says that it cannot; only the one that was asked may."""
+        """The node reports a failure; only that of the requested node counts."""
         expecting, answer = self._asked.get(failure.request_id, (None, None))
         if answer is not None and expecting == node_id and not answer.done():
             answer.set_exception(_refusal(node_id, failure))
 
     def close(self) -> None:
-        """The term is over: no answer will come."""
+        """End all requests with the term: no answer will arrive."""
         dismiss(answer for _, answer in self._asked.values())
 
 
 def _discard(answer: asyncio.Future[pathlib.Path]) -> None:
-    """Remove a file that no reader takes: it may have come at the moment in which its reader gave up."""
+    """Remove a file without a reader: it may have arrived at the moment in which its reader gave up."""
     if not answer.cancel() and not answer.cancelled() and answer.exception() is None:
         answer.result().unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Caches of nodes: queries to a node, and the values of its answer, which the API shows as they are."""
+"""Caches of nodes: queries to a node, and the values of its answer, which the API returns unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CachedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     hash: str
     version: int | None
-    """None: a version that the controller keeps no more."""
+    """None: a version that the controller no longer keeps."""
     size: int
     last_used: dt.datetime | None
 
@@ -44,7 +44,7 @@ class CachedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
-    """What a first run of a program made."""
+    """The files that a first run of a program made."""
 
     config_format: str
     version: str
@@ -52,7 +52,7 @@ class CachedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheTrouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a node was asked to fetch and did not get."""
+    """Something that a node should fetch and could not."""
 
     subject: str
     """`template/NAME` or `artifact/PLATFORM/VERSION`."""
@@ -61,7 +61,7 @@ class CacheTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's cache, as the node says."""
+    """A node's cache, as the node reported it."""
 
     node: str
     total_bytes: int
@@ -73,7 +73,7 @@ class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How it went on one node."""
+    """The result on one node."""
 
     node: str
     ok: bool
@@ -82,7 +82,7 @@ class SyncAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cache_report(node: NodeId, status: CacheStatus, templates: TemplateMirror) -> CacheReport:
-    """A node's words, bounded, with the numbers of the versions we know."""
+    """A node's report, bounded, with the numbers of the known versions."""
     return CacheReport(
         node=node,
         total_bytes=max(0, status.total_size_bytes),
@@ -128,14 +128,14 @@ def cache_report(node: NodeId, status: CacheStatus, templates: TemplateMirror) -
 
 
 def _format_name(value: int) -> str:
-    """As documents spell it; empty for none and for one we do not know."""
+    """The format as documents spell it; empty for none and for an unknown one."""
     if not value or value not in ConfigFormat.values():
         return ""
     return ConfigFormat.Name(value).removeprefix(_FORMAT_PREFIX).lower()
 
 
 MAX_WAITING: Final = 16
-"""Questions to one node that are open at a time."""
+"""The most open queries to one node."""
 
 
 class PendingQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,8 +154,8 @@ class CacheQueries:
     async def ask(
         self, node_id: NodeId, message_of: Callable[[str], ControllerMessage], *, timeout: float
     ) -> CacheStatus:
-        """The node's answer to the message made for a new request id. NODE_OFFLINE when it is not, or
-        no longer, connected; TIMEOUT; RATE_LIMITED when too much was asked of it already."""
+        """The node's answer to the message made for a new request id. NODE_OFFLINE when it is not, or no
+        longer, connected; TIMEOUT; RATE_LIMITED when it has too many open queries."""
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
@@ -183,7 +183,7 @@ class CacheQueries:
             del self._open[request_id]
 
     def told(self, node_id: NodeId, status: CacheStatus) -> bool:
-        """A cache status came from a node; returns whether a query was pending for it."""
+        """A cache status of a node; returns whether a query was pending for it."""
         question = self._open.get(status.request_id)
         if question is None or question.node_id != node_id or question.answer.done():
             return False
@@ -191,5 +191,5 @@ class CacheQueries:
         return True
 
     def close(self) -> None:
-        """The term is over: no answer will come."""
+        """End all queries with the term: no answer will arrive."""
         dismiss(question.answer for question in self._open.values())

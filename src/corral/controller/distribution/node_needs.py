@@ -1,8 +1,8 @@
 """Template versions and artifacts that a node needs to start instances; it may fetch these and nothing else.
 
-They are those of the groups that may be placed on it, of the plans of what it runs, of what an operator has it fetch,
-and the archives of modules for nodes. Anything else does not exist for it, by name or by digest: a stolen node
-certificate reads only what that node could have read.
+They are those of the groups that may be placed on it, of the plans of its running instances, of an operator's
+prewarm request, and the archives of modules for nodes. Anything else does not exist for the node, by name or
+by digest: a stolen node certificate reads only what that node could have read.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from corral.system.logger import LogQuota
 from corral.wire.v1.plan_pb2 import PreWarmCache, PreWarmEntry, TemplateRef
 
 MAX_ENTRIES: Final = 5000
-"""Of either kind, in one message."""
+"""The most entries of either kind in one message."""
 _MAX_DRAWS: Final = 100
-"""Of so many templates to choose from, a node has what it needs for most starts."""
+"""The most random choices per group: with these a node has what most starts need."""
 _SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name})
 _log = structlog.get_logger("corral.controller.distribution")
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan names, to be had before it is carried out."""
+    """The templates and artifacts of a plan."""
 
     templates: frozenset[tuple[str, str]] = frozenset()
     """Names with hashes."""
@@ -62,7 +62,7 @@ def needs_of(plan: Plan) -> Needs:
 
 
 def warm_message(needs: Needs, *, request_id: str) -> PreWarmCache:
-    """The order to fetch it all."""
+    """The order to fetch all of them."""
     entries = [
         PreWarmEntry(
             platform=artifact.platform,
@@ -79,7 +79,8 @@ def warm_message(needs: Needs, *, request_id: str) -> PreWarmCache:
 
 
 class _Draws:
-    """Draws the first of several in one turn, the second in the next, until each was drawn."""
+    """A source of random choices that picks the first option in one round, the second in the next, until each
+    was picked."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -95,7 +96,7 @@ class _Draws:
 
 
 class GroupNeeds:
-    """The needs of groups as of now, worked out once until something of weight changes."""
+    """The needs of groups as of now, cached until a relevant change."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -103,23 +104,23 @@ class GroupNeeds:
         self._packages = StateSources(state).packages()
 
     def follow(self, commit: Commit) -> None:
-        """Forget what a commit, which is in memory already, may have made old."""
+        """Drop cached needs that a commit, which is in memory already, may have outdated."""
         touched = {change.collection for change in commit.changes}
         if touched & _SOURCES or (MODULE_PACKAGES.name in touched and self._modules_bring_others()):
             self._known.clear()
 
     def resync(self) -> None:
-        """Work everything out anew."""
+        """Drop all cached needs."""
         self._known.clear()
         self._packages = StateSources(self._state).packages()
 
     def _modules_bring_others(self) -> bool:
-        """Do modules bring other files than before? Mostly it is but their phases that change, and often."""
+        """Do modules contribute other files than before? Mostly only their phases change, and often."""
         before, self._packages = self._packages, StateSources(self._state).packages()
         return before != self._packages
 
     def of_node(self, node: NodeRecord) -> Needs:
-        """What those of all groups need that may run on this node."""
+        """The needs of all groups that may run on this node."""
         templates: set[tuple[str, str]] = set()
         artifacts: set[tuple[PlanArtifact, ConfigFormat]] = set()
         for needs in self.each_of_node(node):
@@ -135,7 +136,7 @@ class GroupNeeds:
                 yield self._remembered(spec)
 
     def of_group(self, spec: GroupSpec) -> Needs:
-        """What this group needs wherever it runs, whatever is drawn for its starts. Raises what keeps it
+        """The needs of this group on any node, for all random choices of its starts. Raises what keeps it
         from being planned."""
         sources, draws = StateSources(self._state), _Draws()
         found = []
@@ -153,7 +154,7 @@ class GroupNeeds:
             return known[1]
         try:
             needs = self.of_group(spec)
-        except Rejected as error:  # its starts say so, too
+        except Rejected as error:  # its starts report it, too
             _log.info("distribution.group_unresolved", group=spec.name, reason=str(error))
             needs = Needs()
         self._known[spec.name] = spec, needs
@@ -163,11 +164,12 @@ class GroupNeeds:
 _REMEMBERED_PLANS: Final = 10_000
 _REMEMBERED_DIGESTS: Final = 500_000
 _QUIET_SECONDS: Final = 60.0
-"""Between two lines about the same list of files: every fetch of the node would say it again."""
+"""Between two log lines about the same list of files: every fetch of the node would repeat it."""
 
 
 class NodeAccess:
-    """Asked for each request of a node; nothing is stored. Who may run what is placement's own question."""
+    """Access of nodes to templates and blobs, computed for each request; nothing is stored. Placement decides
+    what may run where."""
 
     def __init__(self, state: ClusterState, *, needs: GroupNeeds, library: Versions, clock: Clock) -> None:
         self._state = state
@@ -180,7 +182,7 @@ class NodeAccess:
 
     @contextlib.contextmanager
     def granted(self, node_id: NodeId, needs: Needs) -> Iterator[None]:
-        """An operator has the node fetch this; for as long as the order is under way."""
+        """Grant access to what an operator lets the node fetch, for the duration of the order."""
         orders = self._granted.setdefault(node_id, [])
         orders.append(needs)
         try:
@@ -191,13 +193,14 @@ class NodeAccess:
                 self._granted.pop(node_id, None)
 
     def versions(self, node_id: NodeId, name: str) -> frozenset[str]:
-        """The hashes of the versions of this template that the node may have; empty: it knows no such template."""
+        """The hashes of the versions of this template that the node may have; empty: the template does not
+        exist for it."""
         found = (needs.templates for needs in self._reasons(node_id))
         return frozenset(hash for templates in found for each, hash in templates if each == name)
 
     async def readable(self, node_id: NodeId, digests: Collection[str]) -> frozenset[str]:
-        """Those of these blobs that the node may read. A version whose list of files is lost or broken stands in
-        nobody's way but its own; what cannot be told for now is no answer, and raised."""
+        """The subset of these blobs that the node may read. A version whose list of files is lost or broken
+        affects no other version; a transient failure is raised."""
         missing = set(digests)
         asked = frozenset(missing)
         missing -= self._archives()
@@ -253,7 +256,7 @@ class NodeAccess:
         return known
 
     def _archives(self) -> frozenset[str]:
-        """Of modules that every node shall have."""
+        """The archives of modules that every node should have."""
         records = (stored.record for _, stored in self._state.modules.items())
         return frozenset(record.sha256 for record in records if ModuleHost.DAEMON in record.manifest.hosts)
 

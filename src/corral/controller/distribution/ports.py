@@ -1,4 +1,4 @@
-"""What distribution needs of those who hold templates and take uploads."""
+"""The interfaces of templates and uploads that distribution uses."""
 
 from __future__ import annotations
 

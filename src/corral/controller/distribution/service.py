@@ -1,4 +1,4 @@
-"""Everything about bringing files to nodes and from them that a leading controller offers, for one term."""
+"""Distribution of files to and from nodes, for one term of a leading controller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _log = structlog.get_logger("corral.controller.distribution")
 
 
 class Distribution:
-    """Templates and artifacts for nodes. `run` warms those that join, for as long as the term lasts."""
+    """Templates and artifacts for nodes. `run` warms the caches of joining nodes, for as long as the term
+    lasts."""
 
     def __init__(
         self,
@@ -64,16 +65,16 @@ class Distribution:
         self._files = InstanceFileQuestions(links=links, entropy=entropy)
         self._joined: dict[NodeId, None] = {}
         self._warming: dict[NodeId, str] = {}
-        """The request under which a node that joined is being warmed."""
+        """The request under which the cache of a joined node is being warmed."""
         self._wake = asyncio.Event()
 
-    # what nodes say
+    # frames of nodes
 
     def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
         self._desk.ask(node_id, request)
 
     async def readable(self, node_id: NodeId, digests: Collection[str]) -> frozenset[str]:
-        """Those of these blobs that the node may read; see `NodeAccess`."""
+        """The subset of these blobs that the node may read; see `NodeAccess`."""
         return await self.access.readable(node_id, digests)
 
     def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
@@ -96,7 +97,7 @@ class Distribution:
     def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
         self._files.told(node_id, answer)
 
-    # what happens by itself
+    # automatic actions
 
     def follow(self, commit: Commit) -> None:
         self._needs.follow(commit)
@@ -105,18 +106,18 @@ class Distribution:
         self._needs.resync()
 
     def joined(self, node_id: NodeId) -> None:
-        """A node has a session and may get start orders: it will need files for them."""
+        """A node has a session and may receive start orders, whose files it will need."""
         self._joined[node_id] = None
         self._wake.set()
 
     async def run(self) -> None:
-        """Warm the nodes that joined, one after the other, until cancelled."""
+        """Warm the caches of joined nodes, one after the other, until cancelled."""
         while True:
             while self._joined:
                 node_id = next(iter(self._joined))
                 del self._joined[node_id]
                 self._warm(node_id)
-                await asyncio.sleep(0)  # many come at once when a leader begins
+                await asyncio.sleep(0)  # many join at once when a term begins
             self._wake.clear()
             await self._wake.wait()
 
@@ -130,10 +131,10 @@ class Distribution:
         if (message.entries or message.templates) and link.send(ControllerMessage(pre_warm_cache=message)):
             self._warming[node_id] = request_id
 
-    # what operators ask for
+    # requests of operators
 
     async def cache_status(self, node: str) -> CacheReport:
-        """What a node's cache holds. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+        """The content of a node's cache. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
         return await self._asked(
             self._state.nodes.require(node).record.id,
             lambda asked: ControllerMessage(request_cache_status=RequestCacheStatus(request_id=asked)),
@@ -141,8 +142,8 @@ class Distribution:
         )
 
     async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
-        """Have a node fetch what a group needs, or all groups that may run there; answers when all is
-        fetched or has failed. What failed is in the report. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+        """Let a node fetch what a group needs, or all groups that may run there; returns when all is fetched
+        or has failed. The report names failures. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
         record = self._state.nodes.require(node).record
         if group is None:
             return await self._fetched(record.id, self._needs.of_node(record))
@@ -158,8 +159,8 @@ class Distribution:
         return await self._fetched(record.id, self._needs.of_group(spec))
 
     async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
-        """Bring a template's current version into the caches of these nodes, or of all that are
-        connected; how it went on each. NOT_FOUND when there is no such template or node."""
+        """Bring a template's current version into the caches of these nodes, or of all connected ones;
+        returns the result of each. NOT_FOUND when there is no such template or node."""
         version = self._state.templates.require(name).record.version()
         needs = Needs(templates=frozenset({(name, version.hash)}))
         return await self._each(nodes, lambda node: self._synced(node, needs))
@@ -185,7 +186,7 @@ class Distribution:
             yield blocks
 
     async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
-        """What lies in an instance's directory; see `InstanceFileQuestions.walk`."""
+        """The content of an instance's directory; see `InstanceFileQuestions.walk`."""
         return await self._files.walk(self._state.instances.require(id).record, path, limit=limit)
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
@@ -194,7 +195,7 @@ class Distribution:
         return await self._files.read(record, path, offset=offset, length=length)
 
     async def close(self) -> None:
-        """The term is over. Idempotent."""
+        """End with the term. Idempotent."""
         self._questions.close()
         self._saving.close()
         self._files.close()
@@ -207,7 +208,7 @@ class Distribution:
     async def _each(
         self, nodes: Sequence[str] | None, work: Callable[[NodeId], Coroutine[Any, Any, SyncAnswer]]
     ) -> list[SyncAnswer]:
-        """On many nodes at once, but not on all of a large fleet; answers in the order of the nodes."""
+        """Run on many nodes at once, bounded for a large cluster; results are in the order of the nodes."""
         if nodes is None:
             chosen = [node.id for node in self._connected()]
         else:

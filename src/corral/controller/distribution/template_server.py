@@ -1,9 +1,9 @@
 """Requests of nodes for templates, answered outside the readers of their streams.
 
-A node gets one answer at a time, in the order of its requests, so that many requests of one node delay no other node.
-The same request from several of its starts is answered once. A large version is offered: the list of its files, or
-how it differs from the version that the node has. Many nodes request the same version after a change, so an offer is
-computed once for all of them.
+A node gets one answer at a time, in the order of its requests, so that many requests of one node delay no
+other node. The same request from several of its starts is answered once. A large version is offered: the list
+of its files, or how it differs from the version that the node has. Many nodes request the same version after
+a change, so an offer is computed once for all of them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from corral.wire.v1.plan_pb2 import (
 )
 
 MAX_DELTA: Final = 256 * 1024
-"""A longer one is better fetched as a manifest, over the other channel."""
+"""A longer one is better fetched as a manifest, over the data channel."""
 _REMEMBERED: Final = 64
 
 Difference = tuple[int, bytes]
-"""The size of a manifest, and the change that leads to it; empty when there is none worth sending."""
+"""The size of a manifest, and the delta that leads to it; empty when none is worth sending."""
 
 
 class TemplateOffers:
-    """What is offered for a version, to those who have another one or none."""
+    """Offers of versions, to nodes that have another one or none."""
 
     def __init__(self, library: Versions) -> None:
         self._library = library
@@ -54,8 +54,8 @@ class TemplateOffers:
     async def offer(
         self, name: str, version: TemplateVersion, *, known: TemplateVersion | None
     ) -> TemplateData:
-        """The manifest, to be fetched; where the node has an earlier one that we know too, only how it
-        differs from that. Raises what reading the manifest raises."""
+        """The manifest, to be fetched; where the node has an earlier one that is known here too, only the
+        delta from that. Raises what reading the manifest raises."""
         size, delta = await self._difference(version, known)
         return TemplateData(
             template_name=name,
@@ -66,7 +66,7 @@ class TemplateOffers:
 
     async def _difference(self, version: TemplateVersion, known: TemplateVersion | None) -> Difference:
         key = (version.manifest, known.manifest if known else "")
-        async with self._working:  # one at a time: who waited finds it done
+        async with self._working:  # one at a time: a waiting request finds it done
             found = self._known.get(key)
             if found is None:
                 new = await self._library.tree_of(version)
@@ -92,13 +92,13 @@ def _measured(new: Manifest, old: Manifest | None) -> Difference:
 
 
 MAX_WAITING: Final = 256
-"""Requests of one node that wait for their turn; more are refused, to be asked again."""
+"""The most waiting requests of one node; more are refused, to be sent again."""
 WHOLE: Final = 4 * 1024 * 1024 - 64 * 1024
-"""The largest archive that fits into one frame, for daemons that know nothing else."""
+"""The largest archive that fits into one frame, for daemons without the data channel."""
 _QUEUED: Final = 512 * 1024
-"""While more than this waits to be sent to a node, no template is added to it."""
+"""While more than this is queued for a node, no template is added."""
 _LONGEST: Final = 256
-"""Of a name or a hash that may wait here."""
+"""The longest name or hash of a waiting request."""
 _LOOK_SECONDS: Final = 0.02
 _LOGGED_PER_MINUTE: Final = 30
 """Of one node, so that endless requests do not fill the log."""
@@ -109,7 +109,7 @@ Key = tuple[str, str, str]
 
 
 class TemplateServer:
-    """`ask` returns at once; the answer follows. `close` when the term is over."""
+    """`ask` returns at once; the answer follows. `close` at the end of the term."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class TemplateServer:
         self._serving: dict[NodeId, asyncio.Task[None]] = {}
 
     def ask(self, node_id: NodeId, request: TemplateRequest) -> None:
-        """Take a request over. Never blocks, never fails."""
+        """Queue a request. Never blocks, never fails."""
         key = (request.template_name, request.known_hash, request.wanted_hash)
         if max(map(len, key)) > _LONGEST:
             self._refuse(node_id, request, Rejected(Code.TEMPLATE_NOT_FOUND, "nothing has such a name"))
@@ -154,8 +154,8 @@ class TemplateServer:
         await self._tasks.close()
 
     async def _serve(self, node_id: NodeId) -> None:
-        """Answer until nothing waits. A request stays in the table until it is answered, so that the
-        same one again meanwhile is no other."""
+        """Answer until no request waits. A request stays in the table until it is answered, so that a
+        repetition in the meantime is recognised."""
         waiting = self._waiting[node_id]
         try:
             while waiting and (link := self._links.find(node_id)) is not None:
@@ -178,7 +178,7 @@ class TemplateServer:
             _log.exception("template.failed", node=node_id, template=request.template_name[:_TEXT])
             self._refuse(node_id, request, Retryable(Code.TEMPLATE_UNAVAILABLE, "the controller failed"))
             return
-        # To the session that is there now: asked for again in a new one, it is still one request.
+        # To the present session: a request repeated in a new one is still one request.
         present = self._links.find(node_id)
         if present is not None:
             await _room(present)
@@ -207,8 +207,9 @@ class TemplateServer:
         return ControllerMessage(template_data=await self._offers.offer(name, version, known=known))
 
     def _version(self, node_id: NodeId, name: str, wanted: str) -> TemplateVersion:
-        """The version that is wanted; who cannot name one gets the current one or, where that is not for him, the
-        one that his plans name. What a node has no use for does not exist for it."""
+        """The requested version. A daemon that cannot name one gets the current version or, where the node
+        may not have that, the one that its plans name. A template that the node does not need does not exist
+        for it."""
         found, allowed = self._templates.find(name), self._access.versions(node_id, name)
         if found is None or not allowed:
             raise Rejected(Code.TEMPLATE_NOT_FOUND, f"template '{name[:127]}' does not exist")
@@ -253,7 +254,7 @@ class TemplateServer:
 
 
 async def _room(link: NodeLink) -> None:
-    """Wait until little is queued for a node: its commands and pings go first, and what nobody takes
-    must not pile up. An outbox has no bell for that, so it is looked at."""
+    """Wait until little is queued for a node: its commands and pings go first, and templates must not pile up
+    for a slow node. An outbox does not signal this, so it is polled."""
     while link.outbox.waiting_bytes > _QUEUED and not link.over.is_set():
         await asyncio.sleep(_LOOK_SECONDS)

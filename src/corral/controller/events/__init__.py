@@ -1,1 +1,1 @@
-"""Events on their way out: one ring of encoded events, read by everybody with a cursor."""
+"""Event delivery: one ring of encoded events, read by all consumers with a cursor each."""

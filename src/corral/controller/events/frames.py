@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: what an event looks like on the stream, and the frames around it."""
+"""Server-sent events as bytes: the frame of an event, and the other frames of a stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from corral.domain.events import Cursor, Event, without_data
 
 RESYNC_REQUIRED: Final = "RESYNC_REQUIRED"
-"""Not an event of the log: it says that the reader's position is gone and what it holds is stale."""
+"""Not an event of the log: the reader's position is lost and the state it holds is stale."""
 
 MAX_FRAME: Final = 1024 * 1024
 _ENCODER: Final = msgspec.json.Encoder()
@@ -35,8 +35,8 @@ def event_shape(event: Event) -> EventShape:
 
 
 def framed(event: Event) -> tuple[Event, bytes]:
-    """An event and its whole frame, which is encoded once, however many read it. Never raises: data that cannot
-    be encoded, or is too large for a stream, is left off, from the event as well."""
+    """An event and its whole frame, which is encoded once for all readers. Never raises: data that cannot be
+    encoded, or is too large for a stream, is removed, from the event as well."""
     try:
         body = event_frame(event)
         why = "" if len(body) <= MAX_FRAME else "the event is too large for a stream"
@@ -57,12 +57,12 @@ def event_frame(event: Event) -> bytes:
 
 
 def frame(*, id: str, event: str, data: msgspec.Struct) -> bytes:
-    """One frame. JSON of ours has no line breaks, so the data is always a single line."""
+    """One frame. The encoded JSON has no line breaks, so the data is always a single line."""
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), event.encode(), _ENCODER.encode(data))
 
 
 def resync_frame(*, head: Cursor, lost: Cursor, at: dt.datetime) -> bytes:
-    """Tells a reader to load everything anew; what follows comes after `head`."""
+    """A frame that makes a reader load the state again; the following events come after `head`."""
     told = EventShape(id=str(head), type=RESYNC_REQUIRED, subject="", at=at, data={"after": str(lost)})
     return frame(id=str(head), event=RESYNC_REQUIRED, data=told)
 

@@ -1,8 +1,9 @@
-"""The event hub: takes each commit from the writer, and serves its events to streams and in-process subscribers.
+"""The event hub: receives each commit from the writer, and serves its events to streams and in-process
+subscribers.
 
-`publish` is called once per commit, in order, right after memory has changed. It encodes each event once, puts it into
-the ring and wakes the readers that wait. It never blocks and keeps no queue for any reader: readers have cursors. Each
-subscriber has its own task and cursor, so that none delays another.
+`publish` is called once per commit, in order, right after memory has changed. It encodes each event once,
+appends it to the ring and wakes the waiting readers. It never blocks and keeps no queue for any reader:
+readers have cursors. Each subscriber has its own task and cursor, so that none delays another.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ ResyncHandler = Callable[[Cursor], Awaitable[None]]
 
 
 class Subscription:
-    """One subscriber. The ring is its queue: when it falls out of it, it is told to resync.
+    """One subscriber. The ring is its queue: when it falls out of the ring, its `on_resync` is called.
 
-    A handler that raises is logged and goes on with the next event: delivery is at most once.
+    A handler that raises is logged and continues with the next event: delivery is at most once.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class Subscription:
         self._tasks.spawn(self._deliver(), name=f"events/deliver/{reader.name}")
 
     def end(self) -> None:
-        """Ask it to end; `close` waits until it has."""
+        """Request its end; `close` waits for it."""
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """No handler of this subscriber runs any more when this returns."""
+        """Wait until no handler of this subscriber runs any more."""
         await self._tasks.close()
 
     async def _deliver(self) -> None:
@@ -93,7 +94,8 @@ _PAGE: Final = 256
 
 
 class EventStream:
-    """Has a reader, and nothing else that could grow. What was missed is told by one RESYNC_REQUIRED."""
+    """A stream of frames: a reader, and nothing else that could grow. Missed events are reported by one
+    RESYNC_REQUIRED."""
 
     def __init__(self, reader: EventReader, *, ring: EventRing, clock: Clock, wanted: EventSelection) -> None:
         self._reader = reader
@@ -106,7 +108,7 @@ class EventStream:
         return self._reader.cursor
 
     def take(self) -> bytes | None:
-        """Frames that the ring has for this stream, empty when there are none; None: call `page`."""
+        """The stream's frames from the ring, empty when there are none; None: call `page`."""
         if self._reader.at_head:
             return b""
         if not self._reader.in_ring:
@@ -135,7 +137,8 @@ class EventStream:
 def _frames(
     items: Sequence[Event | MissedEvents], wanted: EventSelection, at: dt.datetime
 ) -> Iterator[bytes]:
-    """Of several stretches that were missed the first is told: whoever reads the state anew then has it all."""
+    """The frames of what was read. Of several missed parts only the first is reported: a reader that loads
+    the state again has all of it."""
     told = False
     for item in items:
         if isinstance(item, Event):
@@ -167,7 +170,7 @@ class EventHub:
         self.wakeup: Final = Wakeup()
         self.published: Final[collections.Counter[EventType]] = collections.Counter()
         self.skipped = 0
-        """How often a reader was not given events because they could not be read or encoded."""
+        """The number of times that a reader skipped events because they could not be read or encoded."""
         self.closed = False
         self._last = head
         self._log = log
@@ -181,7 +184,7 @@ class EventHub:
         return self.ring.head
 
     def publish(self, commit: Commit) -> None:
-        """Make a commit known. Synchronous, in commit order, from the loop's thread."""
+        """Publish the events of a commit. Synchronous, in commit order, from the loop's thread."""
         self._last = commit.events[-1].cursor if commit.events else self._last
         for event in commit.events:
             self.ring.append(event)
@@ -194,8 +197,8 @@ class EventHub:
                     self._journals[journal].wake()
 
     def resync(self) -> None:
-        """A commit could not be made known as it should: the ring begins anew behind it, readers find what they
-        lack in the log, and everybody looks."""
+        """After a commit that could not be published: the ring restarts behind it, readers get the missing
+        events from the log, and all of them are woken."""
         if self.ring.head != self._last:
             self.ring.begin_after(self._last)
         self.wakeup.wake()
@@ -203,8 +206,8 @@ class EventHub:
             wakeup.wake()
 
     def reader(self, name: str, *, after: Cursor | None = None, ring_only: bool = False) -> EventReader:
-        """A reader from a position, which may be anybody's, or from now on. `ring_only`: what the ring has dropped is
-        missed, and the store is not asked."""
+        """A reader from a position, which may be of any origin, or from now on. `ring_only`: events that the
+        ring has dropped are missed, and the store is not read."""
         log = None if ring_only else self._log
         return EventReader(name, ring=self.ring, log=log, after=after, on_skip=self._count_skip)
 
@@ -227,8 +230,8 @@ class EventHub:
     ) -> Subscription:
         """Call `on_event` for each coming event of these types, in order, in a task of its own.
 
-        A subscriber that is more than the ring behind gets `on_resync` with the cursor it goes on
-        from: it must then read the state instead. It ends with `unsubscribe` or with the hub.
+        A subscriber that is more than the ring behind gets `on_resync` with the cursor it continues from: it
+        must then read the state instead. It ends with `unsubscribe` or with the hub.
         """
         if self.closed:
             raise Retryable(Code.SHUTTING_DOWN, "the event hub is closed", hint="ask the leader")
@@ -248,7 +251,7 @@ class EventHub:
 
     @contextlib.contextmanager
     def watch_journal(self, journal: str) -> Iterator[Wakeup]:
-        """A wake-up for entries of this journal; it exists only as long as somebody watches."""
+        """A wake-up for entries of this journal; it exists only while it is watched."""
         wakeup = self._journals.setdefault(journal, Wakeup())
         self._watchers[journal] += 1
         try:
@@ -259,12 +262,12 @@ class EventHub:
                 del self._watchers[journal], self._journals[journal]
 
     async def close(self) -> None:
-        """The term is over: readers find `closed` and end, subscribers are stopped. Idempotent."""
+        """End with the term: readers find `closed` and end, subscribers are stopped. Idempotent."""
         self.closed = True
         self.wakeup.wake()
         for wakeup in self._journals.values():
             wakeup.wake()
         subscriptions, self._subscriptions = self._subscriptions, set()
         for subscription in subscriptions:
-            subscription.end()  # before the first wait: whoever cancels us must not leave them behind
+            subscription.end()  # before the first wait: a cancelled close must not leave them running
         await asyncio.gather(*(subscription.close() for subscription in subscriptions))

@@ -1,15 +1,16 @@
-"""A place in the event log, and what comes after it: from the ring, else from the store's log, else as missed.
+"""A cursor in the event log, and the events after it: from the ring, else from the store's log, else as
+missed.
 
-Streams, modules, nodes and subscribers of this process all read with `EventReader`. Its rules:
+Streams, modules, nodes and in-process subscribers all read with `EventReader`. Its rules:
 
-* An event is read only once it is published: before that memory does not have what it tells of.
-* A cursor from outside counts once the ring or the store recognises it. One of another history, or beyond the end of
-  the log, is answered by `MissedEvents` up to the head.
-* What the log no longer has is missed where it was. Only events of modules are dropped from among others, so nothing
-  is missed by a selection without them.
-* An event that cannot be encoded is missed alone (`encoded`). A place that cannot be read, or whose events cannot be
-  used, for a reason nobody foresaw is tried three times; then everything up to the head is missed (`passed_over`).
-  Both are logged and counted.
+* An event is read only once it is published: before that, memory does not have the change it is about.
+* A cursor from outside counts once the ring or the store recognises it. One of another history, or beyond the
+  end of the log, is answered by `MissedEvents` up to the head.
+* Events that the log no longer has are reported as missed at their place. Only events of modules are dropped
+  from among others, so a selection without them misses nothing.
+* An event that cannot be encoded is missed alone (`encoded`). A place that cannot be read, or whose events
+  cannot be used, for an unexpected reason is tried three times; then everything up to the head is missed
+  (`passed_over`). Both are logged and counted.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from corral.errors import Code, CorralError
 
 ATTEMPTS: Final = 3
 RETRY_SECONDS: Final = 0.2
-"""The pause between them."""
+"""The pause between these attempts."""
 T = TypeVar("T")
 _log = structlog.get_logger("corral.controller.events")
 
 
 class EventLog(Protocol):
-    """What is needed of the store's reading side."""
+    """The part of the store's reading side that readers use."""
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         """Events after a cursor; RESYNC_REQUIRED when the cursor is not of this log, or too old."""
 
 
 class ReadEvents(msgspec.Struct, frozen=True):
-    """What a selection lets through of the log from a reader's cursor up to `until`, in order."""
+    """The selected events of the log from a reader's cursor up to `until`, in order."""
 
     items: Sequence[Event | MissedEvents]
     until: Cursor
 
 
 class EventReader:
-    """`cursor` is the last place that was passed: `read` does not move it, `advance` does, once what was read is
-    dealt with."""
+    """`cursor` is the last place that was passed: `read` does not move it, `advance` does, once what was read
+    is processed."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class EventReader:
         after: Cursor | None,
         on_skip: Callable[[], None],
     ) -> None:
-        """From `after`, which may be anybody's, or from now on. Without a log what the ring has dropped is missed.
-        `name` is for our log."""
+        """Start from `after`, which may be of any origin, or from now on. Without a log, events that the ring
+        has dropped are missed. `name` is for the controller's log."""
         self.name = name
         self.cursor = ring.head if after is None else after
         self._ring = ring
@@ -71,22 +72,21 @@ class EventReader:
 
     @property
     def in_ring(self) -> bool:
-        """Whether the ring has everything after the cursor that is published."""
+        """Whether the ring has all published events after the cursor."""
         return self._recognised and self.cursor.sequence >= self._ring.floor.sequence
 
     @property
     def at_head(self) -> bool:
-        """Whether there is nothing to read; `read` would say so, too."""
+        """Whether there is nothing to read; then `read` returns nothing, too."""
         return self._recognised and self.cursor.sequence >= self._ring.head.sequence
 
     def advance(self, to: Cursor) -> None:
-        """Go on from here: from a place that was read, or published."""
+        """Continue from a place that was read, or published."""
         self.cursor = to
         self._recognised = True
 
     async def read(self, wanted: EventSelection, *, limit: int) -> ReadEvents:
-        """What comes next, about `limit` events of it; nothing when there is nothing new. Raises
-        `StoreUnavailable`."""
+        """The next events, about `limit` of them; nothing when there are none. Raises `StoreUnavailable`."""
         if self.at_head:
             return ReadEvents((), self.cursor)
         if self.in_ring:
@@ -96,10 +96,12 @@ class EventReader:
         return await self._page(self._log, wanted, limit)
 
     async def _page(self, log: EventLog, wanted: EventSelection, limit: int) -> ReadEvents:
-        # What is published while the store is read belongs to the next read: by then more may be wanted.
+        # Events published during the read of the store belong to the next read: the selection may have grown
+        # by then.
         place, head = self.cursor, self._ring.head
         if not place.storable or (place.epoch > head.epoch and place.sequence <= head.sequence):
-            return self._all_missed(head)  # the store cannot tell when the events around it were dropped
+            # The store cannot recognise the cursor when the events around it were dropped.
+            return self._all_missed(head)
         try:
             page = await log.events(place, limit=limit)
         except CorralError as error:
@@ -118,7 +120,7 @@ class EventReader:
         return ReadEvents((MissedEvents(after=self.cursor, until=until),), until)
 
     def encoded(self, event: Event, encode: Callable[[Event], T]) -> T | MissedEvents:
-        """The event as its receiver gets it; missed, if it cannot be encoded."""
+        """The event encoded for its receiver; missed, if it cannot be encoded."""
         try:
             return encode(event)
         except Exception:
@@ -128,8 +130,9 @@ class EventReader:
             return MissedEvents(after=before, until=event.cursor)
 
     def passed_over(self, *, until: Cursor | None = None) -> MissedEvents | None:
-        """To be called when what comes next could not be read, or not be used, for a reason nobody foresaw. None: try
-        again. At the last attempt: what is to be given up, up to `until` or to the head; `advance` behind it."""
+        """To be called when the next events could not be read, or not be used, for an unexpected reason.
+        None: try again. At the last attempt: the missed part, up to `until` or to the head; `advance` behind
+        it."""
         if self._failed_at != self.cursor:
             self._failed_at, self._failures = self.cursor, 0
         self._failures += 1
@@ -146,7 +149,7 @@ def _sequence(cursor: Cursor) -> int:
 
 
 def _with_holes(after: Cursor, events: Sequence[Event], until: Cursor) -> Iterator[Event | MissedEvents]:
-    """The events of a page, and what was dropped before, between and behind them up to `until`."""
+    """The events of a page, and the parts dropped before, between and behind them up to `until`."""
     last = after
     for event in events:
         before = Cursor(event.cursor.epoch, event.cursor.sequence - 1)

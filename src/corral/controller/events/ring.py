@@ -18,17 +18,17 @@ _log = structlog.get_logger("corral.events")
 
 
 class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader lets through; None lets everything through. `redacted`: with what is sensitive hidden."""
+    """A reader's filter; None selects everything. `redacted`: sensitive data is hidden."""
 
     types: frozenset[EventType] | None = None
     subject: str | None = None
     unseen: frozenset[EventType] = frozenset()
-    """Types that the reader may not have, whatever it asks for."""
+    """Types that the reader may not have, whatever it requests."""
     redacted: bool = False
 
     @property
     def of_modules(self) -> bool:
-        """Whether it may let through what modules publish: of that alone the log may have holes."""
+        """Whether events of modules may pass: only among those the log may have gaps."""
         wanted = self.types is None or EventType.MODULE_EVENT in self.types
         return wanted and EventType.MODULE_EVENT not in self.unseen
 
@@ -38,7 +38,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_seen(self) -> bool:
-        """Nothing was filtered out that the reader may have."""
+        """Whether nothing was filtered out that the reader may have."""
         return self.types is None and self.subject is None
 
     def accepts(self, event: Event) -> bool:
@@ -49,7 +49,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def shown(self, event: Event) -> Event:
-        """The event as this reader may see it; without its data, if nobody can say what of that is sensitive."""
+        """The event as this reader may see it; without its data, if it is unknown which of it is sensitive."""
         if not self.redacted:
             return event
         try:
@@ -62,7 +62,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Frames of a stretch of the log, and the cursor of its last event, whether let through or not."""
+    """Frames of a part of the log, and the cursor of its last event, selected or not."""
 
     body: bytes
     cursor: Cursor
@@ -74,8 +74,8 @@ class _Slot(msgspec.Struct, frozen=True, gc=False):  # thousands of them live lo
 
 
 class EventRing:
-    """Holds the events after `floor` up to `head`. Here sequences have no holes, so a reader that is
-    between the two finds everything it has not seen."""
+    """Holds the events after `floor` up to `head`. Sequences have no gaps here, so a reader between the two
+    finds everything it has not seen."""
 
     def __init__(self, *, head: Cursor, capacity: int, capacity_bytes: int) -> None:
         self.head = head
@@ -93,11 +93,11 @@ class EventRing:
         return len(self._slots)
 
     def append(self, event: Event) -> None:
-        """Take the next event, dropping the oldest ones that no longer fit. Never raises: one that cannot be
-        encoded, or is too large, is kept without its data."""
+        """Append the next event, dropping the oldest ones that no longer fit. Never raises: one that cannot
+        be encoded, or is too large, is kept without its data."""
         event, frame = framed(event)
         if event.cursor.sequence != self.head.sequence + 1:
-            # A hole would make cursors lie: forget what came before, readers page from the log.
+            # A gap would make cursors wrong: drop the earlier events, readers page from the log.
             self.begin_after(Cursor(event.cursor.epoch, event.cursor.sequence - 1))
         dropped = self._slots.append(_Slot(event, frame), len(frame))
         if dropped is not None:
@@ -106,7 +106,7 @@ class EventRing:
         self._chunks.clear()
 
     def begin_after(self, floor: Cursor) -> None:
-        """Hold nothing, and go on from here."""
+        """Drop all events, and continue from this cursor."""
         self._chunks.clear()
         self._slots.begin_after(floor.sequence)
         self.floor = self.head = floor
@@ -116,13 +116,13 @@ class EventRing:
         return self.floor.sequence <= sequence <= self.head.sequence
 
     def knows(self, cursor: Cursor) -> bool:
-        """Whether the very event of this cursor is here: then the cursor is of this log."""
+        """Whether the event of this very cursor is here: then the cursor is of this log."""
         if not self.floor.sequence < cursor.sequence <= self.head.sequence:
             return False
         return self._slots[cursor.sequence].event.cursor == cursor
 
     def events(self, after: int, wanted: EventSelection, *, limit: int) -> tuple[list[Event], Cursor]:
-        """Up to `limit` events after a sequence the ring reaches, and how far was looked."""
+        """Up to `limit` events after a sequence the ring reaches, and the sequence up to which it was read."""
         found: list[Event] = []
         for sequence in range(after + 1, self.head.sequence + 1):
             event = self._slots[sequence].event
@@ -135,7 +135,7 @@ class EventRing:
     def chunk(self, after: int, wanted: EventSelection) -> Chunk:
         """The frames after a sequence the ring reaches, about 64 KiB at most.
 
-        Readers that are at the same place share one chunk: with hundreds of them nearly all are.
+        Readers at the same place share one chunk: of hundreds of readers nearly all are.
         """
         key = (after, wanted)
         known = self._chunks.get(key)

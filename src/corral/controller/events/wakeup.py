@@ -1,4 +1,4 @@
-"""A wake-up shared by everybody who waits for the same thing."""
+"""A wake-up shared by all tasks that wait for the same condition."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Wakeup:
-    """Wakes all who wait; carries no data, so a slow waiter holds nothing and delays nobody.
+    """Wakes all waiting tasks; carries no data, so a slow waiter holds nothing and delays no other.
 
-    Whoever looks at something, finds nothing and then waits in the same step of the loop cannot
-    miss a wake-up. Whoever awaits in between takes `turn` first and passes it as `since`.
+    A task that checks a condition and waits in the same step of the loop cannot miss a wake-up. A task that
+    awaits in between takes `turn` first and passes it as `since`.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Wakeup:
         self._chained: set[Callable[[], None]] = set()
 
     def chain(self, call: Callable[[], None]) -> None:
-        """`call` is called at each wake-up, before anybody else runs, until `unchain`. It must not raise."""
+        """`call` is called at each wake-up, before any waiting task runs, until `unchain`. It must not raise."""
         self._chained.add(call)
 
     def unchain(self, call: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class Wakeup:
             call()
 
     async def wait(self, *, timeout: float, since: int | None = None) -> bool:
-        """True when woken (or already woken after `since`), False when the time is over."""
+        """True when woken (or already woken after `since`), False after the timeout."""
         if since is not None and since != self.turn:
             return True
         loop = asyncio.get_running_loop()

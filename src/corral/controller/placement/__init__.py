@@ -1,1 +1,1 @@
-"""Where a run goes: pure filters and a score over a snapshot of the nodes."""
+"""Placement of runs: pure filters and a score over a snapshot of the nodes."""

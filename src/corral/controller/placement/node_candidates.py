@@ -1,4 +1,4 @@
-"""What placement knows of a node, and how it is put together from the state."""
+"""The view of a node that placement uses, and how it is built from the state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from corral.domain.node_states import Admission, NodeState
 from corral.domain.records import NodeRecord
 
 BUSY: Final = dt.timedelta(seconds=60)
-"""How long a port that a node found in use is left alone."""
+"""How long a port that a node found in use is not leased."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as of now: what it is, what is reserved on it, which ports of its address are taken."""
+    """A node as of now: its traits, its reservations, and the taken ports of its address."""
 
     id: str
     address: str = ""
@@ -32,14 +32,14 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     usage: Usage = Usage()
     leased: frozenset[PortKey] = frozenset()
-    """On this node and on all others that have its address."""
+    """Ports leased on this node and on all others with its address."""
     leased_numbers: tuple[int, ...] = ()
-    """Those of `leased`, sorted."""
+    """The numbers of `leased`, sorted."""
     refused: frozenset[PortKey] = frozenset()
 
 
 class Ledgers(Protocol):
-    """Where reservations are looked up, those of a transaction under way included."""
+    """The lookup of reservations, including those of an uncommitted transaction."""
 
     def ledger(self, node: str) -> NodeLedger: ...
 
@@ -47,12 +47,12 @@ class Ledgers(Protocol):
 
 
 def node_views(nodes: Iterable[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
-    """All nodes; two that advertise one address share its ports."""
+    """The views of all nodes; two that advertise one address share its ports."""
     return [view for space in by_space(nodes).values() for view in views_of_space(space, ledgers, now)]
 
 
 def by_space(nodes: Iterable[NodeRecord]) -> dict[str, list[NodeRecord]]:
-    """The nodes whose ports are the same ports."""
+    """The nodes by port space."""
     spaces: dict[str, list[NodeRecord]] = {}
     for record in nodes:
         spaces.setdefault(port_space(record), []).append(record)
@@ -60,7 +60,7 @@ def by_space(nodes: Iterable[NodeRecord]) -> dict[str, list[NodeRecord]]:
 
 
 def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
-    """The nodes of one address, all of them."""
+    """The views of all nodes of one address."""
     usages = [ledgers.usage(record.id) for record in records]
     leased, numbers = usages[0].ports, usages[0].numbers
     if len(usages) > 1:
@@ -90,7 +90,7 @@ def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.date
 
 
 def port_space(record: NodeRecord) -> str:
-    """Ports are taken by address; a node that names none is a host of its own."""
+    """The port space of a node: its address, or the node alone if it advertises none."""
     return record.address or f"node:{record.id}"
 
 

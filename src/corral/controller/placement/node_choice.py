@@ -1,6 +1,7 @@
-"""Placement: which nodes can take a run, with which ports, which of them takes it best, and why the others cannot.
+"""Placement: which nodes can take a run, with which ports, which of them suits best, and why the others
+cannot.
 
-Ports are chosen by (host address, port, transport), and none is taken twice.
+Ports are chosen by (host address, port, transport), and none is leased twice.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from corral.errors import Code, Rejected
 
 
 class NoPort(Exception):
-    """No number is free for one of the ports; the text says which one and why."""
+    """No number is free for one of the ports; the text names the port and the reason."""
 
 
 def choose_ports(
@@ -34,8 +35,8 @@ def choose_ports(
     refused: Set[PortKey],
     last: Sequence[LeasedPort] = (),
 ) -> tuple[LeasedPort, ...]:
-    """For each port its `last` number if that is free, else the lowest free one; fixed ones come first, then those that
-    had a number. Ports that are tied together get theirs together, or none does. Raises `NoPort`."""
+    """For each port its `last` number if that is free, else the lowest free one; fixed ones come first, then
+    those that had a number. Tied ports get their numbers together, or none does. Raises `NoPort`."""
     taken: set[PortKey] = set()
     chosen: list[LeasedPort] = []
     before = {port.name: port.port for port in last}
@@ -50,7 +51,7 @@ def choose_ports(
 
 
 def _free(tied: PortSet, first: int | None, *occupied: Set[PortKey]) -> int | None:
-    """The first choice if it is in the range and free, else the lowest number that is."""
+    """The first choice if it is in the range and free, else the lowest free number."""
     needed = [
         (port.offset, transport)
         for port in tied.members
@@ -78,8 +79,8 @@ def _why(tied: PortSet, leased: Set[PortKey], refused: Set[PortKey]) -> str:
 
 
 def free_share(wanted: Mapping[str, PortSpec], numbers: Sequence[int]) -> float:
-    """How much of the scarcest range is free, from 0 to 1; `numbers` are the leased ones, sorted. A tied port goes
-    where its range's port goes: that one alone is counted."""
+    """The free share of the scarcest range, from 0 to 1; `numbers` are the leased ones, sorted. A tied port
+    follows the port of its range: only that one is counted."""
     share = 1.0
     for spec in wanted.values():
         if spec.of is not None:
@@ -95,7 +96,7 @@ _LISTED: Final = 20
 
 
 class Obstacle(enum.StrEnum):
-    """Why a node cannot take a run, in the order in which it is asked."""
+    """Why a node cannot take a run, in the order of the checks."""
 
     STATE = "not connected"
     ADMISSION = "takes nothing new"
@@ -111,7 +112,8 @@ _ROOM: Final = frozenset({Obstacle.MEMORY, Obstacle.PORTS})
 
 
 class NodeTraits(Protocol):
-    """What of a node says which groups may ever run there: a `NodeView` has it, and a `NodeRecord`."""
+    """The traits of a node that decide which groups may ever run there: in a `NodeView`, and in a
+    `NodeRecord`."""
 
     @property
     def id(self) -> str: ...
@@ -133,14 +135,14 @@ class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run goes, with which ports, and what was passed over."""
+    """The node and ports of a run, and the rejected nodes."""
 
     node: str
     ports: tuple[LeasedPort, ...]
     score: float
     refusals: tuple[NodeRefusal, ...]
     others: tuple[tuple[str, float], ...]
-    """Nodes that come after it, with their lower scores; whether they have ports was not asked."""
+    """Nodes that rank after it, with their lower scores; their ports were not checked."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,14 +150,14 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     code: Code
     summary: str
-    """Counts by obstacle: it changes only when something of weight does."""
+    """Counts by obstacle: it changes only when something relevant does."""
     refusals: tuple[NodeRefusal, ...] = ()
     cause: Rejected | None = None
-    """No node was asked: there is no plan, for this reason."""
+    """No node was checked: there is no plan, for this reason."""
 
     @classmethod
     def without_plan(cls, error: Rejected) -> Refused:
-        """What the group's document names is not there, or does not fit together."""
+        """Something that the group's document names does not exist, or does not fit together."""
         return cls(code=error.code, summary=error.message, cause=error)
 
     @classmethod
@@ -165,7 +167,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def claimed(cls, id: str, node: str) -> Refused:
-        """A node lists a run of it that nothing proves to be ours: a second one is not started beside it."""
+        """A node lists a run of the id that nothing proves to be the cluster's: a second one is not started
+        beside it."""
         error = Rejected(
             Code.CONFLICT,
             f"node '{node}' runs '{id}' already, and nothing proves that it was started by us",
@@ -174,9 +177,9 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         return cls(code=error.code, summary=error.message, cause=error)
 
     def at_home(self, id: str, home: str) -> Refused:
-        """The same, of an instance whose directory is on one node: the others do not matter."""
+        """The same, for an instance whose directory is on one node: other nodes do not matter."""
         own = tuple(each for each in self.refusals if each.node == home)
-        # How much is free changes all the time, and is no news.
+        # The free amounts change constantly, and are left out.
         told = "; ".join(each.obstacle if each.obstacle in _ROOM else each.reason for each in own)
         return Refused(
             code=self.code,
@@ -225,7 +228,7 @@ def place(
             fits.append((-_score(spec, node) - bias, node.id, node))
     fits.sort(key=lambda fit: fit[:2])
     for place, (score, id, node) in enumerate(fits):
-        # Only of those that come into question: looking for ports costs more than all the rest.
+        # Only for the candidates: the search for ports costs more than all other checks.
         try:
             ports = choose_ports(spec.ports, leased=node.leased, refused=node.refused, last=last_ports)
         except NoPort as error:
@@ -260,7 +263,7 @@ def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstac
 
 
 def unsuited(spec: GroupSpec, node: NodeTraits) -> tuple[Obstacle, str] | None:
-    """Why a group never runs on such a node, however much room it has; None: it may."""
+    """Why a group never runs on such a node, whatever its free capacity; None: it may."""
     if spec.nodes and node.id not in spec.nodes:
         return Obstacle.CHOICE, "it is not in the group's 'nodes'"
     for key, value in sorted(spec.node_labels.items()):
@@ -276,7 +279,7 @@ def unsuited(spec: GroupSpec, node: NodeTraits) -> tuple[Obstacle, str] | None:
 
 
 def _score(spec: GroupSpec, node: NodeView) -> float:
-    """Between 0 and 1: free memory counts most, then CPU, then how few runs and how many ports there are."""
+    """Between 0 and 1: free memory counts most, then CPU, then the numbers of runs and of free ports."""
     memory = 1.0
     if node.memory_mb:
         memory = max(0.0, 1.0 - (node.usage.memory_mb + spec.memory_mb) / node.memory_mb)

@@ -1,4 +1,5 @@
-"""Uploaded archives: unpacked into batches of contents and a manifest, stored, and hashed as nodes will know them.
+"""Uploaded archives: unpacked into batches of contents and a manifest, stored, and hashed with the hash that
+nodes use.
 
 ArchiveUnpacking blocks: run it on threads, step by step.
 """
@@ -32,13 +33,14 @@ Blobs = Iterator[tuple[str, bytes]]
 
 
 class Batches:
-    """Contents as they come, several at a time; an iterator that makes its caller's steps short."""
+    """Contents in batches; an iterator with short steps for its caller."""
 
     def __init__(self, blobs: Generator[tuple[str, bytes], None, None]) -> None:
         self._blobs = blobs
 
     def next(self) -> Batch:
-        """Empty at the end. Contents that come again fill no batch, but they count: a step is short."""
+        """The next batch; empty at the end. Repeated contents fill no batch, but count towards its size, so
+        that a step is short."""
         batch: Batch = {}
         size = read = 0
         for number, (digest, content) in enumerate(self._blobs, 1):
@@ -55,8 +57,8 @@ class Batches:
 
 
 class ArchiveUnpacking(Batches):
-    """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are. With
-    `any_ratio` it may be as small as it likes: limits of what it unpacks to are all that there is."""
+    """An archive, recognised by its first bytes: tar.gz, tar or zip. The tree is complete after the last
+    batch. With `any_ratio` its compression ratio is not limited, only its unpacked size."""
 
     def __init__(self, file: IO[bytes], limits: TreeLimits, *, any_ratio: bool = False) -> None:
         self._entries = read_archive(
@@ -81,7 +83,7 @@ class ArchiveUnpacking(Batches):
         self._tree.fill(file)
 
     def _within_limit(self, entry: ArchiveEntry, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """What a header says about a size is not believed."""
+        """Enforce the size limit on the content: the size in a header is untrusted."""
         size = 0
         for block in blocks:
             size += len(block)
@@ -104,7 +106,7 @@ class SingleFile(Batches):
 
 
 def split(path: str, mode: int, blocks: Iterable[bytes]) -> Generator[tuple[str, bytes], None, TemplateFile]:
-    """Yield what the content is stored as, blob by blob; return the file."""
+    """Yield the blobs that the content is stored as; return the file."""
     whole = hashlib.sha256()
     gathered = bytearray()
     pieces: list[str] = []
@@ -127,7 +129,7 @@ def split(path: str, mode: int, blocks: Iterable[bytes]) -> Generator[tuple[str,
 
 
 def kept_mode(mode: int) -> int:
-    """What is kept of a mode: may its owner execute it, and may anybody write to it."""
+    """The kept part of a mode: executable by its owner, and writable by anyone."""
     executable = 0o111 if mode & 0o100 else 0
     return (0o644 if mode & 0o222 else 0o444) | executable
 
@@ -136,11 +138,11 @@ _TOUCH_STEP: Final = 5000
 
 
 class ImportedTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree of which everything is in the store, stamped: the record that names it may be committed."""
+    """A tree whose contents are all in the store and stamped: the record that names it may be committed."""
 
     manifest: Manifest
     digest: str
-    """Of the manifest's blob."""
+    """The digest of the manifest's blob."""
     hash: str
     archive_size: int
     files: int
@@ -148,7 +150,7 @@ class ImportedTree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -> None:
-    """Put what is not there yet, a batch at a time; what is there is stamped and not written again."""
+    """Store missing contents, a batch at a time; present ones are stamped and not written again."""
     try:
         while batch := await to_end(batches.next):
             missing = await blobs.touch_blobs(batch.keys(), at=clock.now())
@@ -161,8 +163,8 @@ async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -
 async def complete(
     blobs: BlobEngine, manifest: Manifest, *, clock: Clock, known: Mapping[str, str] | None = None
 ) -> ImportedTree:
-    """From stored contents to an intake. `known` are hashes by the digests of their manifests: what is
-    known needs no hashing again."""
+    """The imported tree of stored contents. `known` are hashes by the digests of their manifests: these are
+    not hashed again."""
     encoded = await to_end(lambda: encode_manifest(manifest))
     digest = await _put(blobs, encoded)
     hash = (known or {}).get(digest) or await _hash(blobs, manifest)
@@ -208,7 +210,7 @@ async def _hash_archive(blobs: BlobEngine, manifest: Manifest) -> str:
 
 
 async def _stamp(blobs: BlobEngine, digests: Sequence[str], *, clock: Clock) -> None:
-    """Say at the end that all of it is needed: taking it in may have lasted longer than blobs are kept."""
+    """Stamp all of it at the end: the import may have lasted longer than unstamped blobs are kept."""
     for start in range(0, len(digests), _TOUCH_STEP):
         if await blobs.touch_blobs(digests[start : start + _TOUCH_STEP], at=clock.now()):
             raise contents_gone()

@@ -1,9 +1,10 @@
-"""Collection of contents that nothing names any more.
+"""Garbage collection of contents that no record names.
 
-What is named is marked: by the versions of all templates, by uploaded entries of the catalog, by installed
-modules, and by stored plans. The rest goes when nobody has stamped it for `templates.collect_after_seconds`. Whoever is about to
-name a content stamps it first and commits afterwards; the store judges a stamp and drops the blob in one
-step. So it does not matter that records change while a collection is under way.
+Named contents are marked: by the versions of all templates, by uploaded entries of the catalog, by installed
+modules, and by stored plans. The rest is dropped when it was not stamped for
+`templates.collect_after_seconds`. Code that is about to name a content stamps it first and commits
+afterwards; the store checks a stamp and drops the blob in one step. So records may change while a collection
+is in progress.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from corral.system.threads import to_end
 _FLOOR: Final = dt.timedelta(seconds=60)
 """The time between a stamp and the commit that follows it is shorter than this, whatever is configured."""
 PATIENCE: Final = dt.timedelta(days=1)
-"""So long a manifest that is named may be missing before it is given up."""
+"""How long a named manifest may be missing before it is given up."""
 _PAGE: Final = 2000
 _DROP: Final = 200
 _log = structlog.get_logger("corral.controller.templates")
 
 
 class Roots(msgspec.Struct, frozen=True, kw_only=True):
-    """What records name, as of one moment."""
+    """The contents that records name, as of one moment."""
 
     manifests: frozenset[str]
     blobs: frozenset[str]
@@ -61,7 +62,7 @@ def roots_of(state: ClusterState) -> Roots:
 
 
 class BlobCollector:
-    """Call `collect` in every sweep: it does something when half the time that contents stay has passed."""
+    """Call `collect` in every sweep: it works once half of the retention of contents has passed."""
 
     def __init__(self, blobs: BlobEngine, *, config: TemplatesSection, clock: Clock) -> None:
         self._blobs = blobs
@@ -70,7 +71,7 @@ class BlobCollector:
         self._due: float | None = None
         self._began = clock.now(), clock.monotonic()
         self._missed: dict[str, float] = {}
-        """Manifests that are named and not there, and since when."""
+        """Named manifests that are missing, and since when."""
 
     async def collect(self, state: ClusterState) -> Collected | None:
         """A whole collection, or None when the next one is not due. Raises what the store raises."""
@@ -81,11 +82,12 @@ class BlobCollector:
         return collected
 
     async def collect_now(self, state: ClusterState) -> Collected:
-        """Mark, then drop in small steps; may be broken off at any point.
+        """Mark, then drop in small steps; may be interrupted at any point.
 
-        Nothing is dropped while a manifest that is named cannot be read, for what it names would go: a
-        store may be half restored. One that stays away for `PATIENCE` is given up, or nothing would ever
-        be dropped again; nobody can use its contents without it."""
+        Nothing is dropped while a named manifest cannot be read, because the contents it names would be: a
+        store may be half restored. One that is missing for `PATIENCE` is given up, or nothing would ever be
+        dropped again; its contents cannot be used without it.
+        """
         before = self._time() - self._after
         marked = await self._mark(roots_of(state))
         kept = dropped = 0
@@ -106,14 +108,14 @@ class BlobCollector:
         return Collected(kept=kept, dropped=dropped)
 
     def _time(self) -> dt.datetime:
-        """Now, but never more time since our beginning than has really passed: a wall clock that is set
-        forward makes nothing old that was stamped a moment ago."""
+        """The present time, with no more progress since the start than the monotonic clock's: a wall clock
+        that is set forward must not age fresh stamps."""
         wall, monotonic = self._began
         passed = dt.timedelta(seconds=self._clock.monotonic() - monotonic)
         return min(self._clock.now(), wall + passed)
 
     async def _mark(self, roots: Roots) -> set[bytes]:
-        """As raw digests: there may be hundreds of thousands."""
+        """The marked contents as raw digests: there may be hundreds of thousands."""
         marked = {bytes.fromhex(digest) for digest in (*roots.manifests, *roots.blobs)}
         for start in range(0, len(roots.plans), _PAGE):
             plans = roots.plans[start : start + _PAGE]
@@ -147,12 +149,12 @@ def _named_by(manifest: bytes) -> set[bytes]:
     try:
         files = decode_manifest(manifest).files
         return {bytes.fromhex(digest) for file in files for digest in file.blobs}
-    except ValueError as error:  # msgspec's, too
+    except ValueError as error:  # includes msgspec's
         raise Rejected(Code.FORMAT_INVALID, f"the manifest cannot be read: {error}") from error
 
 
 def _named_by_plans(plans: tuple[PlanRecord, ...]) -> set[bytes]:
-    """Programs that a run may fetch from us, also after the catalog has another one."""
+    """Programs that a run may fetch from the controller, also after the catalog has another one."""
     found = set()
     for record in plans:
         try:

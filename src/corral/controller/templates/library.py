@@ -1,8 +1,8 @@
-"""The template library: uploads spooled to disk, trees in and out of the store's blobs, in flat memory.
+"""The template library: uploads spooled to disk, trees in and out of the store's blobs, in constant memory.
 
-Nothing here changes a template. What comes in is an `ImportedTree`: contents, manifest and hash, stored and stamped;
-`template_changes` makes a version of it. An intake that is never committed is collected like any other content that no
-record names.
+Nothing here changes a template. An import returns an `ImportedTree`: contents, manifest and hash, stored and
+stamped; `template_changes` makes a version of it. An import that is never committed is collected like any
+other content that no record names.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ async def spooled(
     limit: int,
     check: Callable[[bytes], object] = bool,
 ) -> AsyncIterator[IO[bytes]]:
-    """Take the stream in, a MiB in memory at most. ARCHIVE_TOO_LARGE as soon as it is; DISK_FULL. `check`
-    sees its first MiB and may refuse the rest."""
+    """Spool the stream to disk, at most a MiB in memory. ARCHIVE_TOO_LARGE as soon as it is; DISK_FULL.
+    `check` gets its first MiB and may refuse the rest."""
     undo = contextlib.ExitStack()
     try:
         # Opened on a thread, and closed also when the caller was cancelled meanwhile.
@@ -76,7 +76,7 @@ async def spooled(
         await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
         yield file
     finally:
-        await to_end(undo.close)  # to free gigabytes takes its time
+        await to_end(undo.close)  # freeing gigabytes takes long
 
 
 def _open(directory: pathlib.Path) -> IO[bytes]:
@@ -85,7 +85,7 @@ def _open(directory: pathlib.Path) -> IO[bytes]:
 
 
 def _write(file: IO[bytes], block: bytes) -> None:
-    """All of it: a disk that is nearly full takes a part and says nothing."""
+    """Write all of it: a nearly full disk accepts a part without an error."""
     rest = memoryview(block)
     while rest:
         rest = rest[file.write(rest) :]
@@ -105,13 +105,14 @@ async def _on_disk(directory: pathlib.Path, work: Callable[[], T]) -> T:
 
 FORMATS: Final = ("tar.gz", "zip")
 _REMEMBERED_FILES: Final = 100_000
-"""Manifests of about so many files together stay in memory."""
+"""The number of files whose manifests stay in memory."""
 _REMEMBERED_HASHES: Final = 1000
-"""Hashes of the trees that came last: a change that is tried again, or undone, is not hashed again."""
+"""The number of recent trees whose hashes stay in memory: a change that is retried, or undone, is not hashed
+again."""
 
 
 class TemplateLibrary:
-    """`directory` is where uploads wait to be unpacked, in files without names; made when needed."""
+    """`directory` holds uploads until they are unpacked, in unnamed files; created when needed."""
 
     def __init__(
         self, blobs: BlobEngine, *, config: TemplatesSection, directory: pathlib.Path, clock: Clock
@@ -128,10 +129,10 @@ class TemplateLibrary:
     async def intake_archive(
         self, source: AsyncIterator[bytes], *, known: Iterable[TemplateVersion] = (), any_ratio: bool = False
     ) -> ImportedTree:
-        """A tar.gz, tar or zip, told by its content. `known` versions of it are not hashed again. `any_ratio` is
-        for what a daemon packed: a world may be mostly empty, and nobody can pack it otherwise.
+        """Import a tar.gz, tar or zip, recognised by its content. `known` versions are not hashed again.
+        `any_ratio` is for archives made by a daemon: a world may be mostly empty, and compresses accordingly.
 
-        Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE and PATH_REFUSED; then no version can come of it.
+        Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE and PATH_REFUSED; then no version can be made of it.
         """
         async with spooled(
             source,
@@ -147,7 +148,7 @@ class TemplateLibrary:
     async def with_file(
         self, manifest: Manifest, path: str, content: AsyncIterator[bytes], *, mode: int = 0o644
     ) -> ImportedTree:
-        """The tree with this file, new or in place of the one there. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+        """The tree with this file, new or replacing one. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
         check_path(path, field="path")
         async with spooled(content, directory=self._directory, limit=self._limits.max_bytes) as file:
             single = SingleFile(file, path=path, mode=mode)
@@ -161,7 +162,7 @@ class TemplateLibrary:
         return await self._complete(await to_end(lambda: remove_path(manifest, path)))
 
     async def overlaid(self, base: Manifest, upper: Manifest) -> ImportedTree:
-        """The tree of both, `upper`'s files in place of `base`'s. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+        """The tree of both, `upper`'s files replacing `base`'s. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
         return await self._complete(await to_end(lambda: overlay(base, upper, self._limits)))
 
     # out
@@ -170,7 +171,7 @@ class TemplateLibrary:
         return await self.manifest(version.manifest)
 
     async def manifest(self, digest: str) -> Manifest:
-        """By the digest of its blob; NOT_FOUND."""
+        """The manifest by the digest of its blob; NOT_FOUND."""
         found = self._remembered.get(digest)
         if found is None:
             parts = [part async for part in self._blobs.read_blobs([digest])]
@@ -183,7 +184,7 @@ class TemplateLibrary:
     async def open_file(
         self, version: TemplateVersion, path: str
     ) -> tuple[TemplateFile, AsyncIterator[bytes]]:
-        """A file and its bytes; NOT_FOUND is raised here, not by the bytes."""
+        """A file and its bytes; NOT_FOUND is raised by this call, not by the iterator of the bytes."""
         file = find_file(await self.tree_of(version), path)
         return file, self.read_file(file)
 
@@ -198,7 +199,7 @@ class TemplateLibrary:
                 yield block
 
     async def export(self, version: TemplateVersion, format: str) -> AsyncIterator[bytes]:
-        """For people: the same tar.gz, or a compressed zip."""
+        """A download for operators: the same tar.gz, or a compressed zip."""
         pack = {"tar.gz": archive_stream, "zip": zip_stream}[check_format(format)]
         manifest = await self.tree_of(version)
         async with contextlib.aclosing(pack(manifest, self._blobs.read_blobs)) as blocks:
@@ -228,7 +229,7 @@ class TemplateLibrary:
 
 
 def check_format(format: str) -> str:
-    """Of an export; an unknown one is refused with the known ones."""
+    """The format of an export; an unknown one is refused with the known ones."""
     if format not in FORMATS:
         raise unknown_choice("format", format[:80], FORMATS, code=Code.INVALID_FIELD, field="format")
     return format

@@ -1,8 +1,8 @@
-"""The one archive of a version: every byte follows from the manifest and the contents.
+"""The deterministic archive of a version: every byte follows from the manifest and the contents.
 
-Entries are sorted by path, owned by nobody, from 1970; gzip is written with stored blocks, so no version
-of a compressor has a say. The SHA-256 of this archive is the hash by which nodes and plans know a version,
-and its size is known before its first byte.
+Entries are sorted by path, owned by uid 0 without a name, dated 1970; gzip is written with stored blocks, so
+the version of a compressor has no influence. The SHA-256 of this archive is the hash by which nodes and plans
+identify a version, and its size is known before its first byte.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _STORED_MAX: Final = 65535
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _END: Final = bytes(2 * _UNIT)
 _STEP: Final = 1024 * 1024
-"""So much is packed at a time: a hop to a thread costs more than a small file."""
+"""The amount packed at a time: a switch to a thread costs more than a small file."""
 _ASKED: Final = 2000
-"""So many blobs are asked for at a time."""
+"""The number of blobs requested at a time."""
 
 
 def entries_of(manifest: Manifest) -> Iterator[TemplateFile | str]:
@@ -40,12 +40,12 @@ def entries_of(manifest: Manifest) -> Iterator[TemplateFile | str]:
 
 
 def blobs_of(manifest: Manifest) -> list[str]:
-    """What the contents are stored as, in the order of the archive."""
+    """The blobs of the contents, in the order of the archive."""
     return [digest for file in manifest.files for digest in file.blobs]
 
 
 def archive_size(manifest: Manifest) -> int:
-    """Of the whole tar.gz; plain arithmetic."""
+    """The size of the whole tar.gz, computed."""
     tar = len(_END)
     for entry in entries_of(manifest):
         size = 0 if isinstance(entry, str) else entry.size
@@ -57,8 +57,8 @@ def archive_size(manifest: Manifest) -> int:
 async def archive_stream(
     manifest: Manifest, read: ReadBlobs, *, digest: Digest | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """The tar.gz, packed on threads; `digest` is fed there with every block of it. Raises NOT_FOUND or
-    TEMPLATE_UNAVAILABLE when contents are gone."""
+    """The tar.gz, packed on threads; `digest` is updated there with every block. Raises NOT_FOUND or
+    TEMPLATE_UNAVAILABLE when contents are missing."""
     packing = _Packing(manifest, digest)
     async with contextlib.aclosing(_contents(manifest, read)) as contents:
         async for block in contents:
@@ -71,7 +71,7 @@ async def archive_stream(
 
 
 class Digest(Protocol):
-    """One of `hashlib`."""
+    """A hash of `hashlib`."""
 
     def update(self, data: bytes, /) -> None: ...
 
@@ -87,17 +87,17 @@ class _Packing:
         self._last = False
         self._pieces = self._tar()
         self.hungry = True
-        """All that was given is packed."""
+        """All given contents are packed."""
         self.done = False
 
     def give(self, contents: bytes | None) -> None:
-        """The contents that follow; None behind the last."""
+        """Add the contents that follow; None after the last."""
         self._rest = memoryview(contents or b"")
         self._last = contents is None
         self.hungry = False
 
     def work(self) -> bytes:
-        """A step; returns what came out of it, which may be nothing. Blocking."""
+        """Run a step; returns its output, possibly empty. Blocking."""
         gathered: list[bytes | memoryview] = []
         size = 0
         for piece in self._pieces:
@@ -135,7 +135,7 @@ class _Packing:
 
 
 class Contents:
-    """The contents of a tree as one stream, handed out file by file in the order of the archive."""
+    """The contents of a tree as one stream, returned file by file in the order of the archive."""
 
     def __init__(self, manifest: Manifest, read: ReadBlobs) -> None:
         self._stream = _contents(manifest, read)
@@ -167,7 +167,7 @@ async def _contents(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes
 
 
 class StoredGzip:
-    """A gzip stream of stored blocks, full ones but the last."""
+    """A gzip stream of stored blocks, all full except the last."""
 
     def __init__(self) -> None:
         self._gathered = bytearray()
@@ -176,7 +176,7 @@ class StoredGzip:
         self._size = 0
 
     def feed(self, data: bytes) -> bytes:
-        """What can be sent by now; at least a byte is kept back, for the last block says that it is."""
+        """The output so far; at least a byte is kept back, because the last block is marked as such."""
         self._sum = zlib.crc32(data, self._sum)
         self._size += len(data)
         self._gathered += data
@@ -200,7 +200,7 @@ def _stored(size: int, *, last: bool) -> bytes:
 
 
 def header_of(entry: TemplateFile | str) -> bytes:
-    """All header blocks of an entry: a pax one first where ustar's fields do not reach."""
+    """All header blocks of an entry: a pax one first where ustar's fields are too short."""
     if isinstance(entry, str):
         return _named_header(entry + "/", mode=0o755, size=0, kind=b"5")
     return _named_header(entry.path, mode=entry.mode, size=entry.size, kind=b"0")

@@ -1,7 +1,7 @@
-"""Changes of templates, as pure functions: state in, record and steps out; whoever calls them commits.
+"""Changes of templates, as pure functions: state in, record and steps out; their callers commit.
 
-A version is never changed. Uploads, edits and settings make a new one with the next number; a rollback
-makes an old one the current one again.
+A version is never changed. Uploads, edits and settings make a new one with the next number; a rollback makes
+an old one the current one again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LISTED: Final = 5
 
 
 class TemplateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The record as it shall be, and the steps that make it so; none when it already is."""
+    """The new record, and the steps that store it; no steps when nothing changes."""
 
     record: TemplateRecord
     steps: tuple[Step, ...] = ()
@@ -53,9 +53,9 @@ def new_version(
 ) -> TemplateChange:
     """The tree as the next version, of a new template if there is none of this name.
 
-    Without `settings` those of the current version go on. The same tree and settings again are no new
-    version. `base` is the version an edit began with: when another one is current by now, the edit
-    would undo what was done meanwhile, and is refused (REVISION_MISMATCH).
+    Without `settings` those of the current version are kept. The same tree and settings again make no new
+    version. `base` is the version an edit began with: when another one is current by now, the edit would undo
+    concurrent changes, and is refused (REVISION_MISMATCH).
     """
     stored = state.templates.find(template_name(name, field="name"))
     current = stored.record.version() if stored else None
@@ -112,7 +112,7 @@ def set_settings(
 def rollback(
     state: ClusterState, name: str, number: int, *, now: dt.datetime, actor: str = ""
 ) -> TemplateChange:
-    """Make a kept version the current one. NOT_FOUND names those there are."""
+    """Make a kept version the current one. NOT_FOUND names the existing ones."""
     stored = state.templates.require(name)
     record = stored.record
     version = record.version(number)
@@ -129,7 +129,7 @@ def rollback(
 
 
 def delete(state: ClusterState, name: str) -> tuple[Step, ...]:
-    """The steps that remove a template. NOT_FOUND; TEMPLATE_IN_USE names who needs it."""
+    """The steps that remove a template. NOT_FOUND; TEMPLATE_IN_USE names its users."""
     stored = state.templates.require(name)
     users = users_of(state, name)
     if users:
@@ -213,7 +213,7 @@ def _with(
 def kept_versions(
     versions: tuple[TemplateVersion, ...], *, keep: int, current: int, in_use: frozenset[str]
 ) -> tuple[TemplateVersion, ...]:
-    """The newest `keep`, and beside them the current one and those that live instances run by."""
+    """The newest `keep`, the current one, and those that live instances use."""
     newest = {version.number for version in versions[-keep:]}
     return tuple(
         version

@@ -1,7 +1,7 @@
-"""Who names a template: groups, other templates, and the plans that live instances run by.
+"""The users of a template: groups, other templates, and the plans of live instances.
 
-The answers for all templates are worked out together, once for each commit: a list of templates asks for
-each of them, and looking at every group and instance for each would stop the loop.
+The results for all templates are computed together, once per commit: a list of templates needs them for each,
+and scanning every group and instance for each would block the loop.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Names = defaultdict[str, set[str]]
 
 
 def groups_using(state: ClusterState, name: str) -> list[str]:
-    """The groups whose next start may lay this template: named by them, by its template group's name,
-    or as a parent of one that is."""
+    """The groups whose next start may use this template: named by the group, by its template group's name, or
+    as a parent of a used one."""
     naming = _NAMING.of(state)
     found: set[str] = set()
     for template in _with_children(naming.children, name):
@@ -32,11 +32,11 @@ def groups_using(state: ClusterState, name: str) -> list[str]:
 
 
 def users_of(state: ClusterState, name: str) -> list[str]:
-    """Who could not start any more without it, for a refusal: `group 'x'`, `template 'y'`, …"""
+    """The users that could not start without it, for a refusal: `group 'x'`, `template 'y'`, …"""
     naming, running = _NAMING.of(state), _RUNNING.of(state)
     groups = set(naming.direct.get(name, ()))
     if len(state.templates.in_group(group_of(name))) == 1:
-        groups |= naming.grouped.get(group_of(name), set())  # it is the last one they can take
+        groups |= naming.grouped.get(group_of(name), set())  # it is the last one of their template group
     return [
         *(f"group '{group}'" for group in sorted(groups)),
         *(f"template '{child}'" for child in sorted(naming.children.get(name, set()) - {name})),
@@ -45,18 +45,18 @@ def users_of(state: ClusterState, name: str) -> list[str]:
 
 
 def hashes_in_use(state: ClusterState, name: str) -> frozenset[str]:
-    """The versions of a template by which live instances run; a restart on the node needs them again."""
+    """The versions of a template that live instances use; a restart on the node needs them again."""
     return frozenset(_RUNNING.of(state).hashes.get(name, ()))
 
 
 class _Naming:
-    """What the documents of groups and templates name."""
+    """The names in the documents of groups and templates."""
 
     def __init__(self, state: ClusterState) -> None:
         self.direct: Names = defaultdict(set)
         """Template → groups that name it."""
         self.grouped: Names = defaultdict(set)
-        """Template group → groups that take templates of it."""
+        """Template group → groups that use templates of it."""
         self.children: Names = defaultdict(set)
         """Template → templates whose current version has it as a parent."""
         for group, stored in state.groups.items():
@@ -71,7 +71,7 @@ class _Naming:
 
 
 class _Running:
-    """What the plans of live instances name."""
+    """The names in the plans of live instances."""
 
     def __init__(self, state: ClusterState) -> None:
         self.hashes: Names = defaultdict(set)
@@ -83,7 +83,7 @@ class _Running:
 
 
 class _OncePerCommit(Generic[T]):
-    """An answer about a state, kept until its next commit."""
+    """A result about a state, cached until its next commit."""
 
     def __init__(self, work_out: Callable[[ClusterState], T]) -> None:
         self._work_out = work_out
@@ -107,7 +107,7 @@ def _named(spec: GroupSpec) -> set[str]:
 
 
 def _with_children(children: Names, name: str) -> Iterator[str]:
-    """A template and all that have it somewhere beneath them, each once."""
+    """A template and all that have it as a direct or indirect parent, each once."""
     seen, waiting = {name}, [name]
     while waiting:
         template = waiting.pop()

@@ -15,24 +15,24 @@ from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected, nearest
 
 _PER_ENTRY: Final = 4096
-"""So much of an archive may be its headers, for each entry that it may have."""
+"""The allowed size of headers per entry of an archive."""
 _SPARE: Final = 1024 * 1024
 _DIRECTORY_BYTES: Final = 256 * 1024 * 1024
 
 
 class TreeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a tree may be, unpacked. Directories may be as many again as files."""
+    """The limits of an unpacked tree. `max_files` limits files and, separately, directories."""
 
     max_bytes: int
     max_files: int
 
     @property
     def stream_bytes(self) -> int:
-        """What an archive of such a tree has at most, headers included, packed or unpacked."""
+        """The largest archive of such a tree, headers included, packed or unpacked."""
         return self.max_bytes + _PER_ENTRY * self.max_files + _SPARE
 
     def archive(self, *, any_ratio: bool) -> ArchiveLimits:
-        """Of an archive of such a tree: it has files, directories and the root, each named once."""
+        """The limits of an archive of such a tree: it has files, directories and the root, each named once."""
         return ArchiveLimits(
             max_bytes=self.max_bytes,
             max_entries=2 * self.max_files + 1,
@@ -44,7 +44,7 @@ class TreeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeBuilder:
-    """A tree that grows within its limits. Raises PATH_REFUSED and ARCHIVE_TOO_LARGE by the entry's name."""
+    """A growing tree within its limits. Raises PATH_REFUSED and ARCHIVE_TOO_LARGE with the entry's name."""
 
     def __init__(self, limits: TreeLimits) -> None:
         self._limits = limits
@@ -53,7 +53,7 @@ class TreeBuilder:
         self._size = 0
 
     def claim(self, name: str, *, size: int) -> str:
-        """Take a place for a file of this announced size, before its content is read; returns its path."""
+        """Reserve a path for a file of this announced size, before its content is read; returns the path."""
         path = self._path(name)
         if not path:
             raise TEMPLATE_REFUSALS.entry_refused(name, "it has no name")
@@ -73,14 +73,14 @@ class TreeBuilder:
         return path
 
     def check_size(self, name: str, size: int) -> None:
-        """Refuse a file of this size in addition to what is there."""
+        """Refuse a file whose size exceeds the limits together with the present files."""
         if self._size + size > self._limits.max_bytes:
             raise TEMPLATE_REFUSALS.too_large(
                 f"with {name[:160]!r} the tree is too large", f"{self._limits.max_bytes} bytes"
             )
 
     def fill(self, file: TemplateFile) -> None:
-        """The content of a claimed place is known."""
+        """Set the file of a reserved path."""
         self._files[file.path] = file
         self._size += file.size
 
@@ -98,7 +98,7 @@ class TreeBuilder:
         return Manifest(files=files, directories=empty_directories(self._directories, self._files))
 
     def _path(self, name: str) -> str:
-        """Without the `./` before and the `/` behind it, which packers add."""
+        """The path without a leading `./` and a trailing `/`, which packers add."""
         path = name
         while path.startswith("./"):
             path = path[2:].lstrip("/")
@@ -110,7 +110,7 @@ class TreeBuilder:
     def _add_parents(self, name: str, path: str) -> None:
         for parent in parents_of(path):
             if parent in self._directories:
-                break  # then those above it are known, too: a deep tree costs each directory once
+                break  # then its parents are known, too: each directory of a deep tree is visited once
             if parent in self._files:
                 raise TEMPLATE_REFUSALS.entry_refused(name, f"it lies beneath {parent!r}, which is a file")
             self._add_directories(parent)
@@ -131,13 +131,13 @@ def parents_of(path: str) -> Iterator[str]:
 
 
 def empty_directories(directories: Iterable[str], files: Iterable[str]) -> tuple[str, ...]:
-    """Those with nothing in them; all others follow from what they hold."""
+    """Directories without entries; all others follow from their entries."""
     wanted = set(directories)
     return tuple(sorted(wanted - filled_directories((*files, *wanted))))
 
 
 def filled_directories(paths: Iterable[str]) -> set[str]:
-    """Those with something in them."""
+    """Directories with entries."""
     filled: set[str] = set()
     for path in paths:
         for parent in parents_of(path):
@@ -151,7 +151,7 @@ _GUESSES = 500
 
 
 def find_file(manifest: Manifest, path: str) -> TemplateFile:
-    """NOT_FOUND with the nearest path there is."""
+    """The file; NOT_FOUND with the most similar path."""
     place = bisect.bisect_left(manifest.files, path, key=lambda file: file.path)
     if place < len(manifest.files) and manifest.files[place].path == path:
         return manifest.files[place]
@@ -163,7 +163,7 @@ def put_file(manifest: Manifest, file: TemplateFile, limits: TreeLimits) -> Mani
 
 
 def remove_path(manifest: Manifest, path: str) -> Manifest:
-    """Without a file or an empty directory. The directory it was in goes when it is empty by that."""
+    """The tree without a file or an empty directory. Its directory is removed when it becomes empty."""
     files = tuple(file for file in manifest.files if file.path != path)
     directories = tuple(each for each in manifest.directories if each != path)
     if len(files) + len(directories) == len(manifest.files) + len(manifest.directories):
@@ -172,7 +172,7 @@ def remove_path(manifest: Manifest, path: str) -> Manifest:
 
 
 def overlay(base: Manifest, upper: Manifest, limits: TreeLimits) -> Manifest:
-    """Both trees, the upper one's files in place of the lower one's of the same path."""
+    """Both trees, the upper one's files replacing the lower one's of the same path."""
     files = {file.path: file for file in (*base.files, *upper.files)}
     directories = {*base.directories, *upper.directories}
     filled = filled_directories((*files, *directories))

@@ -1,4 +1,4 @@
-"""A version as a zip, for people: written as it is sent, compressed on threads."""
+"""A version as a zip download: written as it is sent, compressed on threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 
 
 async def zip_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
-    """The bytes of the zip. Raises NOT_FOUND or TEMPLATE_UNAVAILABLE when contents are gone."""
+    """The bytes of the zip. Raises NOT_FOUND or TEMPLATE_UNAVAILABLE when contents are missing."""
     contents = Contents(manifest, read)
     async with contextlib.aclosing(contents), contextlib.aclosing(_packed(manifest, contents)) as blocks:
         async for block in blocks:
@@ -45,7 +45,7 @@ async def _packed(manifest: Manifest, contents: Contents) -> AsyncGenerator[byte
 
 
 class _Sink(io.RawIOBase):
-    """Takes what the packer writes; it has no position, so the packer never goes back."""
+    """Receives the packer's output; it has no position, so the packer never seeks."""
 
     def __init__(self) -> None:
         self._gathered = bytearray()
@@ -65,7 +65,7 @@ class _Sink(io.RawIOBase):
 
 
 class _Writing:
-    """Jobs for the packer, done several at a time: a hop to a thread costs more than a small file."""
+    """Jobs for the packer, several at a time: a switch to a thread costs more than a small file."""
 
     def __init__(self) -> None:
         self._sink = _Sink()
@@ -102,13 +102,13 @@ class _Writing:
         self._jobs.append(self._zip.close)
 
     def close(self) -> None:
-        """Let go; what is half packed stays so, instead of being completed by a destructor."""
+        """Discard the packer; an incomplete zip must not be completed by a destructor."""
         if self._entry is not None:
             self._entry.close()
         self._zip.fp = None
 
     def work(self) -> bytes:
-        """Do what has gathered; returns what came out. Blocking."""
+        """Run the collected jobs; returns the output. Blocking."""
         for job in self._jobs:
             job()
         self._jobs.clear()

@@ -1,1 +1,1 @@
-"""What workloads say about themselves, and the tokens by which they are believed."""
+"""Reports of workloads about themselves, and the tokens that authenticate them."""

@@ -1,4 +1,4 @@
-"""The desk at which workloads report: who speaks is checked, what is said is kept and handed on."""
+"""Reports of workloads: authenticated, kept, and forwarded to their nodes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from corral.wire.v1.instance_pb2 import WorkloadReport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 _PER_MINUTE: Final = 1200
-"""Each report goes on to a node: one workload must not fill its link."""
+"""Each report is forwarded to a node: one workload must not fill its link."""
 
 
 class Link(Protocol):
-    """What is asked of a node's session."""
+    """The part of a node's session that is used here."""
 
     def send(self, message: ControllerMessage, /) -> bool: ...
 
 
 class Links(Protocol):
-    """Where sessions are found."""
+    """The lookup of sessions."""
 
     def find(self, node_id: NodeId, /) -> Link | None: ...
 
 
 class Workloads:
-    """Tokens and vitals of one term. What a workload says of its readiness and its players goes on to
-    its node, whose probe it answers; a repetition changes nothing."""
+    """Tokens and vitals of one term. A workload's reports of readiness and players are forwarded to its node,
+    whose probe they answer; a repetition changes nothing."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Workloads:
         )
 
     def admit(self, text: str, *, late: bool = False) -> WorkloadRun:
-        """Who speaks with this token. WORKLOAD_TOKEN_INVALID; RATE_LIMITED for one that never stops."""
+        """The run that this token authenticates. WORKLOAD_TOKEN_INVALID; RATE_LIMITED for too many reports."""
         run = self.tokens.verify(text, late=late)
         if not self._pace.take(run.instance):
             raise Retryable(
@@ -68,30 +68,30 @@ class Workloads:
         return run
 
     def follow(self, commit: Commit) -> None:
-        """A commit is in memory: forget what it ended."""
+        """A commit is in memory: drop the values of runs that it ended."""
         self.vitals.follow(commit)
 
     def resync(self) -> None:
         self.vitals.resync()
 
     def say_ready(self, run: WorkloadRun) -> None:
-        """The workload can be used. NODE_OFFLINE when its node cannot be told: then it says it again."""
+        """The workload is ready. NODE_OFFLINE when its node cannot be reached: then the workload repeats it."""
         record = self._record(run)
         self._report(record, WorkloadReport(ready=True))
         self.vitals.ready(record.id, record.incarnation)
 
     def say_players(self, run: WorkloadRun, *, count: int, maximum: int) -> None:
-        """How many play, of how many that could; 0 for a maximum that is not known."""
+        """The number of players, and the maximum; 0 for an unknown maximum."""
         record = self._record(run)
         self._report(record, WorkloadReport(players_known=True, player_count=count, max_players=maximum))
         self.vitals.players(record.id, record.incarnation, count=count, maximum=maximum)
 
     def say_metrics(self, run: WorkloadRun, values: Mapping[str, float]) -> None:
-        """Figures of its own; they stay with the controller."""
+        """Metrics of the workload's own; they are not forwarded."""
         self.vitals.metrics(run.instance, run.incarnation, values)
 
     def renew(self, run: WorkloadRun) -> tuple[str, dt.datetime]:
-        """Another token for this run, and until when it is taken."""
+        """Another token for this run, and its expiry."""
         return self.tokens.minted(run.instance, run.incarnation)
 
     def _record(self, run: WorkloadRun) -> InstanceRecord:

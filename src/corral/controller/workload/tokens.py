@@ -1,9 +1,9 @@
-"""The token of a run: by it a workload speaks for itself, and for nothing else.
+"""The token of a run: it authenticates a workload for reports about itself, and for nothing else.
 
-A token is `cw1.PAYLOAD.MAC`. It is not stored anywhere: the payload names the instance, the start it
-belongs to and when it ends, and the code over it is made with a key that every controller of the
-cluster derives from the cluster key. It holds while its start lives. Restarts by the node belong to
-the start and keep its token, for the node has no other to give them.
+A token is `cw1.PAYLOAD.MAC`. It is not stored anywhere: the payload names the instance, the start it belongs
+to and its expiry, and the MAC over it is made with a key that every controller of the cluster derives from
+the cluster key. It is valid while its start lives. Restarts by the node belong to the start and keep its
+token, because the node has no other to give them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHERE: Final = "use the value of CORRAL_INSTANCE_TOKEN, or of the last renewal"
 
 
 class WorkloadRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Who speaks: an instance in one of its starts."""
+    """The authenticated run: an instance in one of its starts."""
 
     instance: InstanceId
     incarnation: Incarnation
@@ -43,7 +43,7 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
     instance: str
     incarnation: int
     expires: int
-    """Seconds of Unix time."""
+    """Expiry in seconds of Unix time."""
 
 
 def workload_key(state: ClusterState, path: pathlib.Path) -> bytes:
@@ -59,7 +59,7 @@ def workload_key(state: ClusterState, path: pathlib.Path) -> bytes:
 
 
 class WorkloadTokens:
-    """Makes and judges tokens. `key` is asked once, when the first token is made or judged."""
+    """Issues and verifies tokens. `key` is called once, at the first use."""
 
     def __init__(
         self, *, key: Callable[[], bytes], state: ClusterState, clock: Clock, life: dt.timedelta
@@ -75,15 +75,15 @@ class WorkloadTokens:
         return self.minted(id, incarnation)[0]
 
     def minted(self, id: InstanceId, incarnation: Incarnation) -> tuple[str, dt.datetime]:
-        """A token, and until when it is taken without being renewed."""
+        """A token, and its expiry without renewal."""
         expires = (self._clock.now() + self._life).replace(microsecond=0)
         payload = _Payload(id, incarnation, int(expires.timestamp()))
         body = f"{PREFIX}.{_encode(msgspec.json.encode(payload))}"
         return f"{body}.{_encode(self._code(body))}", expires
 
     def verify(self, text: str, *, late: bool = False) -> WorkloadRun:
-        """Whose token this is; WORKLOAD_TOKEN_INVALID says why it is nobody's. With `late` one that
-        has expired is taken as long as its run lives."""
+        """The run of this token; WORKLOAD_TOKEN_INVALID with the reason. With `late` an expired one is
+        accepted as long as its run lives."""
         payload = self._genuine(text)
         run = WorkloadRun(instance=InstanceId(payload.instance), incarnation=Incarnation(payload.incarnation))
         self._require_life(run)
@@ -93,7 +93,7 @@ class WorkloadTokens:
         return run
 
     def _genuine(self, text: str) -> _Payload:
-        """What the token says, if it is one of ours; looks at nothing in it before."""
+        """The content of the token, if its MAC is valid; nothing in it is read before that check."""
         body, dot, code = text.rpartition(".")
         if not dot or not body.startswith(f"{PREFIX}.") or len(text) > MAX_LENGTH:
             raise _refused("this is not the token of an instance", _WHERE)
@@ -136,7 +136,7 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    """Strictly: one token has one text."""
+    """Strict decoding: one token has one text."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeError) as error:

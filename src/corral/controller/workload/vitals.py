@@ -1,7 +1,8 @@
-"""What is known of running instances from moment to moment: players, figures, how far a start has come.
+"""Transient values of running instances: players, metrics, the progress of a start.
 
-It is kept in memory alone and comes anew from nodes and workloads after a change of leaders. Every
-value belongs to one start of an instance and goes when that start ends, so it is bounded by what runs.
+They are kept only in memory and are reported again by nodes and workloads after a change of leaders. Every
+value belongs to one start of an instance and is dropped when that start ends, so the number is bounded by
+what runs.
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from corral.errors import Code, Rejected
 from corral.store.port import Commit
 
 MAX_METRICS: Final = 64
-"""Figures that are kept of one instance; more of them would be a database, and somebody else's."""
+"""The most metrics kept of one instance; this is no metrics database."""
 _PREPARED: Final = (InstanceState.SCHEDULED, InstanceState.PREPARING)
-"""While a start has stages."""
+"""States in which a start has stages."""
 
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest about one start. None: nobody has said."""
+    """The latest values of one start. None: not reported."""
 
     incarnation: int
     ready: bool = False
-    """The workload has said so itself."""
+    """Reported by the workload itself."""
     players: int | None = None
     max_players: int | None = None
     metrics: dict[str, float] = {}
     stage: str = ""
-    """What its node is doing for it, while it is prepared."""
+    """The node's present stage of preparing it."""
     waits_for: str = ""
-    """What keeps it in this stage, or without one from being ready, as its node says it; empty: nothing."""
+    """What this stage, or without a stage readiness, waits for, as the node reported it; empty for nothing.
+    """
 
 
 class Vitals:
-    """The latest of every living instance. What is said of another start than the present one is
-    dropped: it comes late, and would speak of the wrong run."""
+    """The latest values of every live instance. Reports about another start than the present one are dropped:
+    they are late, and about the wrong run."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -55,7 +57,7 @@ class Vitals:
         return self._known.get(id)
 
     def all_players(self) -> list[tuple[str, str, int]]:
-        """Group, instance and number of players, of all that have said so."""
+        """Group, instance and number of players, of all that reported it."""
         known = ((id, vital.players) for id, vital in self._known.items() if vital.players is not None)
         found = ((self._state.instances.find(id), id, players) for id, players in known)
         return [(stored.record.group, id, players) for stored, id, players in found if stored is not None]
@@ -64,14 +66,15 @@ class Vitals:
         self._change(id, incarnation, ready=True)
 
     def stage(self, id: str, incarnation: int, stage: str, waits_for: str = "") -> None:
-        """The stage a start has reached, and what it waits for there; no stage: it runs, and is not ready yet."""
+        """The stage a start has reached, and what it waits for there; no stage: it runs, and is not ready
+        yet."""
         self._change(id, incarnation, stage=stage, waits_for=waits_for)
 
     def players(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
         self._change(id, incarnation, players=count, max_players=maximum)
 
     def metrics(self, id: str, incarnation: int, values: Mapping[str, float]) -> None:
-        """Take these figures beside those that are known. INVALID_FIELD when there are too many."""
+        """Add these metrics to the known ones. INVALID_FIELD when there are too many."""
         vital = self._vital(id, incarnation)
         if vital is None:
             return
@@ -85,13 +88,14 @@ class Vitals:
         self._known[id] = msgspec.structs.replace(vital, metrics=merged)
 
     def follow(self, commit: Commit) -> None:
-        """Forget what a commit has ended. Never raises: memory follows the store here."""
+        """Drop the values of runs that a commit has ended. Never raises: it runs while memory follows the
+        store."""
         for change in commit.changes:
             if change.collection == INSTANCES.name and change.id in self._known:
                 self._review(change.id)
 
     def resync(self) -> None:
-        """Forget whatever has ended."""
+        """Drop the values of all ended runs."""
         for id in list(self._known):
             self._review(id)
 
@@ -109,7 +113,7 @@ class Vitals:
             self._known[id] = msgspec.structs.replace(vital, **fields)
 
     def _vital(self, id: str, incarnation: int) -> Vital | None:
-        """What is known so far; None when this start is not the present one, or has ended."""
+        """The values so far; None when this start is not the present one, or has ended."""
         record = self._living(id, incarnation)
         if record is None:
             return None
