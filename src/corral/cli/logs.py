@@ -47,8 +47,14 @@ class _Logs(click.Group):
 
 
 @click.group(cls=_Logs)
+@click.option(
+    "--request",
+    metavar="ID",
+    expose_value=False,
+    help="What all of them logged for one request, as 'corral logs request ID'.",
+)
 def logs() -> None:
-    """The log of the controller or of a node; with --request ID, what all of them logged for one request."""
+    """The log of the controller or of a node."""
 
 
 @logs.command()
@@ -82,8 +88,8 @@ def daemon(session: ApiSession, node: str, **asked: Any) -> None:
 def followed(
     session: ApiSession, id: str, *, level: str | None, since: str | None, until: str | None
 ) -> None:
-    """What the controller and the nodes logged for a request, in the order of time; ID is the X-Request-Id of its
-    answer. Also: corral logs --request ID."""
+    """What controller and nodes logged for a request. In the order of time; ID is the X-Request-Id of its answer.
+    Also: corral logs --request ID."""
     check_times(since, until)
     nodes = [f"node:{node['id']}" for node in session.client.pages("/api/v1/nodes")]
     asked: dict[str, object] = {"request": id, "level": level, "since": since, "until": until}

@@ -149,8 +149,8 @@ def wrong_in(words: list[str]) -> list[str]:
     ctx = click.Context(cli, info_name="corral")
     rest = list(words)
     while isinstance(command, click.Group) and rest:
-        if command.invoke_without_command and rest[0].startswith("-"):
-            break
+        if rest[0].startswith("-"):
+            break  # an option of the group itself
         name = rest.pop(0)
         child = command.get_command(ctx, name)
         if child is None:
