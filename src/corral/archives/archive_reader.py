@@ -1,4 +1,4 @@
-"""Reading an archive of any known kind, told by its first bytes: tar.gz, tar or zip."""
+"""The reader of an archive of any known kind, recognised by its first bytes: tar.gz, tar or zip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corral.archives.tar_reader import read_tar
 from corral.archives.zip_reader import ZipReader
 
 _MAGIC: Final = 263
-"""So much of an archive tells what it is."""
+"""Bytes of an archive by which its kind is recognised."""
 
 
 class ArchiveKind(enum.Enum):
@@ -23,7 +23,7 @@ class ArchiveKind(enum.Enum):
 
 
 def archive_kind(start: bytes, refusals: ArchiveRefusals) -> ArchiveKind:
-    """What an archive is, by how it begins; ARCHIVE_INVALID."""
+    """The kind of an archive, by its first bytes; ARCHIVE_INVALID."""
     if start.startswith(b"\x1f\x8b"):
         return ArchiveKind.TAR_GZ
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):

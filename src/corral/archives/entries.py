@@ -1,4 +1,4 @@
-"""What the readers of tar and zip have in common: entries, and how much may be read for them."""
+"""Entries of archives, common to the readers of tar and zip, and the limit of bytes read for them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _SPECIAL: Final = {
 
 
 class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or a directory as the archive names it: its name was not checked."""
+    """A file or a directory as the archive names it: its name is not checked."""
 
     name: str
     directory: bool = False
     mode: int = 0o644
     size: int = 0
-    """As the archive says."""
+    """As the archive claims."""
 
 
 Entries = Iterator[tuple[ArchiveEntry, Iterator[bytes]]]
-"""Each entry with the blocks of its content, which are read before the next entry."""
+"""Each entry with the blocks of its content, which must be read before the next entry."""
 
 
 class Readable(Protocol):
@@ -44,8 +44,8 @@ class Readable(Protocol):
 
 
 class MeteredStream:
-    """A stream that is refused when it is damaged, or when more comes out of it than an archive may have: with its
-    headers, and for one of `packed` bytes. None: it is not compressed."""
+    """A stream that is refused when it is damaged, or when it yields more than an archive of `packed` bytes
+    may have, headers included. None: it is not compressed."""
 
     def __init__(
         self, source: Readable, *, limits: ArchiveLimits, refusals: ArchiveRefusals, packed: int | None
@@ -78,5 +78,5 @@ def blocks_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def special_kind(mode: int) -> str | None:
-    """What is wrong with a Unix mode that marks neither a file nor a directory."""
+    """The name of what a Unix mode marks other than a file or a directory; the entry is refused with it."""
     return _SPECIAL.get(stat.S_IFMT(mode))

@@ -1,4 +1,4 @@
-"""Paths in an archive: safe to make beneath an empty directory, and no two of them one."""
+"""Paths in an archive: safe to create below an empty directory, and distinct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from corral.errors import Rejected
 
 
 def checked_path(path: str, *, name: str, refusals: ArchiveRefusals) -> str:
-    """The path of the entry of this name; PATH_REFUSED when it leads elsewhere."""
+    """The path of the entry of this name; PATH_REFUSED when it leads outside."""
     try:
         return check_path(path)
     except Rejected as refused:
@@ -19,7 +19,7 @@ def checked_path(path: str, *, name: str, refusals: ArchiveRefusals) -> str:
 
 
 class DistinctPaths:
-    """Paths that are taken, by how a file system sees them that does not tell letters apart."""
+    """Paths in use, compared as a case-insensitive file system does."""
 
     def __init__(self, *, limits: ArchiveLimits, refusals: ArchiveRefusals) -> None:
         self._limits = limits
@@ -52,7 +52,7 @@ class DistinctPaths:
         return path
 
     def _claim(self, name: str, path: str, *, directory: bool) -> bool:
-        """Take a path; says whether it was taken before, as the same thing."""
+        """Take a path; whether it was taken before, as the same kind."""
         folded = unicodedata.normalize("NFC", path).casefold()
         known = self._taken.setdefault(folded, (path, directory))
         if known[0] != path:

@@ -1,4 +1,4 @@
-"""How an archive or one of its entries is refused: by the entry's name where there is one, always with a way out."""
+"""Refusals of an archive or one of its entries: with the entry's name where there is one, always with a hint."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SHOWN: Final = 160
 
 
 class ArchiveRefusals(msgspec.Struct, frozen=True, kw_only=True):
-    """The words for archives of one kind: what they are called, and what their sender can do. The codes are the
-    same for all: ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED."""
+    """The wording for archives of one kind: their name, and what their sender can do. The codes are the same
+    for all: ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED."""
 
     unreadable: str
     entry: str
@@ -103,7 +103,7 @@ MODULE_REFUSALS: Final = ArchiveRefusals(
 
 
 def cached_template_refusals(name: str) -> ArchiveRefusals:
-    """Of an archive of this template that a controller sent to a node."""
+    """For an archive of this template that a controller sent to a node."""
     unusable, again = f"template '{name}' cannot be used", "upload it to the controller again"
     quoted = unusable.replace("{", "{{").replace("}", "}}")
     return ArchiveRefusals(

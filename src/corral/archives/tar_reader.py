@@ -1,7 +1,7 @@
-"""Reading tar strictly: files and directories by ustar, GNU and pax headers, everything else refused.
+"""The strict reader of tar: files and directories by ustar, GNU and pax headers, everything else refused.
 
-A reader of our own, for two reasons: headers of any announced size are bounded before they are read,
-and nothing is guessed. An archive that ends without its end mark was cut, whatever came before.
+A reader of our own, for two reasons: headers of any announced size are bounded before they are read, and
+nothing is guessed. An archive without its end mark was truncated, whatever came before.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from corral.archives.refusals import ArchiveRefusals
 
 _UNIT: Final = 512
 _HEADER_MAX: Final = 64 * 1024
-"""Of a long name or a pax header."""
+"""Bytes of a long name or a pax header."""
 _HEADERS_MAX: Final = 8
-"""So many of them may come before an entry."""
+"""Headers of that kind before one entry."""
 _DIGITS_MAX: Final = 10
-"""The length of a pax record has fewer digits."""
+"""Digits of the length of a pax record."""
 _BEHIND_MAX: Final = 16 * 1024 * 1024
-"""What may follow the end mark: tools fill their last record, and no more."""
+"""Bytes after the end mark: tools fill their last record, and no more."""
 _FILES: Final = b"0\x007"
 _REFUSED: Final = {
     b"1": "it is a hard link",
@@ -42,7 +42,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Override(msgspec.Struct, kw_only=True):
-    """What headers of headers said about the next entry."""
+    """Values for the next entry from its extended headers."""
 
     name: bytes | None = None
     size: int | None = None
@@ -50,7 +50,7 @@ class _Override(msgspec.Struct, kw_only=True):
 
 
 def read_tar(stream: Readable, refusals: ArchiveRefusals) -> Entries:
-    """Entries in their order. Reads the stream to its very end, so that its own check sum is checked."""
+    """Entries in their order. Reads the stream to its very end, so that its own checksum is checked."""
     return _TarReader(stream, refusals).entries()
 
 
@@ -79,7 +79,7 @@ class _TarReader:
                     headers = 0
                     content = self._content(entry)
                     yield entry, content
-                    for _ in content:  # whatever the caller left
+                    for _ in content:  # what the caller did not read
                         pass
         self._read_rest()
 
@@ -147,7 +147,7 @@ class _TarReader:
         return data
 
     def _apply_pax(self, data: bytes, override: _Override) -> None:
-        """Records `LENGTH KEY=VALUE\\n`, of which the length counts all."""
+        """Apply records `LENGTH KEY=VALUE\\n`; the length counts the whole record."""
         at = 0
         while at < len(data):
             digits, _, _ = data[at : at + _DIGITS_MAX].partition(b" ")

@@ -1,7 +1,5 @@
-"""Reading zip: its directory is counted before Python's reader takes it into memory, and its entries are checked.
-
-The end of a zip archive: how long its directory really is, before Python's reader takes it into memory.
-"""
+"""The reader of zip: its directory is measured before Python's reader loads it into memory, and its entries
+are checked."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _RECORD_SIZE: Final = 46
 
 
 class ZipDamaged(Exception):
-    """Its directory cannot be followed; the text says why."""
+    """The directory cannot be parsed; the text has the reason."""
 
 
 class ZipDirectoryTooLong(Exception):
@@ -39,8 +37,8 @@ class ZipTooManyEntries(Exception):
 
 
 def count_entries(file: IO[bytes], *, most: int, most_bytes: int, sealed: bool = False) -> None:
-    """Refuse a directory of more than allowed; how many entries it says it has counts for nothing.
-    `sealed`: nothing may follow the archive's last record and its comment."""
+    """Refuse a directory of more than allowed; the number of entries that it claims is ignored. `sealed`:
+    nothing may follow the archive's last record and its comment."""
     start, size = _directory(file, sealed)
     if size > most_bytes:
         raise ZipDirectoryTooLong
@@ -61,7 +59,7 @@ def count_entries(file: IO[bytes], *, most: int, most_bytes: int, sealed: bool =
 
 
 def _directory(file: IO[bytes], sealed: bool) -> tuple[int, int]:
-    """Where the directory begins and how long it is; zip tolerates bytes before the archive itself."""
+    """Offset and length of the directory; zip tolerates bytes before the archive itself."""
     end = file.seek(0, 2)
     file.seek(max(0, end - _END_SIZE - _COMMENT_MAX))
     tail = file.read(_END_SIZE + _COMMENT_MAX)
@@ -78,8 +76,8 @@ def _directory(file: IO[bytes], sealed: bool) -> tuple[int, int]:
 
 
 def _directory_64(file: IO[bytes], at: int, size: int) -> tuple[int, int]:
-    """The same by the records of large archives, where they are there: Python's reader believes them even
-    if the plain record does not point at them."""
+    """Offset and length by the zip64 records, where they exist: Python's reader uses them even if the plain
+    record does not point at them."""
     if at < 20 + 56:
         return at, size
     file.seek(at - 20 - 56)
@@ -103,7 +101,7 @@ _DAMAGE: Final = (
     ValueError,
     struct.error,
 )
-"""What Python's reader raises for archives that are not as they should be."""
+"""Exceptions of Python's reader for malformed archives."""
 
 
 class ZipEntry(ArchiveEntry, frozen=True, kw_only=True):
@@ -118,7 +116,7 @@ class ZipEntry(ArchiveEntry, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to unpack, which is all that its checksum could say."""
+        """Whether there is nothing to unpack; an empty content needs no checksum."""
         return not (self.info.file_size or self.info.compress_size or self.info.CRC)
 
 
@@ -143,12 +141,12 @@ class ZipReader:
         self._archive.close()
 
     def entries(self) -> Iterator[ZipEntry]:
-        """In the order of the directory, each checked when it is asked for."""
+        """In the order of the directory, each checked when it is requested."""
         for info in self._archive.infolist():
             yield self._entry(info)
 
     def refuse_sizes(self) -> None:
-        """What the entries say that they unpack to is within the limits: none of them can give more than it says."""
+        """Check the sizes that the entries claim to unpack to: none of them can yield more than it claims."""
         infos = self._archive.infolist()
         total = sum(info.file_size for info in infos)
         packed = sum(info.compress_size for info in infos) if self.limits.sealed else self._size
@@ -159,7 +157,8 @@ class ZipReader:
             raise self._refusals.unpacks_too_far(unpacked=total, packed=packed)
 
     def refuse_overlaps(self) -> None:
-        """Each entry has bytes of its own: one that is read for several names unpacks to far more than it is."""
+        """Check that each entry has bytes of its own: bytes read for several names unpack to far more than
+        the archive holds."""
         ordered = sorted(self._archive.infolist(), key=lambda info: info.header_offset)
         if not ordered or ordered[0].header_offset != 0:
             raise self._refusals.damaged("something stands before its first entry")
@@ -224,8 +223,8 @@ class ZipReader:
 
 
 def _name(info: zipfile.ZipInfo) -> str:
-    """As it is in the archive (`filename` ends at the first NUL). Packers on Unix write UTF-8 without
-    saying so; the old code page, in which such a name is taken then, hardly ever looks like it."""
+    """The name as it is in the archive (`filename` ends at the first NUL). Packers on Unix write UTF-8
+    without the flag; decoded as the old code page, other names hardly ever look like it."""
     name = info.orig_filename
     if info.flag_bits & 0x800 or name.isascii():
         return name

@@ -1,1 +1,1 @@
-"""Certificates and join tokens: how controller and daemons know each other."""
+"""Certificates and join tokens, by which controller and daemons authenticate each other."""

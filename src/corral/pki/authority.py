@@ -31,7 +31,7 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller shows to daemons."""
+    """The certificate and key of a controller towards daemons."""
 
     key_pem: bytes
     certificate_pem: bytes
@@ -87,8 +87,8 @@ class Authority:
 
     @staticmethod
     def derived_key(sealed: SealedAuthority, *, cluster_key: ClusterKey, purpose: str) -> bytes:
-        """A secret of its own for one purpose, which belongs to this authority and is the same wherever it can
-        be unsealed; who learns it learns nothing of the authority's key."""
+        """A secret for one purpose, derived from this authority and the same wherever it can be unsealed; it
+        reveals nothing of the authority's key."""
         return derived(cluster_key.unseal(sealed.sealed_key, purpose=_PURPOSE), purpose)
 
     @property

@@ -1,6 +1,7 @@
-"""The text that lets one host join: a secret, where to go, and whom to trust there.
+"""Join tokens: the text that lets one host join, with a secret, the addresses to connect to, and the
+authority to trust.
 
-It carries the authority's certificate, so the daemon knows the controller before it speaks.
+It contains the authority's certificate, so the daemon can verify the controller in its first connection.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PREFIX: Final = "corral-join-1."
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a join token says. Compact on purpose: it is pasted into terminals."""
+    """The content of a join token. Compact, because it is pasted into terminals."""
 
     id: JoinTokenId
     secret: bytes
@@ -37,7 +38,7 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @classmethod
     def parse(cls, text: str) -> JoinToken:
-        """Refuses what was cut or mistyped, before anything is sent anywhere."""
+        """Refuses a truncated or mistyped token, before anything is sent."""
         body = text.strip().removeprefix(_PREFIX)
         try:
             if not text.strip().startswith(_PREFIX) or len(body) > 8192:
@@ -64,7 +65,7 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 def secret_digest(secret: bytes) -> str:
-    """What is stored in place of a random secret."""
+    """The digest that is stored in place of a random secret."""
     return hashlib.sha256(secret).hexdigest()
 
 

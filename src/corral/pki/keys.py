@@ -42,20 +42,20 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def key_digest(key: ec.EllipticCurvePublicKey) -> str:
-    """Names a public key."""
+    """The id of a public key."""
     encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(encoded).hexdigest()
 
 
 def make_csr(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
-    """Proves possession of the key; the authority ignores the name."""
+    """A request that proves possession of the key; the authority ignores the name."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     csr = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
     return csr.public_bytes(serialization.Encoding.PEM)
 
 
 def read_csr(pem: bytes) -> ec.EllipticCurvePublicKey:
-    """The public key of a request whose signature holds; everything else in it is ignored."""
+    """The public key of a request whose signature is valid; everything else in it is ignored."""
     try:
         if len(pem) > _MAX_CSR:
             raise ValueError("it is too large")
@@ -86,7 +86,7 @@ class _KeyFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterKey:
-    """Seals the authority's private key; it lies in a file of each controller, never in the store."""
+    """Seals the authority's private key; stored in a file of each controller, never in the store."""
 
     FORMAT: Final = "corral-cluster-key"
     VERSION: Final = 1
@@ -118,7 +118,7 @@ class ClusterKey:
         return cls(key)
 
     def derive(self, purpose: str) -> bytes:
-        """A key of its own for one purpose (HKDF-SHA256): who learns it learns no other."""
+        """A key for one purpose (HKDF-SHA256): it reveals no other."""
         return derived(self._key, purpose)
 
     def seal(self, secret: bytes, *, purpose: str, entropy: Entropy) -> str:

@@ -1,4 +1,4 @@
-"""Who a certificate speaks for.
+"""Names in certificates.
 
 A peer's name is a URI in its certificate: `corral://<cluster>/node/<id>`, `.../admin/<name>` or
 `.../controller`. It is written by the authority and never taken from a signing request.
@@ -40,7 +40,7 @@ def peer_uri(cluster: ClusterId, kind: PeerKind, name: str) -> str:
 
 
 def controller_host(cluster: ClusterId) -> str:
-    """The name every controller's certificate carries, whatever address it is dialled at."""
+    """The name in every controller's certificate, whatever address is dialled."""
     return f"controller.{cluster}.corral"
 
 

@@ -1,4 +1,4 @@
-"""The digest that every signature here is about."""
+"""The digest of an archive, which every signature here covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def digest_of(archive: pathlib.Path) -> bytes:
 
 
 def checked_digest(archive: pathlib.Path, expected: str) -> bytes:
-    """Like `digest_of`, of a file that must be the one the caller speaks of."""
+    """Like `digest_of`, for a file that must have the caller's digest."""
     try:
         digest = digest_of(archive)
     except OSError as error:

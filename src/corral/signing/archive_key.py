@@ -1,4 +1,4 @@
-"""Keys that sign archives and logs: which are strong enough, and what one of them has signed."""
+"""Keys that sign archives and logs: which are strong enough, and whether one made a signature."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
-"""Checking a signature of a much larger key takes long enough to be a nuisance."""
+"""Verifying with a much larger key takes too long."""
 
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _PLAIN: Final[Mapping[str, str]] = {"secp256r1": "P-256"}
@@ -23,7 +23,7 @@ _PREHASHED: Final = Prehashed(hashes.SHA256())
 
 
 class WeakKey(ValueError):
-    """The key is of a kind or size that proves nothing here; the message says which."""
+    """The key is of a kind or size that is not accepted; the message names it."""
 
 
 class ArchiveKey:
@@ -39,7 +39,7 @@ class ArchiveKey:
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         self.sha256 = hashlib.sha256(self.encoded).hexdigest()
-        """Names the key: SHA-256 of its DER encoding, as transparency logs name theirs."""
+        """The key's id: SHA-256 of its DER encoding, as transparency logs name theirs."""
 
     def signed(self, signature: bytes, digest: bytes) -> bool:
         """Whether this key made `signature` over something with this SHA-256."""

@@ -1,8 +1,7 @@
-"""Judging a bundle: each thing it claims is checked against the trust root and the archive.
+"""The check of a bundle: each claim in it is verified against the trust root and the archive.
 
-The second opinion of the `sigstore` library, for the bundles that it can judge.
-
-Imported when the first such bundle comes: the library costs half a second and 30 MB.
+Bundles that the `sigstore` library can verify are verified by it as well. It is imported with the first such
+bundle: it costs half a second and 30 MB.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NO_ENTRY: Final = (
 
 
 class BundleRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle is judged by."""
+    """The rules for a bundle."""
 
     root: TrustRoot
     accepted: tuple[AcceptedSigner, ...]
@@ -40,7 +39,7 @@ class BundleRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_bundle(content: bytes, digest: bytes, rules: BundleRules, *, now: dt.datetime) -> SignatureFacts:
-    """How the archive with this digest is proven by the bundle; refused by the first thing that fails."""
+    """The proof of the archive with this digest by the bundle; refused by the first check that fails."""
     parts = read_bundle(content)
     if parts.stated_digest not in (None, digest):
         raise refused("its bundle is about another archive")
@@ -89,10 +88,10 @@ def _signed_by_certificate(
 
 
 def _logged_at(parts: BundleParts, digest: bytes, rules: BundleRules, *, signer: bytes) -> dt.datetime | None:
-    """When a trusted log saw the signature; nothing when none did and none had to.
+    """When a trusted log recorded the signature; None when none did and none had to.
 
-    An entry that is there must be about this archive and signer under either policy; its timestamp
-    counts when there is a key to check it with.
+    An entry that is present must be about this archive and signer under either policy; its timestamp counts
+    when there is a key to check it with.
     """
     entry = parts.entry
     if entry is None:
@@ -117,9 +116,9 @@ def _certified_key(certificate: x509.Certificate) -> ArchiveKey:
 def check_with_library(
     content: bytes, *, digest: bytes, document: bytes, identify: Callable[[x509.Certificate], str]
 ) -> None:
-    """Judge a bundle of the newer kind under a `trusted_root.json`; nothing goes over the network.
+    """Verify a bundle of the newer kind under a `trusted_root.json`; without network access.
 
-    It repeats what we check and adds what we do not: the proof of inclusion and the log's checkpoint.
+    It repeats our checks and adds the proof of inclusion and the log's checkpoint.
     """
     from sigstore.hashes import Hashed
     from sigstore.models import Bundle, TrustedRoot
@@ -136,12 +135,12 @@ def check_with_library(
         )
     except Rejected:
         raise
-    except Exception as error:  # whatever hostile input makes it raise, the archive is not proven
+    except Exception as error:  # untrusted input may raise anything: the archive is not proven
         raise refused(f"the sigstore library says: {shown(error) or type(error).__name__}") from error
 
 
 class _Identified:
-    """The library's policy, judged by our own list."""
+    """The library's policy, decided by our own list of signers."""
 
     def __init__(self, identify: Callable[[x509.Certificate], str]) -> None:
         self._identify = identify

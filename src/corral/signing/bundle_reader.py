@@ -1,6 +1,6 @@
-"""Reading a `.cosign.bundle`: the classic JSON of `cosign sign-blob --bundle`, or a Sigstore bundle.
+"""The reader of a `.cosign.bundle`: the classic JSON of `cosign sign-blob --bundle`, or a Sigstore bundle.
 
-What a bundle says, whichever of the two formats it came in: nothing of it is believed yet.
+The result is the same for both formats: nothing of it is verified yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from corral.signing.refusals import UNREADABLE, refused, shown
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a transparency log as the bundle tells it."""
+    """An entry of a transparency log as the bundle claims it."""
 
     body: bytes
     """Canonical JSON of the entry; what the log hashed and signed."""
@@ -32,18 +32,18 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Who signed is a certificate, or a key (named in the bundle or not), never both."""
+    """The parts of a bundle. The signer is a certificate, or a key (named in the bundle or not), never both."""
 
     signature: bytes
     certificate: x509.Certificate | None
     intermediates: tuple[x509.Certificate, ...]
-    """Certificates that came along; they may link, they are no anchors."""
+    """Certificates in the bundle; they may be links of a chain, but no anchors."""
     key: ArchiveKey | None
-    """The key that the bundle names; it counts only as a choice among trusted ones."""
+    """The key that the bundle names; it only selects among trusted ones."""
     entry: LogEntry | None
     stated_digest: bytes | None
     for_library: bool
-    """Whether `sigstore` can judge it too: the newer format, signed by a certificate."""
+    """Whether `sigstore` can verify it too: the newer format, signed by a certificate."""
 
 
 _MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle"
@@ -55,7 +55,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class _Foreign(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of somebody else's format: fields we do not know are passed over."""
+    """A part of a foreign format: unknown fields are ignored."""
 
 
 class _Payload(_Foreign, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class _Head(_Foreign, frozen=True, kw_only=True):
 
 
 def read_bundle(content: bytes) -> BundleParts:
-    """The parts of a bundle of either format. Refuses what is malformed, by the field that is."""
+    """The parts of a bundle of either format. A malformed one is refused with the field."""
     try:
         head = msgspec.json.decode(content, type=_Head)
         if not head.media_type:

@@ -1,7 +1,5 @@
-"""The signer's certificate: it leads to an authority, was good at that time, and names an accepted signer.
-
-Certificate timestamps (RFC 6962): a certificate transparency log has seen the signer's certificate.
-"""
+"""The check of the signer's certificate: it leads to an authority, was valid at that time, names an accepted
+signer, and a certificate transparency log has recorded it (RFC 6962 timestamps)."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _STALE: Final = "sign the archive anew; the signature must be logged while the c
 
 
 class AcceptedSigner(msgspec.Struct, frozen=True, kw_only=True):
-    """One of `identities`: a name in a certificate, and who must have vouched for it, if that is said."""
+    """One of `identities`: a name in a certificate, and its issuer, if one is required."""
 
     name: str
     issuer: str = ""
@@ -68,7 +66,7 @@ def check_chain(
 
 
 def check_identity(certificate: x509.Certificate, accepted: Sequence[AcceptedSigner]) -> str:
-    """The name by which the signer is accepted; the first name there is when anybody is."""
+    """The name by which the signer is accepted; the first name in the certificate when every signer is."""
     try:
         names, issuer = _names(certificate), _issuer(certificate)
     except UNREADABLE as error:
@@ -86,7 +84,7 @@ def check_identity(certificate: x509.Certificate, accepted: Sequence[AcceptedSig
 
 
 def _policy(anchors: Sequence[x509.Certificate], at: dt.datetime) -> verification.ClientVerifier:
-    """The checks of the web's certificates but for their purpose, which is signing code, not TLS."""
+    """The checks for web certificates except for their purpose, which is code signing, not TLS."""
     any_usage = (x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, None)
     return (
         verification.PolicyBuilder()
@@ -152,7 +150,7 @@ def check_timestamps(chain: Sequence[x509.Certificate], logs: Sequence[LogKey]) 
 def signed_form(
     certificate_body: bytes, issuer_key: bytes, milliseconds: int, extensions: bytes = b""
 ) -> bytes:
-    """What a log signs about a certificate before it is issued."""
+    """The bytes that a log signs about a certificate before it is issued."""
     head = struct.pack("!BBQH", 0, 0, milliseconds, LogEntryType.PRE_CERTIFICATE.value)
     length = struct.pack("!I", len(certificate_body))[1:]
     tail = struct.pack("!H", len(extensions)) + extensions

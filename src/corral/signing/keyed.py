@@ -56,7 +56,7 @@ def _private_key(pem: bytes, passphrase: bytes | None) -> SigningKey:
     except WeakKey as error:
         raise _bad_key(f"it is {error}") from error
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:
-        # A wrong passphrase and a damaged file cannot be told apart from here.
+        # A wrong passphrase and a damaged file cannot be distinguished here.
         raise _bad_key("it is no PEM private key that this passphrase opens") from error
     assert isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
     return key

@@ -1,4 +1,4 @@
-"""The entry of a transparency log: signed by a log we trust, and about this archive and this signer."""
+"""The check of a transparency log's entry: signed by a trusted log, and about this archive and this signer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Body(_Foreign, frozen=True, kw_only=True):
 
 
 def check_promise(entry: LogEntry, logs: Sequence[LogKey]) -> dt.datetime:
-    """When a trusted log says that it took the entry in. The signed entry timestamp proves it."""
+    """When a trusted log included the entry. The signed entry timestamp proves it."""
     if entry.promise is None or not entry.integrated_time:
         raise refused("its log entry carries no signed entry timestamp", hint=_signed_entry_hint())
     log = find_log(logs, entry.log_id)
@@ -73,8 +73,8 @@ def check_promise(entry: LogEntry, logs: Sequence[LogKey]) -> dt.datetime:
 def check_subject(entry: LogEntry, *, digest: bytes, signature: bytes, signer: bytes) -> None:
     """The entry is about this archive, this signature, and this signer.
 
-    `signer` is the DER form of the certificate or of the key. Without this check an entry of anything
-    that the log ever saw would do.
+    `signer` is the DER form of the certificate or of the key. Without this check any entry of the log would
+    be accepted.
     """
     spec = _spec(entry)
     hashed = spec.data.hash
@@ -91,7 +91,7 @@ def check_subject(entry: LogEntry, *, digest: bytes, signature: bytes, signer: b
 
 
 def signed_form(entry: LogEntry) -> bytes:
-    """What the log signs: canonical JSON (RFC 8785) of the entry; keys in order, no blanks."""
+    """The bytes that the log signs: canonical JSON (RFC 8785) of the entry; keys in order, no blanks."""
     return msgspec.json.encode(
         {
             "body": base64.b64encode(entry.body).decode(),

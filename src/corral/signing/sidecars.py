@@ -1,4 +1,4 @@
-"""The file beside an archive that holds its signature."""
+"""Sidecars: the file beside an archive that holds its signature."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import msgspec
 from corral.signing.refusals import refused
 
 SIDECAR_LIMIT: Final = 256 * 1024
-"""Bytes of the largest sidecar that is looked at; real bundles have 3 to 12 KB."""
+"""Bytes of the largest sidecar that is read; real bundles have 3 to 12 KB."""
 
 SidecarKind = Literal["sig", "cosign-bundle"]
 SIDECAR_SUFFIXES: Final[Mapping[SidecarKind, str]] = {"cosign-bundle": ".cosign.bundle", "sig": ".sig"}
-"""What is added to an archive's name, in the order in which it is looked for."""
+"""Suffixes to an archive's name, in the order in which they are looked for."""
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
-    """A signature as it came, not yet judged; its content may be anything."""
+    """A signature as received, not verified; its content may be anything."""
 
     kind: SidecarKind
     content: bytes
 
 
 def sidecar_digest(sidecar: Sidecar | None) -> str:
-    """SHA-256 of its bytes, by which one signature is told from another; empty when there is none."""
+    """SHA-256 of its bytes, which identifies the signature; empty when there is none."""
     return hashlib.sha256(sidecar.content).hexdigest() if sidecar is not None else ""
 
 
 def sidecar_beside(archive: pathlib.Path) -> Sidecar | None:
-    """What lies beside `archive`: FILE.cosign.bundle, else FILE.sig, else nothing. Blocks.
+    """The sidecar of `archive`: FILE.cosign.bundle, else FILE.sig, else None. Blocks.
 
-    One that cannot be read, or is larger than `SIDECAR_LIMIT`, is refused rather than passed over:
-    whoever put it there meant it to count.
+    One that cannot be read, or is larger than `SIDECAR_LIMIT`, is refused and not ignored: it was put there
+    to be checked.
     """
     for kind, suffix in SIDECAR_SUFFIXES.items():
         beside = archive.with_name(archive.name + suffix)

@@ -1,6 +1,8 @@
-"""Whom an operator trusts: authorities, signing keys, and the logs that saw a signature.
+"""The trust root of an operator: authorities, signing keys, and the logs that record signatures; and its
+reader.
 
-Reading what `modules.signing.trust_root` and `rekor.public_key` name. All refusals are INVALID_CONFIG.
+The files are those that `modules.signing.trust_root` and `rekor.public_key` name. All refusals are
+INVALID_CONFIG.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from corral.signing.refusals import UNREADABLE, misconfigured, shown
 
 
 class ValidityWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """When something was trusted; an end that is absent is open."""
+    """When something was trusted; a missing end is open."""
 
     start: dt.datetime | None = None
     end: dt.datetime | None = None
@@ -46,7 +48,7 @@ class LogKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a verifier judges by."""
+    """Everything that a verifier trusts."""
 
     signers: tuple[ArchiveKey, ...] = ()
     authorities: tuple[TrustedAuthority, ...] = ()
@@ -80,7 +82,7 @@ _T = TypeVar("_T")
 
 
 class _Foreign(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of Sigstore's format: fields we do not know are passed over."""
+    """A part of Sigstore's format: unknown fields are ignored."""
 
 
 class _Range(_Foreign, frozen=True, kw_only=True):
@@ -118,7 +120,7 @@ class _TrustedRoot(_Foreign, frozen=True, kw_only=True):
 
 
 def read_trust_root(path: pathlib.Path) -> TrustRoot:
-    """Blocks. What it gives holds at least one authority or one key."""
+    """Blocks. The result holds at least one authority or one key."""
     content = _content(path, _ROOT)
     if content.lstrip()[:1] == b"{":
         return _from_json(content)
@@ -217,7 +219,7 @@ def _authority(authority: _Authority) -> TrustedAuthority:
 
 
 def _log_keys(logs: Sequence[_Log]) -> tuple[LogKey, ...]:
-    """Those we can use: a trusted root also names logs of kinds that came later (Ed25519)."""
+    """The usable keys: a trusted root also names logs of kinds that came later (Ed25519)."""
     keys = []
     for log in logs:
         encoded = base64.b64decode(log.public_key.raw_bytes, validate=True)

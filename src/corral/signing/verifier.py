@@ -1,4 +1,4 @@
-"""The verifier of a host: opened once from `modules.signing`, asked for each archive."""
+"""The verifier of a host: opened once from `modules.signing`, used for each archive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = structlog.get_logger("corral.signing")
 
 
 class Verifier:
-    """Judges archives by a fixed trust root. Stateless otherwise: threads may share it."""
+    """Verifies archives by a fixed trust root. Stateless otherwise: threads may share it."""
 
     def __init__(self, section: SigningSection, rules: BundleRules | None, *, clock: Clock) -> None:
         self._section = section
@@ -36,10 +36,10 @@ class Verifier:
         self._clock = clock
 
     def verify(self, archive: pathlib.Path, *, sha256: str, sidecar: Sidecar | None) -> SignatureFacts | None:
-        """How the archive is proven, or nothing when it need not be and is not. Blocks.
+        """The proof of the archive, or None when it has none and needs none. Blocks.
 
-        Raises SIGNATURE_VERIFICATION_FAILED. A signature that is present must hold, required or not;
-        only a host without a trust root passes over it.
+        Raises SIGNATURE_VERIFICATION_FAILED. A signature that is present must be valid, required or not; only
+        a host without a trust root ignores it.
         """
         if sidecar is None:
             if self._section.required:
@@ -72,10 +72,10 @@ class Verifier:
 
 
 def open_verifier(section: SigningSection, *, clock: Clock | None = None) -> Verifier:
-    """The verifier that this configuration asks for. Reads files, so it blocks.
+    """The verifier for this configuration. Reads files, so it blocks.
 
-    Raises INVALID_CONFIG for whatever could never accept a signature, so that a host does not start
-    with a lock that has no key.
+    Raises INVALID_CONFIG for a configuration that could never accept a signature, so that a host does not
+    start with it.
     """
     for field, value, choices in (
         ("mode", section.mode, MODES),
@@ -103,7 +103,7 @@ def open_verifier(section: SigningSection, *, clock: Clock | None = None) -> Ver
 
 
 def _with_logs(section: SigningSection, root: TrustRoot) -> TrustRoot:
-    """The configured log keys take the place of those in the trusted root."""
+    """The configured log keys replace those in the trusted root."""
     if not section.rekor.public_key:
         return root
     return msgspec.structs.replace(root, logs=read_log_keys(pathlib.Path(section.rekor.public_key)))

@@ -1,7 +1,5 @@
-"""The transactions that wait for the writer, and which of them may go together.
-
-From a batch's outcome to what each of its transactions did: pure numbering, no I/O.
-"""
+"""Batches of transactions for the writer: which waiting transactions are committed together, and what each of
+them did by the outcome of its batch. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from corral.store.rows import encode_data
 DocumentKey = tuple[str, str]
 
 _OVERHEAD: Final = 64
-"""What a name costs besides a body, roughly, so that many tiny rows count too."""
+"""Rough cost in bytes of a name besides a body, so that many tiny rows count too."""
 
 
 class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +69,11 @@ class WaitingLine:
         self._line.append(waiting)
 
     def cut(self) -> list[Waiting]:
-        """Take the next batch off the line; empty when nobody waits.
+        """Take the next batch off the line; empty when none waits.
 
-        A transaction that touches a document of the batch stays behind, and so does everyone
-        after it who touches one of *its* documents: the order for each document is kept. How
-        far we look is bounded, so that a line for one busy document does not cost its square.
+        A transaction that touches a document of the batch stays behind, and so does every later one that
+        touches one of *its* documents: the order for each document is kept. The number of transactions
+        examined is bounded, so that a line for one busy document does not cost its square.
         """
         batch: list[Waiting] = []
         stay: list[Waiting] = []
@@ -99,7 +97,7 @@ class WaitingLine:
         return batch
 
     def leave(self) -> Iterator[Waiting]:
-        """Take everybody off the line."""
+        """Take every transaction off the line."""
         while self._line:
             yield self._line.popleft()
 
@@ -107,8 +105,8 @@ class WaitingLine:
 def examine(transaction: Transaction, limits: BatchLimits) -> tuple[tuple[DocumentKey, ...], int]:
     """The documents a transaction touches, and its weight in bytes.
 
-    Everything that a database could choke on is refused here, where it fails its caller:
-    inside a batch it would fail the neighbours.
+    Everything that a database could refuse is refused here, where it fails its caller: inside a batch it
+    would fail the other transactions.
     """
     keys: list[DocumentKey] = []
     names: list[str] = []

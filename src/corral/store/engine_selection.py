@@ -1,4 +1,4 @@
-"""Opening the store a configuration names."""
+"""Selection of the store that the configuration names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from corral.store.port import Store
 
 
 def is_embedded(url: str) -> bool:
-    """Is it the store of one controller, in files of its data directory?"""
+    """Whether it is the store of one controller, in files of its data directory."""
     return (urlsplit(url).scheme or url) == "sqlite"
 
 
@@ -24,7 +24,7 @@ async def open_store(url: str, *, data: pathlib.Path) -> Store:
     scheme = urlsplit(url).scheme or url
     match scheme:
         case "sqlite":
-            # Each driver is imported only when it is used: start-up time is a promise of ours.
+            # Each driver is imported only when it is used, which keeps the start quick.
             from corral.store.sqlite.engine import open_sqlite
 
             return await open_sqlite(data)

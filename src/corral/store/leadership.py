@@ -1,9 +1,9 @@
 """Leadership by a lease: one controller leads, the others wait until they may take over.
 
-No two clocks are ever compared. The holder adds one to a counter every few seconds; a candidate
-that has seen the same (epoch, counter) for a whole TTL **on its own boot clock** may take the
-lease by compare-and-set. The holder counts from *before* it sent its last successful renewal and
-stops believing in itself a margin before that TTL is over, so it always gives up first.
+No two clocks are ever compared. The holder adds one to a counter every few seconds; a candidate that has seen
+the same (epoch, counter) for a whole TTL **on its own boot clock** may take the lease by compare-and-set. The
+holder counts from *before* it sent its last successful renewal and treats its lease as expired a margin
+before that TTL is over, so it always gives up first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Loss(enum.Enum):
 
 
 class Term:
-    """One time of leading, under one epoch."""
+    """One period of leading, under one epoch."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class Term:
         self._uncontested = uncontested
         self._loss: Loss | None = None
         self._over = asyncio.Event()
-        self._moving = asyncio.Lock()  # a renewal that crossed a raise would find a row it does not know
+        self._moving = asyncio.Lock()  # a renewal concurrent with a raise would find an unknown row
 
     @property
     def epoch(self) -> Epoch:
         return self._row.epoch
 
     def valid(self) -> bool:
-        """Whether nobody else can lead right now. Never true again once it was false."""
+        """Whether no other controller can lead right now. Never true again once it was false."""
         if self._loss is None and self._remaining() <= 0:
             self._lose(Loss.EXPIRED)
         return self._loss is None
 
     async def hold(self) -> Loss:
-        """Renew until the lease is lost, expired or released, and say which.
+        """Renew until the lease is lost, expired or released, and return which.
 
-        An uncontested lease needs no renewal: the lock on the data directory keeps others away,
-        and a full disk must not depose the only controller there is.
+        An uncontested lease needs no renewal: the lock on the data directory excludes others, and a full disk
+        must not depose the only controller.
         """
         if self._uncontested:
             await self._over.wait()
@@ -99,7 +99,7 @@ class Term:
         return self._loss
 
     async def release(self) -> None:
-        """Give the lease up, so that a successor need not wait; only after the last write."""
+        """Release the lease, so that a successor need not wait; only after the last write."""
         mine = self._loss is None
         self._lose(Loss.RELEASED)
         if mine:
@@ -109,8 +109,8 @@ class Term:
                 log.warning("lease.not_released", why=error.why)
 
     async def raise_epoch(self, *, by: int) -> Epoch | None:
-        """Lift lease and fence together; None when the lease was lost. Every `Writer` of this
-        term is fenced by it: make a new one under the new epoch."""
+        """Raise lease and fence together; None when the lease was lost. Every `Writer` of this term is fenced
+        by it: make a new one under the new epoch."""
         async with self._moving:
             raised = await self._engine.raise_epoch(self._row, by=by)
             if raised is None:
@@ -151,7 +151,7 @@ class Term:
 
 
 class Leadership:
-    """A controller's way to lead: candidate until `acquire` returns a term."""
+    """A controller's candidacy: candidate until `acquire` returns a term."""
 
     def __init__(
         self,
@@ -175,12 +175,12 @@ class Leadership:
         self._uncontested = uncontested
 
     async def current(self) -> LeaseRow | None:
-        """Who holds the lease as far as the store knows; None when nobody does."""
+        """The holder of the lease as stored; None when there is none."""
         row = await self._engine.read_lease(self._name)
         return None if row is None or row.holder == FREE else row
 
     async def acquire(self) -> Term:
-        """Wait until this controller may lead, and take the lease. Rides out store failures."""
+        """Wait until this controller may lead, and take the lease. Store failures are retried."""
         seen: LeaseRow | None = None
         since = 0.0
         while True:

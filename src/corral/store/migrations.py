@@ -1,7 +1,7 @@
-"""Schema versions: numbered SQL files that only ever go forward.
+"""Schema versions: numbered SQL files, applied forward only.
 
-Each adapter keeps its files in its own `migrations` folder, named `0001_what.sql`, and applies
-the pending ones at open, each in one transaction with the row it adds to `schema_version`.
+Each adapter has its files in its own `migrations` folder, named `0001_what.sql`, and applies the pending ones
+at open, each in one transaction with the row it adds to `schema_version`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def load_migrations(package: str) -> tuple[Migration, ...]:
 
 
 def pending(migrations: Sequence[Migration], *, current: int, where: str) -> Sequence[Migration]:
-    """What is still to be applied; a schema newer than we know is refused, never touched."""
+    """The migrations still to be applied; a newer schema than the known ones is refused, never touched."""
     newest = len(migrations)
     if current > newest:
         raise Rejected(

@@ -1,12 +1,10 @@
-"""What a store is, for those who use one and those who write an adapter.
+"""The interface of a store, for its users and for adapters.
 
-Three ideas carry everything:
-
-* A `Transaction` is what one caller wants: documents under compare-and-set, the events that
-  describe the change, and journal entries; all of it or none of it.
-* A batch of transactions of *different* documents is committed in one round trip under the
-  leader's epoch. A refused transaction fails its caller, never its neighbours.
-* A `Commit` is what really happened. Memory changes only by applying commits in order.
+- A `Transaction` is one caller's request: documents under compare-and-set, the events that describe the change, and
+  journal entries; all of it or none of it.
+- A batch of transactions of *different* documents is committed in one round trip under the leader's epoch. A refused
+  transaction fails its caller, never the others of the batch.
+- A `Commit` is what was stored. Memory changes only by applying commits in order.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ ABSENT: Final = 0
 
 
 class Put(msgspec.Struct, frozen=True, kw_only=True):
-    """Create or replace a document. `expect` is a revision, `ABSENT`, or None for whatever is there."""
+    """Create or replace a document. `expect` is a revision, `ABSENT`, or None for any state."""
 
     collection: str
     id: str
@@ -50,7 +48,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """What one caller wants done, as a whole. It may name a document only once."""
+    """One caller's request, applied as a whole. It may name a document only once."""
 
     writes: tuple[Put | Delete, ...] = ()
     events: tuple[Draft, ...] = ()
@@ -92,7 +90,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction really did. Numbers are consecutive over all transactions."""
+    """What one transaction did. Numbers are consecutive over all transactions."""
 
     number: int
     epoch: Epoch
@@ -103,10 +101,10 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of the log: the last commit, event and journal entry, and who may write.
+    """The end of the log: the last commit, event and journal entry, and the epoch that may write.
 
-    `epoch` is the fence; the last event may be of an older one, `event_epoch`. To follow the
-    log from here, start at `cursor`.
+    `epoch` is the fence; the last event may be of an older one, `event_epoch`. To follow the log from here,
+    start at `cursor`.
     """
 
     commit: int
@@ -129,7 +127,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a batch ended: the head *before* it, and for each transaction None or why not."""
+    """The result of a batch: the head *before* it, and for each transaction None or its refusal."""
 
     before: Head
     refusals: tuple[Refusal | None, ...]
@@ -152,7 +150,7 @@ class EventBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease as it lies in the store. Two equal rows mean: nobody renewed in between."""
+    """A lease as stored. Two equal rows mean that it was not renewed in between."""
 
     name: str
     holder: str
@@ -167,7 +165,7 @@ class BlobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobStamp(msgspec.Struct, frozen=True, kw_only=True):
-    """A blob and when somebody last said that they need it."""
+    """A blob and when it was last marked as needed."""
 
     digest: str
     size: int
@@ -187,10 +185,11 @@ class CommitEngine(Protocol):
         """
 
     async def resolve_batch(self, batch: str, *, epoch: Epoch) -> BatchOutcome | None:
-        """Was this batch, the last one sent, stored? None: it was not and never will be.
+        """Whether this batch, the last one sent, was stored. None: it was not and never will be.
 
-        Cuts off whatever may still be executing it. Raises `Fenced` when a successor leads by
-        now (it has seen the batch, or it never will be), and `StoreUnavailable` to ask again.
+        Cuts off any connection that may still be executing it. Raises `Fenced` when a successor leads by now
+        (it has seen the batch, or it never will be stored), and `StoreUnavailable` when the caller has to try
+        again.
         """
 
     async def trim(
@@ -207,13 +206,12 @@ class CommitEngine(Protocol):
 
     async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
         """Drop events that modules published, up to this sequence, from among the others, which stay; at most
-        some hundred a call. Cursors stay good, also those of what was dropped: the log has holes then, and a
-        reader sees them by the numbers. Returns how many, 0 when all is done. Fenced, idempotent.
-        """
+        some hundred a call. Cursors stay valid, also those of dropped events: the log has holes then, and a
+        reader sees them by the numbers. Returns how many, 0 when all is done. Fenced, idempotent."""
 
 
 class ReadEngine(Protocol):
-    """The reading side. Every answer is committed state; failures are `StoreUnavailable`."""
+    """The reading side. Every result is committed state; failures are `StoreUnavailable`."""
 
     async def head(self) -> Head: ...
 
@@ -223,7 +221,7 @@ class ReadEngine(Protocol):
     async def get(self, collection: str, id: str) -> Document | None: ...
 
     async def get_many(self, collection: str, ids: Sequence[str]) -> list[Document]:
-        """Those of them that are there, as of one instant, in no particular order."""
+        """The existing ones of these documents, as of one instant, in no particular order."""
 
     async def scan(
         self,
@@ -235,9 +233,8 @@ class ReadEngine(Protocol):
         size: int | None = None,
         newest: bool = False,
     ) -> list[Document]:
-        """Documents with after < id < before in the order of their ids, which is that of their code
-        points; `newest` begins at the end and goes down. With `size` it ends with the document that fills so
-        many bytes."""
+        """Documents with after < id < before in the order of their ids, by code points; `newest` begins at
+        the end and goes down. With `size` it ends with the document that fills so many bytes."""
 
     async def scan_index(
         self,
@@ -254,20 +251,20 @@ class ReadEngine(Protocol):
         as of one instant. The body of an entry is a JSON array that begins with the document's id."""
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
-        """What commits after this number did, in order, whole commits only; may be a few more than
-        `limit`. A document changed several times appears once, as of its last change. Raises
-        RESYNC_REQUIRED when tombstones after this number were already dropped."""
+        """The changes of commits after this number, in order, whole commits only; may be a few more than
+        `limit`. A document changed several times appears once, as of its last change. Raises RESYNC_REQUIRED
+        when tombstones after this number were already dropped."""
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         """Events after a cursor. RESYNC_REQUIRED when the cursor is not of this log, or too old."""
 
     async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
-        """What is too much in the log, if so many events are kept in all, and of those that modules published
-        so many, with so many bytes of data."""
+        """Up to which sequence the log exceeds these limits: events in all, and events that modules published
+        by count and by bytes of data."""
 
     async def cursor_at(self, sequence: int) -> Cursor:
-        """A cursor that `events` accepts: of the event with this number, else of the last dropped
-        one when this was dropped too, else of the newest."""
+        """A cursor that `events` accepts: of the event with this number, otherwise of the last dropped one
+        when this was dropped too, otherwise of the newest."""
 
     async def entries(
         self,
@@ -280,7 +277,7 @@ class ReadEngine(Protocol):
         prefix: bool = False,
     ) -> list[Entry]:
         """Entries with after < number < before, ascending; `newest` takes the last `limit` of them, `prefix`
-        those of every journal whose name begins so."""
+        those of every journal whose name begins with it."""
 
     async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
         """Each journal with that prefix: (oldest number, row count)."""
@@ -294,18 +291,18 @@ class LeaseEngine(Protocol):
     async def take_lease(
         self, name: str, *, holder: str, seen: LeaseRow | None, info: str = ""
     ) -> LeaseRow | None:
-        """Take the lease if it still is exactly as `seen`; None when somebody else moved. The new
-        epoch is greater than any the store ever had. For the name LEADER this also moves the fence:
-        it waits for, or cuts off, every write of an older epoch."""
+        """Take the lease if it still is exactly as `seen`; None when it has changed. The new epoch is greater
+        than any the store ever had. For the name LEADER this also moves the fence: it waits for, or cuts off,
+        every write of an older epoch."""
 
     async def renew_lease(self, row: LeaseRow) -> LeaseRow | None:
-        """Add one to the counter if the lease is still this holder's; None when it is not."""
+        """Add one to the counter if this holder still has the lease; None when it has not."""
 
     async def release_lease(self, row: LeaseRow) -> None:
-        """Give it up so that a successor need not wait. Harmless when it is lost already."""
+        """Release the lease so that a successor need not wait. Harmless when it is lost already."""
 
     async def raise_epoch(self, row: LeaseRow, *, by: int) -> LeaseRow | None:
-        """Lift lease and fence together, as the holder."""
+        """Raise lease and fence together, as the holder."""
 
 
 class BlobEngine(Protocol):
@@ -325,33 +322,34 @@ class BlobEngine(Protocol):
         """Store many small ones, at most some MiB in all, for little more than one costs; idempotent."""
 
     async def blob_sizes(self, digests: Collection[str]) -> dict[str, int]:
-        """Those of them that are there."""
+        """The sizes of the existing ones."""
 
     def read_blobs(self, digests: Sequence[str]) -> AsyncIterator[bytes]:
         """One blob after the other, in this order, as one stream of bytes; NOT_FOUND names the first
         that is missing."""
 
     async def touch_blobs(self, digests: Collection[str], *, at: dt.datetime) -> set[str]:
-        """Say that they are needed; those that are not there (any more) are returned. What was stamped
-        is safe from `drop_blobs` with an older `before`: so a caller stamps what it finds, then commits
-        the record that names it. A put stamps by itself."""
+        """Stamp blobs as needed; the missing ones are returned. A stamped blob is safe from `drop_blobs` with
+        an older `before`: so a caller stamps what it finds, then commits the record that names it. A put
+        stamps by itself."""
 
     async def blob_stamps(self, *, after: str = "", limit: int) -> list[BlobStamp]:
         """All blobs in the order of their digests."""
 
     async def drop_blobs(self, digests: Collection[str], *, before: dt.datetime) -> int:
-        """Delete those whose stamp is older, judged and deleted in one step; returns how many."""
+        """Delete those whose stamp is older, compared and deleted in one step; returns how many."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """A whole store, opened, migrated and locked. Only those who put things together have it as a whole; everybody
-    else is given the engine that they use."""
+    """A whole store, opened, migrated and locked. Only the code that assembles a controller has it as a
+    whole; all other code gets the engine that it uses."""
 
     name: str
-    """As the API shows it. What depends on the kind of a store is a field here, and never asked by this name."""
+    """The kind as the API shows it. Code never branches on this name: what depends on the kind of a store is
+    a field here."""
     exclusive: bool
-    """Nobody else can have it open: whoever does leads without a contest."""
+    """No other process can have it open: its opener leads without a contest."""
     commits: CommitEngine
     reads: ReadEngine
     leases: LeaseEngine

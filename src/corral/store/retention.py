@@ -1,4 +1,4 @@
-"""Retention: how much of the past is kept, and dropping the rest a little at a time."""
+"""Retention: how much history is kept, and dropping the rest in small steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 _STEP: Final = 500
 _BREATH: Final = 0.001
-"""Between two batches the writer gets its turn, and readers theirs."""
+"""Pause between two batches, for the writer and for readers."""
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, head.commit - self.tombstone_commits)
 
     def journal_rows(self, journal: str) -> int:
-        """What the longest matching prefix allows; prefixes listed in `journals`."""
+        """The limit of the longest matching prefix; prefixes listed in `journals`."""
         matching = [prefix for prefix in self.journals if journal.startswith(prefix)]
         return self.journals[max(matching, key=len)] if matching else self.other_journals
 
@@ -56,7 +56,7 @@ class Retention:
         self._policy = policy
 
     async def run(self, *, every: float) -> None:
-        """Apply the policy for as long as this epoch leads; an unavailable store is tried again."""
+        """Apply the policy for as long as this epoch leads; an unavailable store is retried."""
         while True:
             try:
                 dropped = await self.apply()
@@ -88,7 +88,7 @@ class Retention:
         )
 
     async def _drop_module_events(self) -> int:
-        """First of all, so that what modules published beyond their share pushes nobody's history out."""
+        """Dropped first, so that events of modules beyond their limit push no other history out."""
         through, dropped = (await self._bounds()).module_events_through, 0
         while step := await self._commits.drop_module_events(epoch=self._epoch, through=through):
             dropped += step
@@ -96,7 +96,7 @@ class Retention:
         return dropped
 
     async def _shorten(self, journal: str, rows: int) -> int:
-        """Drop so many of a journal's oldest entries. Its numbers have holes, so we look them up."""
+        """Drop so many of a journal's oldest entries. Its numbers have holes, so they are looked up."""
         dropped = 0
         while dropped < rows:
             oldest = await self._reads.entries(journal, limit=min(_STEP, rows - dropped))

@@ -1,14 +1,12 @@
-"""What lies in a row, as far as both adapters agree: `SELECT`s name their columns in the order that is unpacked here.
+"""Rows of the store, as far as both adapters agree: columns of documents and events, valid cursors, and the
+outcome of the last batch.
 
-An event's row that cannot be read is served with a stand-in: one damaged row must not keep every reader from all that
-comes after it.
+`SELECT`s name their columns in the order that is unpacked here. An event's row that cannot be read is served
+with a stand-in: one damaged row must not keep every reader from all that follows it.
 
-Which positions of a reader can still be served, and what to say when one cannot.
-
-The outcome of the last batch as it lies in the head row, the same text in both adapters.
-
-It is written in the batch's own transaction, so that after a crash or a lost answer the
-question "was it stored, and what was refused?" has exactly one answer.
+The outcome of the last batch is stored in the head row, as the same text in both adapters. It is written in
+the batch's own transaction, so that after a crash or a lost answer the question "was it stored, and what was
+refused?" has exactly one answer.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def encode_data(data: dict[str, Any]) -> bytes:
-    """As it is stored. INVALID_FIELD for what is no JSON, or so deep that not everybody could encode it."""
+    """Event data as it is stored. INVALID_FIELD for what is no JSON, or nested too deeply for some encoder."""
     try:
         body = None if deeper_than(data, DATA_DEPTH) else _ENCODER.encode(data)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -78,8 +76,8 @@ def bounds_of(row: Iterable[int | None]) -> EventBounds:
 
 
 def event_of(row: Iterable[Any], *, time: Callable[[Any], dt.datetime]) -> Event:
-    """Never raises. Data that cannot be read, or could not be written today, is left off, a type that only another
-    version of Corral knows becomes EVENT_UNREADABLE, and a time that is none is 1970."""
+    """Never raises. Data that cannot be read, or could not be written today, is left off, a type that only
+    another version of Corral knows becomes EVENT_UNREADABLE, and an invalid time is 1970."""
     sequence, epoch, type, subject, at, data = row
     cursor, read = Cursor(epoch, sequence), _read_data(data)
     try:
@@ -105,10 +103,10 @@ def check_cursor(
 ) -> None:
     """Refuse a cursor from which the log cannot be continued without a gap.
 
-    `trimmed` is the last event that was dropped (START for none), `last` the newest sequence,
-    `epoch_before` and `epoch_behind` the epochs of the nearest events up to the cursor's sequence and from it
-    on, None where there is none: both are that of the event itself, unless it was dropped from among others.
-    A cursor exactly at the trimmed event is fine: everything after it is still there.
+    `trimmed` is the last event that was dropped (START for none), `last` the newest sequence, `epoch_before`
+    and `epoch_behind` the epochs of the nearest events up to the cursor's sequence and from it on, None where
+    there is none: both are that of the event itself, unless it was dropped from among others. A cursor
+    exactly at the trimmed event is fine: everything after it is still there.
     """
     if after == trimmed:
         return
@@ -123,7 +121,7 @@ def check_cursor(
 
 
 def check_commit(after: int, *, trimmed: int, last: int) -> None:
-    """Refuse a commit number after which deletions may have been forgotten."""
+    """Refuse a commit number after which deletions may have been dropped."""
     if after > last:
         raise _resync(f"commit {after} is ahead of this store, which is at {last}")
     if after < trimmed:

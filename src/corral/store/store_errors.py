@@ -1,4 +1,4 @@
-"""Errors that a store raises: what its callers handle, and what its writer stops at."""
+"""Errors of a store: those that its callers handle, and those at which its writer stops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from corral.store.port import ABSENT, Refusal
 
 
 class Conflict(Rejected):
-    """Somebody changed the document first; nothing of this transaction was stored."""
+    """Another transaction changed the document first; nothing of this transaction was stored."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -26,7 +26,7 @@ class Conflict(Rejected):
 
 
 class StoreUnavailable(Retryable):
-    """The store did not take the batch. Nothing of it is visible; `in_doubt` says that it may yet be."""
+    """The store did not take the batch. Nothing of it is visible; with `in_doubt` it may be stored yet."""
 
     def __init__(self, why: str, *, in_doubt: bool = False) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class Fenced(Retryable):
 
 
 class StorageFailed(Exception):
-    """A flush to disk failed, or what lies there is damaged: nothing is certain any more. The process must end."""
+    """A flush to disk failed, or stored data is damaged: no state is certain any more. The process must end."""
 
     def __init__(self, message: str, *, hint: str = "look at the disk, and start it again") -> None:
         super().__init__(message)

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class WriterTiming(msgspec.Struct, frozen=True, kw_only=True):
-    """`patience`: how long callers wait for the fate of a batch in doubt. The rest: probes."""
+    """`patience`: how long callers wait for the outcome of a batch in doubt. The rest: probes."""
 
     patience: float = 5.0
     first_probe: float = 1.0
@@ -63,8 +63,8 @@ _DEAD = frozenset({_Stage.FENCED, _Stage.FAILED})
 class Writer:
     """Commits transactions under one epoch. Create it in a running loop, then `start` it.
 
-    Invariant: `on_commit` has seen exactly the stored commits of this writer, in their order,
-    and saw each before its caller did. It must not raise: memory would no longer be the store.
+    Invariant: `on_commit` has received exactly the stored commits of this writer, in their order, and each
+    before its caller. It must not raise: memory would differ from the store.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Writer:
 
     @property
     def healthy(self) -> bool:
-        """Whether the store took the last batch or probe; `reason` says why not."""
+        """Whether the store took the last batch or probe; `reason` is why not."""
         return not self._reason
 
     @property
@@ -118,7 +118,7 @@ class Writer:
         self._tasks.spawn(self._run(), name=f"store/write/{self.epoch}")
 
     async def close(self) -> None:
-        """Commit what was accepted, refuse what comes later. Bounded by `patience`."""
+        """Commit the accepted transactions, refuse later ones. Bounded by `patience`."""
         if self._stage not in _DEAD:
             self._stage = _Stage.CLOSING
         self._closing.set()
@@ -139,11 +139,11 @@ class Writer:
         await self.close()
 
     async def commit(self, transaction: Transaction) -> Commit:
-        """Store a transaction as a whole; memory has followed when this returns.
+        """Store a transaction as a whole; memory is updated when this returns.
 
-        Raises `Conflict` (nothing stored), `StoreUnavailable` (nothing stored, or `in_doubt`),
-        `Fenced`, SHUTTING_DOWN. A caller who is cancelled while waiting learns nothing: his
-        transaction may be committed all the same.
+        Raises `Conflict` (nothing stored), `StoreUnavailable` (nothing stored, or `in_doubt`), `Fenced`,
+        SHUTTING_DOWN. A caller that is cancelled while waiting gets no result: its transaction may be
+        committed all the same.
         """
         if self._stage is not _Stage.OPEN:
             raise self._refusal()
@@ -167,8 +167,8 @@ class Writer:
             self._end(_Stage.CLOSING, "the writer was cancelled")
             raise
         except Exception as error:
-            # A failed flush, a raising on_commit, a bug in an adapter: what is stored and what
-            # is in memory may differ now, and only a new process can make them one again.
+            # A failed flush, a raising on_commit, a bug in an adapter: store and memory may differ now, and
+            # only a new process can load the stored state.
             self._end(_Stage.FAILED, str(error) or type(error).__name__)
             log.critical("store.failed", error=str(error), kind=type(error).__name__)
             self._on_fatal(error)
@@ -209,7 +209,7 @@ class Writer:
             await self._recover(self._reason)
 
     def _settle(self, batch: Sequence[Waiting], outcome: BatchOutcome, at: dt.datetime) -> None:
-        """Fold the commits into memory, in order, and answer each caller right after."""
+        """Apply the commits to memory, in order, and answer each caller right after."""
         on_commit = self._on_commit
         results = commits_of(outcome, [waiting.transaction for waiting in batch], epoch=self.epoch, at=at)
         for waiting, result in zip(batch, results, strict=True):
@@ -224,7 +224,7 @@ class Writer:
         self._under_way = ()
 
     async def _resolve(self, name: str, error: StoreUnavailable) -> BatchOutcome | None:
-        """Find out whether a batch was stored, however long it takes; callers wait only so long."""
+        """Find out whether a batch was stored, however long it takes; callers wait only `patience`."""
         log.warning("store.in_doubt", batch=name, why=error.why)
         timer = self._loop.call_later(self._timing.patience, self._lose_patience, error.why)
         backoff = Backoff(first=_FIRST_QUESTION, longest=self._timing.slowest_probe)
@@ -246,7 +246,7 @@ class Writer:
         _fail(self._under_way, lambda: StoreUnavailable(why, in_doubt=True))
 
     async def _recover(self, why: str) -> None:
-        """Fail the batch and everyone in line, then probe until the store takes writes again."""
+        """Fail the batch and all waiting transactions, then probe until the store takes writes again."""
         self._become_unhealthy(why)
         _fail(self._under_way, lambda: StoreUnavailable(why))
         self._under_way = ()
@@ -279,7 +279,7 @@ class Writer:
             log.info("store.available")
 
     def _end(self, stage: _Stage, reason: str, *, fence: Fenced | None = None) -> None:
-        """Closed for good: everyone who waits, and everyone who comes, hears why."""
+        """Close for good: all waiting and later callers get the reason."""
         self._stage = stage
         self._reason = reason
         self._fence = fence
@@ -306,7 +306,7 @@ class Writer:
 
 
 def _fail(waiting: Iterable[Waiting], error: Callable[[], BaseException]) -> None:
-    """Each caller gets an error of his own: a shared one would collect their tracebacks."""
+    """Each caller gets an error object of its own: a shared one would collect their tracebacks."""
     for each in waiting:
         if not each.answer.done():
             each.answer.set_exception(error())

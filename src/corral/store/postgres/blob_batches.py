@@ -1,8 +1,8 @@
 """Many blobs at once: stored, found, stamped and dropped in a round trip or two.
 
-Every statement that locks several rows of `blob` locks them in the order of their digests, so that two
-of them never wait for each other. A row lock also decides between a stamp and a drop: whoever comes
-second sees what the first one did, and a drop judges the stamp again once it has the row.
+Every statement that locks several rows of `blob` locks them in the order of their digests, so that two of
+them never wait for each other. A row lock also decides between a stamp and a drop: the second one sees what
+the first one did, and a drop compares the stamp again once it has the row.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from corral.store.postgres.faults import translated
 
 CHUNK: Final = 256 * 1024
 _READ: Final = 1024 * 1024
-"""So much content is fetched at once."""
+"""Bytes of content fetched at once."""
 _LOOK_UP: Final = 1000
-"""So many digests go into one statement."""
+"""Digests in one statement."""
 
 KEEP: Final = """insert into blob (digest, size, upload, stamp)
     select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::timestamptz[]) as fresh (digest)
@@ -51,7 +51,7 @@ _CONTENTS: Final = """select upload, content from blob_chunk
 async def keep_all(
     pool: Any, contents: Sequence[bytes], *, at: dt.datetime, number: Callable[[], int]
 ) -> list[BlobInfo]:
-    """All or none; a blob that is there is stamped, and its content not sent again."""
+    """Store all or none; an existing blob is stamped, and its content not sent again."""
     infos = [BlobInfo(digest=hashlib.sha256(each).hexdigest(), size=len(each)) for each in contents]
     fresh = {info.digest: (info, each) for info, each in zip(infos, contents, strict=True)}
     uploads = {digest: number() for digest in fresh}
@@ -83,7 +83,7 @@ async def sizes(pool: Any, digests: Collection[str]) -> dict[str, int]:
 
 
 async def touch(pool: Any, digests: Collection[str], *, at: dt.datetime) -> set[str]:
-    """Stamp, never back in time; returns what is not there."""
+    """Stamp, never back in time; returns the missing ones."""
     missing = set(digests)
     for some in _some(digests):
         missing -= {digest for (digest,) in await pool.fetch(_TOUCH, some, at)}
@@ -100,7 +100,7 @@ async def stamps(pool: Any, *, after: str, limit: int) -> list[BlobStamp]:
 
 
 async def read(pool: Any, digests: Sequence[str]) -> AsyncIterator[bytes]:
-    """One after the other; small ones several at a time. Only what the database raises is translated."""
+    """Read one after the other; small ones several at a time. Only the database's exceptions are translated."""
     for start in range(0, len(digests), _LOOK_UP):
         some = digests[start : start + _LOOK_UP]
         with translated():

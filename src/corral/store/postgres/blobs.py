@@ -50,7 +50,7 @@ class PostgresBlobs:
     async def _drop_if_orphaned(self, connection: Any, upload: int) -> None:
         async with connection.transaction():
             if await connection.fetchval("select pg_try_advisory_xact_lock($1)", upload):
-                # Asked again under the lock: it may have become a blob a moment ago.
+                # Checked again under the lock: it may have become a blob a moment ago.
                 await connection.execute(_DROP, upload)
 
     async def put_blob(self, chunks: AsyncIterator[bytes], *, expect: str | None = None) -> BlobInfo:
@@ -133,8 +133,8 @@ class PostgresBlobs:
 
 
 class _Upload:
-    """A blob on its way in, on a connection of its own. Only database failures are translated:
-    what the caller's iterator raises passes through."""
+    """A blob being uploaded, on a connection of its own. Only database failures are translated: exceptions of
+    the caller's iterator pass through."""
 
     def __init__(self, connection: Any, number: int) -> None:
         self._connection = connection
@@ -165,13 +165,13 @@ class _Upload:
         self.size += len(block)
 
     async def keep(self, at: dt.datetime) -> None:
-        """Make it a blob, or stamp the identical one that is there already."""
+        """Make it a blob, or stamp the identical one that exists already."""
         with translated():
             rows = await self._connection.fetch(KEEP, [self.digest], [self.size], [self._number], [at])
         self._kept = rows[0]["upload"] == self._number
 
     async def end(self) -> None:
-        """Give connection and lock back. What cannot be dropped now is swept at the next open."""
+        """Release connection and lock. Chunks that cannot be dropped now are swept at the next open."""
         try:
             if not self._kept and not self._connection.is_closed():
                 await self._connection.execute(_DROP, self._number)

@@ -1,10 +1,8 @@
 """Batches in PostgreSQL: one call of `corral_commit` on the writer's own connection.
 
-The rows of a batch as the arguments of `corral_commit`.
-
-The driver encodes an array element by element, which costs more than the server needs to store
-it. Numbers and names therefore travel as PostgreSQL's own array text (`{1,2,NULL}`), built here
-in one go; bodies stay binary.
+The driver encodes an array element by element, which costs more than the server needs to store it. Numbers
+and names are therefore sent as PostgreSQL's own array text (`{1,2,NULL}`), built here in one go; bodies stay
+binary.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ COMMIT: Final = """select corral_commit($1, $2, $3, $4,
     $5::text::int[], $6::text::text[], $7::text::text[], $8::bytea[], $9::text::bigint[],
     $10::text::int[], $11::text::text[], $12::text::text[], $13::bytea[],
     $14::text::int[], $15::text::text[], $16::bytea[])"""
-"""Epoch, batch, time and number of transactions, then what `batch_arrays` gives."""
+"""Epoch, batch, time and number of transactions, then the result of `batch_arrays`."""
 
 
 def batch_arrays(transactions: Sequence[Transaction]) -> tuple[str | list[Any], ...]:
@@ -130,9 +128,10 @@ class PostgresCommits:
 
 
 class FencedConnection:
-    """A connection for writes under one epoch at a time, by whose name candidates know the epoch.
+    """A connection for writes under one epoch at a time, whose name contains the epoch, for candidates to
+    see.
 
-    Invariant: no new connection is used before every one we lost has ended at the server.
+    Invariant: no new connection is used before every lost one has ended at the server.
     """
 
     def __init__(self, server: PostgresServer) -> None:
@@ -145,7 +144,7 @@ class FencedConnection:
         self._closed = False
 
     async def call(self, epoch: Epoch, query: str, *values: Any) -> Any:
-        """One statement, one round trip, one value. `StoreUnavailable` says whether it is in doubt."""
+        """One statement, one round trip, one value. `StoreUnavailable` contains whether it is in doubt."""
         async with self._turn:
             with translated():
                 connection = await self._connect(epoch)
@@ -164,7 +163,7 @@ class FencedConnection:
                 raise
 
     async def ask(self, epoch: Epoch, query: str) -> Any:
-        """A row, read when nothing that was sent before can still be under way."""
+        """A row, read when no earlier statement can still be in progress."""
         async with self._turn:
             with translated():
                 return await (await self._connect(epoch)).fetchrow(query)

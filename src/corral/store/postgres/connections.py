@@ -20,7 +20,7 @@ from corral.store.store_errors import StoreUnavailable
 from corral.system.entropy import Entropy, new_id
 
 _NAME_BYTES: Final = 63
-"""PostgreSQL cuts an application name here, silently."""
+"""PostgreSQL truncates an application name at this length, silently."""
 
 
 _POINT_LOOK_UPS: Final = {
@@ -32,7 +32,7 @@ _POINT_LOOK_UPS: Final = {
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds. The server gives up on a lock, then on a statement, before we give up on it."""
+    """Seconds. The server gives up on a lock, then on a statement, before the client gives up on the server."""
 
     connect: float = 5.0
     lock: float = 4.0
@@ -145,7 +145,7 @@ class KeptConnection:
 
 
 async def close_connection(connection: Any) -> None:
-    """Say good-bye if the server listens, cut the line if it does not."""
+    """Close the connection in order if the server responds, otherwise abort it."""
     try:
         await connection.close(timeout=1.0)
     except FAILURES:

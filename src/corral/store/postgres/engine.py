@@ -1,7 +1,4 @@
-"""Putting the cluster's store together, and taking it apart again.
-
-The schema in PostgreSQL, brought up to date at open by one controller at a time.
-"""
+"""The PostgreSQL store: opened, its schema migrated by one controller at a time, and closed."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _LOCK: Final = 4859229450158240
 
 
 async def migrate(connection: Any, *, where: str) -> None:
-    """Apply what is pending, all in one transaction: the schema is whole or as it was."""
+    """Apply the pending migrations, all in one transaction: complete, or unchanged."""
     check_server_version(connection.get_server_version().major, where=where)
     async with connection.transaction():
         await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
@@ -57,8 +54,8 @@ _READERS: Final = 4
 async def open_postgres(
     url: str, *, entropy: Entropy | None = None, deadlines: Deadlines | None = None
 ) -> Store:
-    """Open the store in this database, migrated. Raises INVALID_CONFIG for what an operator has
-    to change, FORMAT_TOO_NEW for a newer schema, `StoreUnavailable` for what time may heal."""
+    """Open the store in this database, migrated. Raises INVALID_CONFIG for what an operator has to change,
+    FORMAT_TOO_NEW for a newer schema, `StoreUnavailable` for failures that may pass."""
     server = PostgresServer(url, entropy=entropy or SystemEntropy(), deadlines=deadlines)
     where = _without_password(url)
     async with contextlib.AsyncExitStack() as undo:

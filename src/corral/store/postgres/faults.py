@@ -1,4 +1,4 @@
-"""What a PostgreSQL error means: refused by the server, or an answer that never came."""
+"""The meaning of PostgreSQL errors: refused by the server, or a lost answer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FAILURES: Final = (
     TimeoutError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # a line that broke at an awkward moment
+    asyncpg.InternalClientError,  # a connection that broke at an awkward moment
 )
 
 
 def ended_connection(error: BaseException) -> bool:
-    """Whether the server may have executed the command although we have no answer.
+    """Whether the server may have executed the command although the answer is missing.
 
-    A back end that is shut down may say so *after* it committed: class 57P counts as no answer.
+    A back end that is shut down may report so *after* it committed: class 57P counts as no answer.
     """
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
@@ -52,7 +52,7 @@ def fence_error(error: BaseException, epoch: Epoch) -> Fenced | None:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """For reads and leases: any failure is `StoreUnavailable`; the caller asks again."""
+    """For reads and leases: any failure is `StoreUnavailable`; the caller retries."""
     try:
         yield
     except FAILURES as error:
@@ -61,7 +61,7 @@ def translated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusing_configuration(where: str) -> Iterator[None]:
-    """At open: what an operator has to change is told apart from what time may heal."""
+    """At open: distinguish what an operator has to change from failures that may pass."""
     try:
         yield
     except asyncpg.PostgresError as error:

@@ -1,4 +1,4 @@
-"""Reads in PostgreSQL, from a small pool; what takes several statements reads one snapshot."""
+"""Reads in PostgreSQL, from a small pool; a read of several statements uses one snapshot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEAD: Final = """select commit_number, sequence, event_epoch, entry, batch,
 
 _HELD: Final = """coalesce(sum(length({body})) over
     (order by {order} rows between unbounded preceding and 1 preceding), 0) as held"""
-"""The bytes of all rows before this one. A length is known without the body being read."""
+"""The bytes of all rows before this one. The length is known without reading the body."""
 _ANY_SIZE: Final = 2**62
 
 
@@ -114,7 +114,7 @@ class PostgresReads:
         way = "desc" if newest else "asc"
         values = [index, after, limit, collection, _ANY_SIZE if size is None else size]
         with translated():
-            # The offset keeps the planner from joining in any other way than one look-up an entry.
+            # The offset forces the planner to join by one look-up per entry.
             rows = await self._pool.fetch(
                 f"""select key, entry_id, entry_revision, entry_body, collection, id, revision, body from
                     (select entry.*, found.*, {_HELD.format(body="found.body", order=f"entry_id {way}")} from
@@ -138,7 +138,7 @@ class PostgresReads:
             )
             check_commit(after, trimmed=trimmed, last=last)
             if after == last:
-                return []  # what a follower that is up to date hears, without a scan
+                return []  # the result for a follower that is up to date, without a scan
             rows = await connection.fetch(
                 """select collection, id, revision, body from document
                 where revision > $1 and revision <= coalesce(

@@ -1,8 +1,8 @@
 """The files behind the embedded store's blobs: stamped, named and dropped under one lock.
 
-A blob's stamp is its file's modification time. Whoever names a blob, stamps it or drops it holds the
-lock, so "judged too old" and "deleted" are one step, and a stamp given in between is never lost.
-Everything here blocks; the engine calls it on its workers.
+A blob's stamp is its file's modification time. Naming, stamping and dropping a blob all need the lock, so the
+comparison of a stamp and the deletion are one step, and a stamp given in between is never lost. Everything
+here blocks; the engine calls it on its workers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from corral.system.files import sync_directory
 _INCOMING: Final = ".incoming"
 _BLOCK: Final = 256 * 1024
 _FEW: Final = 8
-"""Up to so many files are flushed one by one; more of them with everything else of the file system."""
+"""Up to so many files are flushed one by one; more of them by a flush of the file system."""
 _TURN: Final = 256
-"""How many blobs are stamped or dropped before the lock is let go for a moment."""
+"""Blobs stamped or dropped before the lock is released for a moment."""
 
 
 class BlobFiles:
-    """`<first two of the digest>/<digest>` in a directory, complete or not there at all."""
+    """`<first two of the digest>/<digest>` in a directory, complete or missing."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
@@ -42,7 +42,7 @@ class BlobFiles:
         self._homes: set[str] = set()
 
     def prepare(self) -> None:
-        """Make the directories; what an earlier process left half-written is removed."""
+        """Make the directories; half-written files of an earlier process are removed."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         shutil.rmtree(self.incoming, ignore_errors=True)
         self.incoming.mkdir(mode=0o700, exist_ok=True)
@@ -51,7 +51,7 @@ class BlobFiles:
         return self._directory / digest[:2] / digest
 
     def place(self, digest: str) -> str:
-        """The same as text, which is quicker."""
+        """The same path as text, which is quicker."""
         return f"{self._root}/{digest[:2]}/{digest}"
 
     def size(self, digest: str) -> int | None:
@@ -65,8 +65,8 @@ class BlobFiles:
         return {digest: size for digest, size in found if size is not None}
 
     def keep(self, source: pathlib.Path, digest: str, *, at: dt.datetime) -> None:
-        """Give a flushed file its name, durably and stamped. An identical blob is replaced by it: so
-        it does not matter who else names or drops that one at the same time."""
+        """Give a flushed file its name, durably and stamped. It replaces an identical blob: so a concurrent
+        naming or drop of that one does not matter."""
         self._make_home(digest)
         with self._lock:
             _stamp(source, to_microseconds(at))
@@ -106,7 +106,7 @@ class BlobFiles:
             _flush_file_system(self._directory)
 
     def touch(self, digests: Collection[str], *, at: dt.datetime) -> set[str]:
-        """Stamp, never back in time; returns what is not there."""
+        """Stamp, never back in time; returns the missing ones."""
         stamp = to_microseconds(at)
         missing = set()
         for turn in _turns(sorted(digests)):
@@ -115,13 +115,13 @@ class BlobFiles:
         return missing
 
     def drop(self, digests: Collection[str], *, before: dt.datetime) -> int:
-        """Delete what was stamped before that moment."""
+        """Delete the blobs stamped before that moment."""
         limit = to_microseconds(before)
         dropped: list[pathlib.Path] = []
         for turn in _turns(sorted(digests)):
             with self._lock:
                 dropped += [path for digest in turn if _unlink_older(path := self.path(digest), limit=limit)]
-        # Not flushed: a blob that comes back after a power cut is collected once more.
+        # Not flushed: a blob that reappears after a power cut is collected once more.
         return len(dropped)
 
     def delete(self, digest: str) -> bool:
@@ -151,7 +151,7 @@ class BlobFiles:
         return found
 
     def _make_home(self, digest: str) -> None:
-        """Durably: nobody may rely on a directory whose own name is not on disk yet."""
+        """Make the directory durably, before a blob relies on its name."""
         home = self.path(digest).parent
         with self._lock:
             if home.name not in self._homes:
@@ -161,10 +161,10 @@ class BlobFiles:
 
 
 class BlobUpload:
-    """A blob on its way in: a private file that becomes the blob by a rename, or goes.
+    """A blob being uploaded: a private file that becomes the blob by a rename, or is removed.
 
-    The lock is for a cancelled caller, whose last block is still being written on one worker
-    while another already discards the file.
+    The lock is for a cancelled caller, whose last block is still being written on one worker while another
+    already discards the file.
     """
 
     def __init__(self, files: BlobFiles) -> None:
@@ -207,7 +207,8 @@ class BlobUpload:
 
 
 class OpenBlob:
-    """One blob from an offset on, opened by its first read; the lock is for a caller that left meanwhile."""
+    """One blob from an offset on, opened by its first read; the lock is for a caller that was cancelled
+    meanwhile."""
 
     def __init__(self, files: BlobFiles, digest: str, *, offset: int) -> None:
         self._path = files.path(digest)
@@ -234,14 +235,14 @@ class OpenBlob:
 
 
 class Reading:
-    """Blobs one after the other as one stream; the lock is for a caller that left while we read."""
+    """Blobs one after the other as one stream; the lock is for a caller that was cancelled during a read."""
 
     def __init__(self, files: BlobFiles, digests: Sequence[str]) -> None:
         self._blocks = _blocks(files, digests)
         self._lock = threading.Lock()
 
     def next(self, size: int) -> bytes:
-        """At least `size` bytes, fewer only at the end: a hop to a worker shall be worth it."""
+        """At least `size` bytes, fewer only at the end: a hop to a worker has a cost."""
         gathered = bytearray()
         with self._lock:
             for block in self._blocks:
@@ -256,7 +257,7 @@ class Reading:
 
 
 def _blocks(files: BlobFiles, digests: Sequence[str]) -> Generator[bytes, None, None]:
-    """Bare calls of the system: there may be tens of thousands of small ones."""
+    """Plain system calls: there may be tens of thousands of small ones."""
     for digest in digests:
         try:
             descriptor = os.open(files.place(digest), os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Blobs as files: `artifacts/<first two of the digest>/<digest>`, complete or not there at all."""
+"""Blobs as files: `artifacts/<first two of the digest>/<digest>`, complete or missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from corral.system.clock import Clock, SystemClock
 T = TypeVar("T")
 
 _HOP: Final = 256 * 1024
-"""How much is gathered before a hop to a worker: a hop costs about as much as hashing 64 KiB."""
+"""Bytes gathered before a hop to a worker: a hop costs about as much as hashing 64 KiB."""
 
 
 class FileBlobs:
@@ -31,11 +31,11 @@ class FileBlobs:
         self._workers = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="corral/store/blob")
 
     async def open(self) -> None:
-        """Make the directories; what an earlier process left half-written is removed."""
+        """Make the directories; half-written files of an earlier process are removed."""
         await self._work(self._files.prepare)
 
     def close(self) -> None:
-        """Wait for the workers; what is queued is run, for it may be what closes a file."""
+        """Wait for the workers; queued work is run, for it may close a file."""
         self._workers.shutdown(wait=True)
 
     async def put_blob(self, chunks: AsyncIterator[bytes], *, expect: str | None = None) -> BlobInfo:

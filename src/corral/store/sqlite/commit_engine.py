@@ -1,12 +1,10 @@
-"""Batches in SQLite: one immediate transaction that checks the fence, compares, and writes.
+"""Batches in SQLite: one immediate transaction that checks the fence, compares, and writes; and the removal
+of old rows, a few hundred at a time, so that the write lock is never held long.
 
-One statement for many rows.
-
-`executemany` steps once a row, and the binding gives up the interpreter lock at each step: with
-a busy event loop every single row may then wait milliseconds to get it back. A statement with
-64 rows gives it up once. Sizes are powers of two, so that a handful of statements stays prepared.
-
-Dropping old rows in SQLite, a few hundred at a time: the write lock is never held long.
+Many rows go into one statement. `executemany` steps once per row, and the binding releases the interpreter
+lock at each step: with a busy event loop every single row may then wait milliseconds to get it back. A
+statement with 64 rows releases it once. Sizes are powers of two, so that a handful of statements stays
+prepared.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class ManyRows:
         self._sql = functools.cache(lambda size: f"{head} VALUES {','.join([row] * size)} {tail}")
 
     def run(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Any]:
-        """Execute over all rows; yields what the statements return. Must be consumed."""
+        """Execute over all rows; yields the rows that the statements return. Must be consumed."""
         start = 0
         while start < len(rows):
             size = min(_LARGEST, 1 << ((len(rows) - start).bit_length() - 1))
@@ -158,7 +156,7 @@ def _commit(
 
 
 def _outcome_after(db: sqlite3.Connection, error: sqlite3.Error, *, batch: str, epoch: Epoch) -> BatchOutcome:
-    """After an error the head row is the truth: the batch is stored if and only if it says so."""
+    """After an error the head row decides: the batch is stored if and only if the row names it."""
     fault = translate(error)
     if isinstance(fault, StorageFailed):
         raise fault from error

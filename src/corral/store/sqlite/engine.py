@@ -1,7 +1,5 @@
-"""Putting the embedded store together, and taking it apart again.
-
-The database file: created private, opened with the settings durability rests on, migrated.
-"""
+"""The SQLite store: its database file created private, opened with durable settings and migrated; opened as a
+whole, and closed."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from corral.store.sqlite.threads import DatabaseThread
 from corral.system.files import DirectoryLock, sync_directory
 
 _APPLICATION: Final = 0x436F7272
-"""The file's `application_id`, "Corr": a database of somebody else is refused."""
+"""The file's `application_id`, "Corr": a database of another program is refused."""
 
 _SETTINGS: Final = (
     "PRAGMA busy_timeout = 5000",
@@ -92,7 +90,7 @@ def _claim(db: sqlite3.Connection, path: pathlib.Path) -> None:
 
 
 def _migrate(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Apply what is pending. The data directory's lock keeps everybody else away meanwhile."""
+    """Apply the pending migrations. The data directory's lock excludes other processes meanwhile."""
     db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL)")
     (current,) = db.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
     for step in pending(load_migrations("corral.store.sqlite"), current=current, where=str(path)):

@@ -1,4 +1,4 @@
-"""What an SQLite error means for the caller: wait, end the process, or restore a backup."""
+"""The meaning of SQLite errors for the caller: wait, end the process, or restore a backup."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _is_damage(name: str) -> bool:
 
 
 def translate(error: sqlite3.Error) -> StoreUnavailable | StorageFailed:
-    """A failed flush or a damaged file is the end; everything else (full disk, lock) may pass."""
+    """A failed flush or a damaged file is fatal; everything else (full disk, lock) may pass."""
     name = error_name(error)
     what = f"{error} ({name})" if name else str(error)
     if _is_damage(name):
@@ -49,7 +49,7 @@ def translated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusing_damage(path: pathlib.Path) -> Iterator[None]:
-    """At open: a damaged or foreign file is refused in words an operator can act on."""
+    """At open: refuse a damaged or foreign file with a message an operator can act on."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""Leases in SQLite. They share the writer's connection, so a take-over and a batch never mix."""
+"""Leases in SQLite. They share the writer's connection, so a take-over and a batch never overlap."""
 
 from __future__ import annotations
 

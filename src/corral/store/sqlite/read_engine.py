@@ -1,4 +1,4 @@
-"""Reads in SQLite: each answer comes from one snapshot of the read connection."""
+"""Reads in SQLite: each result comes from one snapshot of the read connection."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SqliteReads:
         newest: bool = False,
     ) -> list[Document]:
         def work(db: sqlite3.Connection) -> list[Document]:
-            # Written so that both bounds are bounds of the search in the index.
+            # Written so that both bounds limit the search in the index.
             upper = "" if before is None else "AND id < ?4"
             rows = db.execute(
                 f"""SELECT collection, id, revision, body FROM document
@@ -139,7 +139,7 @@ class SqliteReads:
             ).fetchone()
             check_commit(after, trimmed=trimmed, last=last)
             if after == last:
-                return []  # what a follower that is up to date hears, without a scan
+                return []  # the result for a follower that is up to date, without a scan
             rows = db.execute(
                 """SELECT collection, id, revision, body FROM document
                 WHERE revision > ?1 AND revision <= coalesce(

@@ -1,7 +1,7 @@
 """A thread that owns a database connection, and the hand-over between it and the event loop.
 
-SQLite calls block, so they never run on the loop; a pool with a hop per call costs more than
-the call. One thread per connection, one hop there and one back per piece of work.
+SQLite calls block, so they never run on the loop; a pool with a hop per call costs more than the call. One
+thread per connection, one hop there and one back per piece of work.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DatabaseThread:
         return await answer
 
     async def close(self) -> None:
-        """Finish what was handed over, close the connection, end the thread."""
+        """Finish the queued work, close the connection, end the thread."""
         if self._closed:
             return
         self._closed = True
@@ -79,7 +79,7 @@ class DatabaseThread:
             else:
                 self._post(answer, result, None)
                 del result
-            # Nothing of the last job may stay alive while we wait for the next one.
+            # No reference to the last job may stay alive during the wait for the next one.
             del job, work, answer
 
     def _post(self, answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
