@@ -1,1 +1,1 @@
-"""What the machine gives us, behind small ports: time, randomness, files, logs, configuration."""
+"""The machine behind small interfaces: time, randomness, files, logs, configuration."""

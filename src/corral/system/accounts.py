@@ -1,5 +1,5 @@
-"""The accounts of this machine, and the user that a process is to run as. Look-ups block: who knows the accounts may be
-across a network."""
+"""The accounts of this machine, and the user that a process is to run as. Look-ups block: the account
+database may be across a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 LAST_ID: Final = 4_294_967_294
 """The greatest uid or gid. The one after it means "leave it as it is" to the kernel."""
 LONGEST_NAME: Final = 64
-"""Of an account; also how much of a wrong one is shown."""
+"""Characters of an account's name; also how much of a wrong one is shown."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a process becomes; uid None: it stays what we are."""
+    """The user that a process becomes; uid None: the present one."""
 
     name: str
     uid: int | None = None

@@ -18,7 +18,7 @@ MAX_PORT: Final = 65535
 
 
 class Address(NamedTuple):
-    """A host, without brackets, and a port; port 0 asks the kernel for a free one."""
+    """A host, without brackets, and a port; port 0 requests a free one from the kernel."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, *, field: str = "address", any_port: bool = False) -> Address:
-    """Read HOST:PORT. Port 0 is taken only where we listen (`any_port`): nobody can dial it."""
+    """Read HOST:PORT. Port 0 is accepted only for listening (`any_port`): it cannot be dialled."""
     host, colon, digits = text.rpartition(":")
     if not colon or not host:
         raise _refused(text, "it has no host" if colon else "it has no port", field)
@@ -55,7 +55,7 @@ def parse_host(text: str, *, field: str = "host") -> str:
 
 def _ipv6(host: str, text: str, field: str) -> str:
     try:
-        if _IPV6.fullmatch(host) is None:  # the library takes anything for a zone
+        if _IPV6.fullmatch(host) is None:  # the library accepts anything as a zone
             raise ValueError
         ipaddress.IPv6Address(host)
     except ValueError:
@@ -81,13 +81,13 @@ def _refused(text: str, why: str, field: str) -> Rejected:
 
 
 LOOPBACK: Final = "loopback"
-"""The host itself, whichever of its own addresses it used."""
+"""The key of this host, whichever of its own addresses it used."""
 _DESCRIPTORS: Final = 65_536
 
 
 def counted_as(host: str) -> str:
-    """What a peer is counted as: its address, of IPv6 its /64, for a host has as many addresses there as it likes.
-    Empty for what is no address."""
+    """The key by which a peer's connections are counted: its address, for IPv6 its /64, because a host can
+    have any number of addresses there. Empty for what is no address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -102,7 +102,7 @@ def counted_as(host: str) -> str:
 
 
 def share_of(address: str, *, per_address: int, most: int) -> int:
-    """Connections that it may have, 0: no limit. The host itself has half of all: a proxy may stand there."""
+    """Connections that the key may have, 0: no limit. The host itself has half of all: it may run a proxy."""
     if per_address and address == LOOPBACK:
         return max(per_address, most // 2) if most else 0
     return per_address
@@ -117,7 +117,8 @@ def affordable(wanted: int, *, part: int) -> int:
 
 
 def raise_descriptors() -> None:
-    """As many file descriptors as we may have: a service holds connections or runs, and the usual 1024 are few."""
+    """Raise the limit of file descriptors to the maximum: a service holds connections or runs, and the usual
+    1024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -8,8 +8,8 @@ T = TypeVar("T")
 
 
 class BoundedRing(Generic[T]):
-    """Holds the items after the number `floor` up to `head`; the oldest make way for the newest, which is held
-    however large it is."""
+    """Holds the items after the number `floor` up to `head`; the oldest are dropped for the newest, which is
+    held however large it is."""
 
     def __init__(self, *, capacity: int, capacity_bytes: int, floor: int = 0) -> None:
         self.floor = floor
@@ -30,7 +30,7 @@ class BoundedRing(Generic[T]):
         return item
 
     def append(self, item: T, size: int) -> T | None:
-        """Take the next item; returns the newest of those that made way, if any did."""
+        """Take the next item; returns the newest of the dropped ones, if any."""
         dropped: T | None = None
         while len(self) and (len(self) >= self._capacity or self.bytes + size > self._capacity_bytes):
             dropped = self._drop_oldest()
@@ -42,11 +42,11 @@ class BoundedRing(Generic[T]):
         return dropped
 
     def clear(self) -> None:
-        """Hold nothing; the numbers go on."""
+        """Drop all items; the numbers continue."""
         self.begin_after(self.head)
 
     def begin_after(self, number: int) -> None:
-        """Hold nothing; the next item has the number after this one."""
+        """Drop all items; the next item has the number after this one."""
         while len(self):
             self._drop_oldest()
         self.floor = self.head = number

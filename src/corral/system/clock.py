@@ -1,4 +1,4 @@
-"""Time, as a port. Deadlines use `monotonic`, leases `boottime`, records `now`."""
+"""Clocks. Deadlines use `monotonic`, leases `boottime`, records `now`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 
 
 def boot_id() -> str:
-    """Changes with every boot of the kernel; `boottime` of one says nothing in another."""
+    """Changes with every boot of the kernel; values of `boottime` are comparable only within one."""
     return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 class Clock(Protocol):
     def now(self) -> dt.datetime:
-        """Wall time in UTC, for people and records; it may jump, so nothing waits by it."""
+        """Wall time in UTC, for people and records; it may jump, so no wait depends on it."""
 
     def monotonic(self) -> float:
         """Seconds that never step back, for deadlines and back-off."""

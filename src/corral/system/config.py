@@ -1,7 +1,7 @@
 """The configuration of both roles: flags over environment over file over defaults.
 
-`load_controller` and `load_daemon` return a checked, frozen configuration and, for every
-key, where its value came from. `render` writes both down as a file that loads to the same.
+`load_controller` and `load_daemon` return a checked, frozen configuration and, for every key, where its value
+came from. `render` writes both as a file that loads to the same.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def render(config: ControllerConfig | DaemonConfig, sources: Sources, *, mask: b
 
 
 def _headings(parents: list[str], opened: list[str]) -> list[str]:
-    """The section lines to write before a key, given which sections the last key stood in."""
+    """The section lines to write before a key, given the sections of the last key."""
     shared = 0
     while shared < min(len(parents), len(opened)) and parents[shared] == opened[shared]:
         shared += 1

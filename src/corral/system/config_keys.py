@@ -1,7 +1,7 @@
-"""The keys of a configuration as a flat table, and how a text becomes the value of one.
+"""The keys of a configuration as a flat table, and the conversion of a text to the value of a key.
 
-Text is read by what the key wants, never by what YAML guesses: a node id `007` stays `007`,
-a label `on` stays `on`, and `[::1]:80` is an address, not a list.
+Text is read by the type of the key, never by YAML's guess: a node id `007` stays `007`, a label `on` stays
+`on`, and `[::1]:80` is an address, not a list.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def read_text(self, text: str) -> Any:
-        """What a flag or an environment variable says: `a,b` and `k=v,l=w` besides YAML."""
+        """The value of a flag or an environment variable: `a,b` and `k=v,l=w` besides YAML."""
         if self.shape is Shape.TEXT:
             return text
         node = _compose(text)
@@ -72,7 +72,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return dict(item.split("=", 1) for item in items)
 
     def read_node(self, node: yaml.Node) -> Any:
-        """What a YAML file says; None stands for "not set"."""
+        """The value of a node in a YAML file; None stands for "not set"."""
         if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null":
             return None
         match self.shape:

@@ -1,7 +1,7 @@
-"""Where settings come from: a file, the environment, flags. Each is read whole and refused by name.
+"""Sources of settings: a file, the environment, flags. Each is read whole and refused by name.
 
-A source yields settings by dotted path, each with the place it came from, so that a wrong
-value can be found by the person who wrote it.
+A source yields settings by dotted path, each with the place it came from, so that its author can find a wrong
+value.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_flags(flags: Mapping[str, object], schema: type[Section]) -> Settings:
 
 
 def read_environment(environment: Mapping[str, str], schema: type[Section]) -> Settings:
-    """`CORRAL_HTTP_LISTEN` sets `http.listen`. Names of the other role pass: one host may run both."""
+    """`CORRAL_HTTP_LISTEN` sets `http.listen`. Names of the other role are ignored: one host may run both."""
     mine = {key.environment: key for key in keys_of(schema).values()}
     others = {key.environment for role in FORMATS for key in keys_of(role).values()}
     found: Settings = {}
@@ -175,7 +175,7 @@ def _walk(
 
 
 def _snake_case(name: str) -> str:
-    """`leakGraceSeconds` is `leak_grace_seconds`; what is written in any third way stays as it is."""
+    """`leakGraceSeconds` is `leak_grace_seconds`; any third spelling stays as it is."""
     return _HUMP.sub(r"_\g<0>", name).lower() if _HUMPED.fullmatch(name) else name
 
 

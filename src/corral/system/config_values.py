@@ -1,7 +1,7 @@
-"""The kinds of values a configuration key may have, each with the check that guards it.
+"""The types of values a configuration key may have, each with its check.
 
-A check takes the decoded value and returns the one to keep, or raises `ValueError` (or a
-`Rejected`) that says why not; who set the value, and where, is added by the loader.
+A check takes the decoded value and returns the one to use, or raises `ValueError` (or a `Rejected`) with the
+reason; the loader adds where the value was set.
 """
 
 from __future__ import annotations

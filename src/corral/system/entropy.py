@@ -1,4 +1,4 @@
-"""Randomness, as a port: ids, secrets and jitter."""
+"""Randomness: ids, secrets and jitter."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def write_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, ver
 
 
 def replace_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, version: int) -> None:
-    """Like `write_versioned`, atomic and not durable: for what need not outlive the host."""
+    """Like `write_versioned`, atomic and not durable: for content that need not survive a crash of the host."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -91,7 +91,7 @@ def replace_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, v
 
 
 def allocate(path: pathlib.Path, size: int) -> None:
-    """Give a file its room on the disk before there is anything to write into it. OSError when there is none."""
+    """Reserve disk space for a file before its content is written. OSError when there is none."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, size)
@@ -105,8 +105,8 @@ def allocate(path: pathlib.Path, size: int) -> None:
 def write_allocated(
     room: pathlib.Path, path: pathlib.Path, value: msgspec.Struct, *, name: str, version: int
 ) -> None:
-    """Like `write_versioned`, into the room that `allocate` has made: it needs none besides. FileNotFoundError where
-    there is none."""
+    """Like `write_versioned`, into the space that `allocate` reserved: it needs no more. FileNotFoundError
+    without it."""
     content = _versioned(value, name, version)
     descriptor = os.open(room, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -165,13 +165,13 @@ class DirectoryLock:
                 hint="stop it first, or use another data directory",
             ) from None
         with contextlib.suppress(OSError):  # for people only: a full disk is no reason to have no lock
-            # Overwritten, not emptied first: nobody else can take the room that it has.
+            # Overwritten, not truncated first: no other file can take its disk space.
             os.ftruncate(descriptor, os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0))
         self._descriptor = descriptor
 
     def release(self) -> None:
         if self._descriptor >= 0:
-            # Closing alone would leave the lock with a child of ours that has been forked and not yet executed.
+            # Closing alone would leave the lock with a child that has been forked and not yet executed.
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
@@ -190,8 +190,8 @@ _STEP: Final = 1024 * 1024
 
 
 def sha256_of(file: io.BufferedReader) -> hashlib._Hash:
-    """SHA-256 of a file from where it stands to its end. Blocking; in `to_end` it stops between two steps when
-    it is wanted no more."""
+    """SHA-256 of a file from its position to its end. Blocking; in `to_end` it stops between two steps after
+    a cancellation."""
     hashed = hashlib.sha256()
     block = bytearray(_STEP)
     view = memoryview(block)

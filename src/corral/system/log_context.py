@@ -1,9 +1,9 @@
-"""Ids that log records carry without being told: bound once, where work enters the process.
+"""Ids that log records carry implicitly: bound once, where work enters the process.
 
-The entries are an HTTP request, a frame of the link, a run of an instance and a job of a module. They bind `request`,
-`decision`, `instance`, `node` and `module`; every record that is made beneath has them as fields, unless it names the
-same field itself. Tasks, timers and threads (`asyncio.to_thread`) take the ids over from where they are made: what
-outlives the work that makes it is made `apart`, and `Tasks.spawn` does so by itself.
+The entries are an HTTP request, a frame of the link, a run of an instance and a job of a module. They bind
+`request`, `decision`, `instance`, `node` and `module`; every record made within has them as fields, unless it
+names the same field itself. Tasks, timers and threads (`asyncio.to_thread`) inherit the ids from where they
+are made: an object that outlives the work that makes it is made `apart`, and `Tasks.spawn` does so by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REQUEST: Final = "request"
 
 @contextlib.contextmanager
 def bound(**ids: str) -> Iterator[None]:
-    """Records made within carry these ids too. An empty one says nothing, and leaves what was bound before."""
+    """Records made within carry these ids too. An empty id is ignored, and leaves what was bound before."""
     tokens = bind_contextvars(**{name: id for name, id in ids.items() if id})
     try:
         yield
@@ -35,7 +35,7 @@ def bound(**ids: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only(ids: Mapping[str, str]) -> Iterator[None]:
-    """Records made within carry these ids and no others: the entry of something new."""
+    """Records made within carry these ids and no others: the entry of new work."""
     others: dict[str, Any] = dict.fromkeys(get_contextvars().keys() - ids.keys(), Ellipsis)
     tokens = bind_contextvars(**others, **{name: id for name, id in ids.items() if id})
     try:
@@ -45,7 +45,7 @@ def only(ids: Mapping[str, str]) -> Iterator[None]:
 
 
 def apart() -> contextlib.AbstractContextManager[None]:
-    """For making what outlives the present work, a reader of a socket for one: it takes no id along."""
+    """For making an object that outlives the present work, such as a reader of a socket: it inherits no id."""
     return only({})
 
 
@@ -55,7 +55,7 @@ def bound_ids() -> dict[str, Any]:
 
 
 def bound_request() -> str:
-    """The id of the request that is being served here; empty: none is."""
+    """The id of the request that is being served here; empty: none."""
     id = get_contextvars().get(REQUEST, "")
     return id if isinstance(id, str) else ""
 

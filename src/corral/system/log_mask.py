@@ -1,4 +1,4 @@
-"""Secrets never reach a log: values under telling names and texts that look like credentials."""
+"""Masking of secrets in logs: values under secret names and texts that look like credentials."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _HINTS: Final = ("corral", "cw1.", "earer ", "asic ", "://", "BEARER", "BASIC", 
 
 
 class HiddenValues:
-    """Secrets that this process has read, by their values: whatever text they get into, no log shows them. The
-    newest are kept. Short ones are not: they would hide half of every text."""
+    """Secrets that this process has read, by their values: no log shows them, whatever text contains them.
+    The newest are kept. Short ones are not: they would mask half of every text."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, None] = OrderedDict()
@@ -78,7 +78,7 @@ class HiddenValues:
 
 
 HIDDEN_VALUES: Final = HiddenValues()
-"""Of the process, as its log is."""
+"""One per process, as its log is."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -95,7 +95,7 @@ def mask_text(text: str) -> str:
     """The text without anything that looks like a credential, or is a secret that was read here."""
     text = HIDDEN_VALUES.hide(text)
     if not any(hint in text for hint in _HINTS):
-        return text  # nearly all of them; five expressions on every record would cost
+        return text  # nearly all of them; five expressions on every record are slow
     for pattern, replacement in _TEXTS:
         text = pattern.sub(replacement, text)
     return text
@@ -114,7 +114,7 @@ def mask_field(name: str, value: object) -> str:
 
 
 def _hide_inside(value: object, depth: int = 0) -> object:
-    """A copy of a nested value in which secret names lead to nothing."""
+    """A copy of a nested value in which the values of secret names are masked."""
     if depth > 8:
         return "..."
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""Log output: the format of a record (one JSON object a line for machines, one aligned line for people), and the
-threads that write to a file or a terminal, behind bounded queues.
+"""Log output: the format of a record (one JSON object per line for machines, one aligned line for people),
+and the threads that write to a file or a terminal, behind bounded queues.
 
-A caller that logs never waits: a full queue drops the record and counts it, and the next one that
-gets through says how many are missing before it.
+A caller that logs never waits: a full queue drops the record and counts it, and the next record that is
+written contains how many are missing before it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def as_json(record: LogRecord) -> bytes:
 
 
 def as_human(*, colour: bool) -> Callable[[LogRecord], bytes]:
-    """Lines for a terminal. Nothing that came from outside can move its cursor or forge a line."""
+    """Lines for a terminal. Untrusted text cannot move its cursor or forge a line."""
 
     def line_of(record: LogRecord) -> bytes:
         time = record.at.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
@@ -109,13 +109,13 @@ class LogWriter:
             self._queue.put(record)
 
     def flush(self, *, timeout: float) -> bool:
-        """Wait until all that was put before is written; False when that took too long."""
+        """Wait until all records queued before are written; False when that took too long."""
         written = threading.Event()
         self._queue.put(written)
         return written.wait(timeout)
 
     def close(self, *, timeout: float) -> bool:
-        """Write what is queued and end the thread; False when it hangs in a write that does not return."""
+        """Write the queue and end the thread; False when it hangs in a write that does not return."""
         self._queue.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -152,9 +152,9 @@ class LogWriter:
 class RotatingFile:
     """`controller.log`, then `controller.log.1` … `.9`: at most `count` files of about `limit` bytes.
 
-    A file that somebody moved or deleted is opened anew; a line that a crash cut short is ended by the next write.
-    Making it writes nothing, and never fails: a log that cannot be written is no reason for anything else to
-    fail. `problem` says why the last write failed.
+    A file that was moved or deleted is opened anew; a line that a crash cut short is ended by the next write.
+    The constructor writes nothing, and never fails: a log that cannot be written is no reason for anything
+    else to fail. `problem` is why the last write failed.
     """
 
     def __init__(self, path: pathlib.Path, *, limit: int = FILE_BYTES, count: int = FILE_COUNT) -> None:
@@ -172,7 +172,7 @@ class RotatingFile:
             self.problem = _words(error)
 
     def write(self, content: bytes) -> None:
-        """All of it, or nothing: what a full disk took of it is taken back."""
+        """Write all of it, or nothing: a part that fitted on a full disk is truncated again."""
         try:
             self._write(content)
         except OSError as error:
@@ -237,7 +237,7 @@ def _words(error: OSError) -> str:
 
 
 def stream_write(stream: TextIO) -> Write:
-    """Write to a text stream, such as stderr, and let nothing stay in its buffer."""
+    """Write to a text stream, such as stderr, and flush it."""
 
     def write(content: bytes) -> None:
         stream.write(content.decode("utf-8", "replace"))

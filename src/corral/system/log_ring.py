@@ -1,6 +1,5 @@
-"""The newest log records in memory, numbered, for readers on an event loop and writers anywhere; and the port to the
-process's log that a service needs.
-"""
+"""The newest log records in memory, numbered, for readers on an event loop and writers in any thread; and the
+interface to the process's log that a service uses."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from corral.domain.records import LogRecord
 
 
 class LogRing:
-    """A bounded run of records numbered from 1 without holes; the oldest leave first.
+    """A bounded range of records numbered from 1 without holes; the oldest are dropped first.
 
-    A reader that finds the first number above `after + 1` has missed what lies between.
-    Numbers start again with the process.
+    A reader that finds the first number above `after + 1` has missed those between. Numbers start again with
+    the process.
     """
 
     def __init__(self, *, capacity: int) -> None:
@@ -42,7 +41,7 @@ class LogRing:
             try:
                 waiter.get_loop().call_soon_threadsafe(_finish, waiter)
             except RuntimeError:
-                continue  # its loop has closed, nobody waits any more
+                continue  # its loop has closed: it has no waiter
 
     def read(self, after: int, limit: int) -> list[tuple[int, LogRecord]]:
         """Up to `limit` records with numbers above `after`, oldest first."""
@@ -61,8 +60,8 @@ class LogRing:
     def wake(self, after: int | None = None) -> asyncio.Future[None]:
         """A future of the running loop, done when a record comes; at once if one above `after` is here.
 
-        Pass the last number that was read: whatever came between reading and waiting is then
-        not slept through. Cancel the future, or drop the task that awaits it, to stop waiting.
+        Pass the last number that was read: records that came between reading and waiting then end the wait at
+        once. Cancel the future, or drop the task that awaits it, to stop waiting.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -84,7 +83,7 @@ def _finish(waiter: asyncio.Future[None]) -> None:
 
 
 class LogPort(Protocol):
-    """The running log: its newest records, its level, and who else shall see each record."""
+    """The running log: its newest records, its level, and its sinks."""
 
     @property
     def ring(self) -> LogRing: ...
@@ -93,4 +92,5 @@ class LogPort(Protocol):
         """Switch at run time; "" goes back to the configured level."""
 
     def add_sink(self, sink: Callable[[LogRecord], None]) -> Callable[[], None]:
-        """Hand every later record to `sink`, in the thread that logged it; returns how to stop it."""
+        """Pass every later record to `sink`, in the thread that logged it; returns the function that stops
+        it."""

@@ -1,6 +1,5 @@
-"""The five log levels, the logger of our own code, and the quota of a repeated record, which must not push everything
-else out of the log.
-"""
+"""The five log levels, the logger of our own code, and the quota of a repeated record, which must not push
+everything else out of the log."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from corral.system.clock import Clock
 TRACE: Final = 5
 LEVELS: Final = {"TRACE": TRACE, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
 FIELDS_ATTRIBUTE: Final = "corral_fields"
-"""Where the bound fields travel on a stdlib record: one name, so that none can collide."""
+"""The attribute with the bound fields on a stdlib record: one name, so that none can collide."""
 
 
 def level_name(number: int) -> str:
@@ -33,7 +32,7 @@ def level_number(level: str) -> int:
 
 
 class Logger(structlog.BoundLoggerBase):
-    """Says dotted facts with fields: `log.info("node.online", node=node_id)`.
+    """Logs dotted events with fields: `log.info("node.online", node=node_id)`.
 
     A level that is off costs one check and builds nothing.
     """
@@ -56,7 +55,7 @@ class Logger(structlog.BoundLoggerBase):
         self._say(logging.ERROR, event, fields)
 
     def critical(self, event: str, **fields: Any) -> None:
-        """Shown as ERROR: there is no sixth level, only a library's habit."""
+        """Shown as ERROR: there is no sixth level; libraries call this."""
         self._say(logging.CRITICAL, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
@@ -72,7 +71,7 @@ class Logger(structlog.BoundLoggerBase):
 
 
 def _to_stdlib(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
-    """The last processor: what `logging.Logger.log` wants."""
+    """The last processor: the arguments of `logging.Logger.log`."""
     return {
         "msg": event.pop("event"),
         "exc_info": event.pop("exc_info", None),
@@ -100,7 +99,7 @@ _MOST_KINDS: Final = 1000
 
 
 class LogQuota:
-    """One line a second of each kind; the next one says how many were left out.
+    """One line a second of each kind; the next one contains how many were left out.
 
     ```python
     if (unsaid := quota.admit("module.task_failed", module_id)) is not None:
@@ -114,7 +113,7 @@ class LogQuota:
         self._kinds: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
 
     def admit(self, *kind: str) -> int | None:
-        """None: say nothing now. Else how many of this kind were not said since the last one."""
+        """None: log nothing now. Otherwise how many of this kind were left out since the last one."""
         now = self._clock.monotonic()
         quiet_until, unsaid = self._kinds.pop(kind, (now, 0))
         if now < quiet_until:

@@ -1,8 +1,8 @@
-"""One log for the whole process: structlog on top, the standard library's `logging` beneath.
+"""The log of the process: structlog on top, the standard library's `logging` below.
 
-Our own code says `logger(__name__).info("node.online", node=node_id)`; libraries that use
-`logging` come the same way. Every record is masked, then goes to a ring in memory, to the
-sinks, to `<directory>/<role>.log` and to stderr; none of these ever makes the caller wait.
+Our own code calls `logger(__name__).info("node.online", node=node_id)`; records of libraries that use
+`logging` take the same way. Every record is masked, then goes to a ring in memory, to the sinks, to
+`<directory>/<role>.log` and to stderr; none of these ever makes the caller wait.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def start_logging(
     file_bytes: int = FILE_BYTES,
     file_count: int = FILE_COUNT,
 ) -> Logs:
-    """Begin to log. Refuses a level that is none.
+    """Start logging. Refuses an unknown level.
 
     `directory` is made if it is missing (`DATA/logs`); `stream` is stderr unless given. A file that cannot be
-    written is no reason not to start: that is said on stderr and to every sink, and it is tried again with each
-    record. The caller owns the result and closes it; at the latest the interpreter's exit does.
+    written does not prevent the start: the failure goes to stderr and to every sink, and writing is retried
+    with each record. The caller owns the result and closes it; at the latest the interpreter's exit does.
     """
     level_number(level)
     file = RotatingFile(directory / f"{role}.log", limit=file_bytes, count=file_count)
@@ -85,7 +85,7 @@ def start_logging(
 
 
 def _telling(file: RotatingFile) -> Callable[[bytes], None]:
-    """Writes to the file, and says so when that begins to fail, and when it works again."""
+    """Writes to the file, and logs when that begins to fail, and when it works again."""
 
     def write(content: bytes) -> None:
         before = file.problem
@@ -151,10 +151,10 @@ class Logs:
         logging.getLogger().setLevel(level_number(level or self._configured_level))
 
     def add_sink(self, sink: Sink) -> Callable[[], None]:
-        """Hand every later record to `sink`, in order, in the thread that logged it.
+        """Pass every later record to `sink`, in order, in the thread that logged it.
 
-        A sink must be quick and thread-safe; what it raises is swallowed and what it logs is not
-        handed to sinks again. Returns the function that removes it.
+        A sink must be quick and thread-safe; its exceptions are swallowed and its own records do not go to
+        sinks. Returns the function that removes it.
         """
         return self._handler.add_sink(sink)
 
@@ -191,7 +191,7 @@ class Logs:
 
 
 class _Spreader(logging.Handler):
-    """Turns a stdlib record into ours, once, and gives it to everybody."""
+    """Converts a stdlib record to ours, once, and passes it to every output."""
 
     def __init__(self, *, ring: LogRing, writers: tuple[LogWriter, ...]) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ class _Spreader(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             converted = _converted(record)
-        except Exception:  # logging must never break the one who logs
+        except Exception:  # logging must never break its caller
             self.handleError(record)
             return
         self._ring.append(converted)
@@ -235,7 +235,7 @@ class _Spreader(logging.Handler):
 
 def _converted(record: logging.LogRecord) -> LogRecord:
     fields = getattr(record, FIELDS_ATTRIBUTE, None)
-    if fields is None:  # a library's own: it knows nothing of the ids that are bound
+    if fields is None:  # a library's record: it has no bound ids
         fields = bound_ids()
     return LogRecord(
         at=dt.datetime.fromtimestamp(record.created, dt.UTC),
@@ -265,7 +265,7 @@ def _throwable(record: logging.LogRecord) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """The beginning and the end: of a traceback, both tell."""
+    """The beginning and the end: both matter in a traceback."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -1,7 +1,7 @@
 """Work in a thread that is never left behind half done.
 
-A thread cannot be cancelled. Long work asks now and then whether it is still wanted, where it can stop without
-harm; everything else runs to its end.
+A thread cannot be cancelled. Long work checks now and then whether it was cancelled, where it can stop
+without harm; everything else runs to its end.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ T = TypeVar("T")
 _GIVEN_UP: Final[contextvars.ContextVar[threading.Event | None]] = contextvars.ContextVar(
     "corral_given_up", default=None
 )
-"""Of the work that runs in this thread: set when nobody waits for it any more."""
+"""For the work that runs in this thread: set when its caller was cancelled."""
 
 
 class GivenUp(Exception):
-    """Whoever waited for this work was cancelled; nobody sees this."""
+    """The caller of this work was cancelled; the exception reaches no caller."""
 
 
 def check_wanted() -> None:
-    """For work that takes long, between two of its steps: raises `GivenUp` once whoever waits in `to_end` was
-    cancelled. Does nothing anywhere else. Cheap enough for every block of a file."""
+    """For long work, between two of its steps: raises `GivenUp` once the caller of `to_end` was cancelled.
+    No-op anywhere else. Cheap enough for every block of a file."""
     given_up = _GIVEN_UP.get()
     if given_up is not None and given_up.is_set():
         raise GivenUp
 
 
 async def to_end(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Like `asyncio.to_thread`, but whoever is cancelled while it runs waits for its end: two threads must not
-    work on the same file. So `work` has to be short, or ask `check_wanted`; it is always begun."""
+    """Like `asyncio.to_thread`, but a caller that is cancelled while it runs waits for its end: two threads
+    must not work on the same file. So `work` has to be short, or call `check_wanted`; it is always begun."""
     given_up = threading.Event()
 
     def run() -> T:
@@ -54,5 +54,5 @@ async def to_end(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> 
             except asyncio.CancelledError:
                 continue
         if not working.cancelled():
-            working.exception()  # seen: nobody else will ask
+            working.exception()  # marked as retrieved
         raise

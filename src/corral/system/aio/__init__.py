@@ -1,1 +1,2 @@
-"""Concurrency in one place: tasks, waits, pauses, locks and rates. Elsewhere the bare forms of asyncio are refused."""
+"""Concurrency: tasks, waits, pauses, locks and rates. Elsewhere the bare forms of asyncio are refused by the
+linter."""

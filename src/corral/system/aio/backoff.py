@@ -1,11 +1,12 @@
-"""How long to wait before the next attempt: doubling, bounded, and spread so that hosts do not march in step."""
+"""Backoff: the pause before the next attempt, doubling, bounded, and spread so that hosts do not retry in
+step."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:  # the command line imports this, and pays for every module
+if TYPE_CHECKING:  # the command line imports this: few modules
     from corral.system.entropy import Entropy
 
 _SPREAD: Final = 0.25
@@ -13,7 +14,7 @@ _MOST_DOUBLINGS: Final = 64
 
 
 def doubled(first: float, times: int, *, longest: float = math.inf) -> float:
-    """`first` doubled so many times, but at most `longest`; less than once is not at all."""
+    """`first` doubled so many times, but at most `longest`; a negative count is 0."""
     return min(longest, first * 2.0 ** min(max(times, 0), _MOST_DOUBLINGS))
 
 

@@ -21,8 +21,8 @@ class _Entry:
 
 
 class KeyedLocks(Generic[K]):
-    """At most one holder a key at a time (or `holders` of them), in the order in which they came. Nothing is kept of a
-    key that nobody holds or waits for."""
+    """At most one holder per key at a time (or `holders` of them), in order of arrival. A key without holders
+    and waiters uses no memory."""
 
     def __init__(self, *, holders: int = 1) -> None:
         self._holders = holders
@@ -70,7 +70,8 @@ class Hold(Generic[K]):
         self._leave()
 
     def _leave(self) -> None:
-        """The entry goes with its last user, not when the lock is free: that it also is for a moment between two."""
+        """Remove the entry with its last user, not when the lock is free: between two holders it is free for
+        a moment, too."""
         self._entry.users -= 1
         if not self._entry.users:
             del self._entries[self._key]

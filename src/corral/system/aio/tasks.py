@@ -1,9 +1,9 @@
-"""Tasks with an owner, a name and an end, the first of several things to happen, and a wait with a time
+"""Tasks with an owner, a name and an end; waits for the first of several things; and a wait with a time
 limit.
 
-A task belongs to a `Tasks`, which ends it at the latest when its owner closes. Its name is `room/verb/id`: that is what
-a log record and a dump of all tasks say about it. A wait in here that is cancelled first waits for the end of the tasks
-that it had begun: nothing of it goes on.
+A task belongs to a `Tasks`, which ends it at the latest when its owner closes. Its name is `room/verb/id`, as
+shown in log records and in a dump of all tasks. A wait in here that is cancelled first waits for the end of
+the tasks that it had begun: none of them goes on.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ class Tasks:
         awaited: bool = False,
         keeps_ids: bool = False,
     ) -> asyncio.Task[T]:
-        """Run `work` beside its owner. A failure is logged once, at its end; not if the task is `awaited`: then its
-        outcome is the caller's to take.
+        """Run `work` beside its owner. A failure is logged once, at its end; not if the task is `awaited`:
+        then its outcome is the caller's to take.
 
-        An awaited task is a part of the work that spawns it, and its log records carry the ids of that work. Any other
-        may outlive it, and carries none, unless it `keeps_ids`: then it ends with what was asked for."""
+        An awaited task is a part of the work that spawns it, and its log records carry the ids of that work.
+        Any other may outlive it, and carries none, unless it `keeps_ids`: then it ends with the request.
+        """
         context = None if awaited or keeps_ids else context_apart()
         task = asyncio.create_task(work, name=name, context=context)
         self._tasks.add(task)
@@ -57,20 +58,21 @@ class Tasks:
         return task
 
     def cancel(self) -> None:
-        """Ask those under way to end, and do not wait for it."""
+        """Cancel the running ones without waiting for their end."""
         for task in self._tasks:
             task.cancel()
 
     async def wait(self, *, timeout: float | None = None) -> None:
-        """Return when none but the caller's own is under way, or the time is up. Nothing is cancelled, also not when
-        this is."""
+        """Return when none but the caller's own is running, or the time is up. Nothing is cancelled, also not
+        when this is."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while under_way := self._others():
                     await asyncio.wait(under_way)
 
     async def close(self) -> None:
-        """End those under way but the caller's own, also those that begin meanwhile, and wait for it. Idempotent."""
+        """End the running ones but the caller's own, also those that begin meanwhile, and wait for them.
+        Idempotent."""
         while under_way := self._others():
             await cancel_and_wait(*under_way)
 
@@ -94,7 +96,7 @@ class Tasks:
 
     def _forget_awaited(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        failure_of(task)  # asyncio need not warn of it: the caller has the task
+        failure_of(task)  # marked as retrieved: the caller has the task
 
 
 async def cancel_and_wait(*futures: asyncio.Future[Any]) -> None:

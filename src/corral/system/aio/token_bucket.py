@@ -1,4 +1,4 @@
-"""How often something may be done: a burst at once, and then so much a second."""
+"""Token buckets: a rate limit with a burst."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TokenBucket:
         self._since = monotonic()
 
     def take(self, cost: float = 1) -> bool:
-        """Take so much if it is there; else nothing."""
+        """Take so much if it is there; otherwise nothing."""
         self._fill()
         if self._left < cost:
             return False
@@ -32,7 +32,7 @@ class TokenBucket:
         return True
 
     def spend(self, cost: float) -> None:
-        """Take so much also if less is there: then `wait` says for how long nothing may be spent."""
+        """Take so much also if less is there: then `wait` is the time during which nothing may be spent."""
         self._fill()
         self._left -= cost
 
@@ -48,8 +48,7 @@ class TokenBucket:
 
 
 class TokenBuckets(Generic[K]):
-    """A bucket for each key. Those of the keys that were seen last are kept; a key that was forgotten begins with a
-    full one."""
+    """A bucket for each key. Those of the most recent keys are kept; a dropped key begins with a full one."""
 
     def __init__(
         self, *, burst: float, per_second: float, monotonic: Callable[[], float], kept: int = _KEPT

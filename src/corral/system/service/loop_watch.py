@@ -1,7 +1,7 @@
-"""Notices when something blocks the event loop, and says what it was.
+"""The watch over the event loop: notices when something blocks it, and logs what it was.
 
-A task stamps the time; a thread looks whether the stamp is fresh. If it is not, the thread reads
-the loop's stack right then, while the culprit is still on it.
+A task stamps the time; a thread checks whether the stamp is fresh. If it is not, the thread reads the loop's
+stack right then, while the blocking call is still on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = structlog.get_logger("corral.loop")
 
 
 class LoopWatch:
-    """Use as `async with`. `lag` is the longest delay seen since it was last asked for."""
+    """Use as `async with`. `lag` is the longest delay since it was last read."""
 
     def __init__(self, *, alarm_seconds: float = 0.5) -> None:
         self._alarm_seconds = alarm_seconds

@@ -1,8 +1,9 @@
-"""One long-lived service as a process: its event loop, its signals, its parent, and the stages of its orderly end.
+"""A long-lived service as a process: its event loop, its signals, its parent, and the stages of its orderly
+shutdown.
 
-The parent holds the write end of a pipe and never writes to it. Whatever kills the parent, the kernel closes that end,
-and the child's read end reports the end of the file. (A death signal would be sent when the parent's *thread* ends,
-and is lost across a set-uid exec.)
+The parent holds the write end of a pipe and never writes to it. Whatever kills the parent, the kernel closes
+that end, and the child's read end reports the end of the file. (A death signal would be sent when the
+parent's *thread* ends, and is lost across a set-uid exec.)
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ class Service(Protocol):
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set once it does what it is for."""
+        """Set once it serves."""
 
     def announcement(self) -> str:
-        """What follows `ready: ` on standard output."""
+        """The text after `ready: ` on standard output."""
 
     async def run(self) -> None:
-        """Returns or raises only when it cannot go on."""
+        """Returns or raises only when it cannot continue."""
 
 
 Open = Callable[[], contextlib.AbstractAsyncContextManager[Service]]
-"""Enters with a service that is open; leaves nothing behind when that fails or is cancelled. Exits with its orderly
-end, which is bounded and never raises."""
+"""Enters with an open service; leaves nothing behind when that fails or is cancelled. Exits with its orderly
+shutdown, which is bounded and never raises."""
 
 
 def run_service(open_service: Open, *, dumps: pathlib.Path, parent_fd: int | None = None) -> int:
-    """Run a service until SIGTERM, SIGINT or its parent's death; returns the exit code. SIGUSR1 writes its threads and
-    tasks into the folder `dumps`.
+    """Run a service until SIGTERM, SIGINT or its parent's death; returns the exit code. SIGUSR1 writes its
+    threads and tasks into the folder `dumps`.
 
-    A second signal ends the process at once: an operator who insists must not be kept waiting.
+    A second signal ends the process at once.
     """
     return uvloop.run(_main(open_service, dumps, parent_fd))
 
@@ -84,7 +85,7 @@ async def _serve(service: Service, stop: asyncio.Event) -> None:
         running = tasks.spawn(service.run(), name="service/run", awaited=True)
         await first_of(running, stop, service.ready, name="service/ready")
         if service.ready.is_set():
-            # What lives now lives long: later collections need not look at it again.
+            # Objects that live now live long: later collections skip them.
             gc.collect()
             gc.freeze()
             print(f"ready: {service.announcement()}", flush=True)
@@ -137,7 +138,7 @@ Closing = Callable[[], Awaitable[object]]
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of an end. `share` is its part of what is left of the whole budget."""
+    """One step of a shutdown. `share` is its part of what is left of the whole budget."""
 
     name: str
     share: float
@@ -145,7 +146,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_stages(stages: Sequence[Stage], *, budget: float, clock: Clock) -> list[str]:
-    """Run every stage, come what may; returns the names of those that failed or ran out of time."""
+    """Run every stage, whatever fails; returns the names of those that failed or ran out of time."""
     ends = clock.monotonic() + budget
     stragglers: list[str] = []
     for stage in stages:
@@ -163,8 +164,8 @@ async def run_stages(stages: Sequence[Stage], *, budget: float, clock: Clock) ->
 
 
 class Shutdown:
-    """What each stage of a shutdown closes. It fills up while a service is opened, so a start that fails or is
-    cancelled midway closes exactly what was opened until then."""
+    """The resources that each stage of a shutdown closes. It fills up while a service is opened, so a start
+    that fails or is cancelled midway closes exactly what was opened until then."""
 
     def __init__(self, shares: Mapping[str, float], *, budget: float, clock: Clock) -> None:
         """`shares`: the stages in their order, each with its share of what is left of the budget."""

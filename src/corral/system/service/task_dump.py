@@ -1,8 +1,9 @@
-"""Dumps of what the process does right now, written on SIGUSR1: every thread's stack and every task.
+"""Dumps of the present activity of the process, written on SIGUSR1: every thread's stack and every task.
 
-The threads are written by the signal handler of `faulthandler` to `threads.txt`, also while the event loop is blocked.
-When the loop turns, they move into a dump file of their own, `dump-TIME.txt`, and the tasks follow them there. Both
-lie in the `logs` folder of the data directory and are readable by the service's user alone.
+The threads are written by the signal handler of `faulthandler` to `threads.txt`, also while the event loop is
+blocked. When the loop runs again, they move into a dump file of their own, `dump-TIME.txt`, and the tasks
+follow them there. Both lie in the `logs` folder of the data directory and are readable by the service's user
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ THREADS_FILE: Final = "threads.txt"
 _KEPT: Final = 10
 """Dumps that stay in the folder; the oldest are removed."""
 _PAUSE_SECONDS: Final = 0.2
-"""A signal that comes sooner after a dump makes none: signals in a loop must not fill the log, nor keep the loop."""
+"""A signal that comes sooner after a dump makes none: signals in a loop must not fill the log, nor block the
+loop."""
 _DETAILED: Final = 300
 """Tasks that are written with their stack; those beyond are counted."""
 _FRAMES: Final = 20
@@ -42,7 +44,7 @@ def ignore_dump_signal() -> None:
 
 
 class TaskDump:
-    """Use as `with`, on the loop. A dump that cannot be written is logged and hurts nothing else."""
+    """Use as `with`, on the loop. A dump that cannot be written is logged and affects nothing else."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory

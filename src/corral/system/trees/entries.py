@@ -1,10 +1,11 @@
-"""Entries of directories that others may write to: opened and looked at by descriptor, no link is followed.
+"""Entries of directories that others may write to: opened and inspected by descriptor, no link is followed.
 
-A path is walked part by part from an open directory, so that nobody who swaps a directory for a link
-meanwhile leads us elsewhere. What is no regular file is never opened: a FIFO would keep us waiting, and
-opening alone makes some devices act. A file with more than one name may be one that lies elsewhere: it is
-not read, and neither given away nor opened to anybody. Neither is one whose other name is hidden by removing
-the one that we came by, nor, by root, one that its directory's owner may not have and everybody cannot read.
+A path is walked part by part from an open directory, so that a directory that is swapped for a link meanwhile
+leads nowhere else. What is no regular file is never opened: opening a FIFO would block, and opening alone
+makes some devices act. A file with more than one name may also lie elsewhere: it is not read, its owner is
+not changed and its mode is not opened. The same holds for a file whose other name is hidden by removing the
+one used here, and, for root, for a file that does not belong to its directory's owner and is not readable by
+all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK 
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 LINKED_MODE: Final = 0o444
-"""Of read-only files that we link out of the cache instead of copying them."""
+"""The mode of read-only files that are linked out of the cache instead of copied."""
 _UNREAD: Final = (
     "nothing was read; put a file of its own there (`cp F F.new && mv F.new F` makes one of a link)"
 )
@@ -66,7 +67,7 @@ def is_tree(path: pathlib.Path) -> bool:
 def parent_of(
     root: int, path: str, *, make: bool = False, owner: tuple[int, int] | None = None
 ) -> Iterator[int]:
-    """The open directory that holds `path`, a checked relative path; `make`: those missing are made.
+    """The open directory that holds `path`, a checked relative path; `make`: missing ones are made.
     PATH_REFUSED when something on the way is no directory; FileNotFoundError when it is missing."""
     here = os.dup(root)
     try:
@@ -79,7 +80,7 @@ def parent_of(
             os.close(here)
             here = below
             if made and owner is not None and os.fstat(here).st_uid == os.geteuid():
-                os.fchown(here, *owner)  # the one that we made, and none that was put in its place
+                os.fchown(here, *owner)  # by descriptor: the one made here, and none that replaced it
         yield here
     finally:
         os.close(here)
@@ -114,8 +115,8 @@ def open_regular(here: int, name: str, *, shown: str) -> int:
 
 @contextlib.contextmanager
 def look_at(here: int, name: str, *, mounted: bool = True) -> Iterator[int]:
-    """A descriptor of whatever lies there, a link itself too, that can be looked at and not read: nothing
-    is opened by it. FileNotFoundError; unless `mounted`, EXDEV for what is mounted there."""
+    """A descriptor of whatever lies there, a link itself too, that can be inspected and not read: nothing is
+    opened by it. FileNotFoundError; unless `mounted`, EXDEV for a mount."""
     descriptor = os.open(name, _LOOK, dir_fd=here) if mounted else open_within(here, name, _LOOK)
     try:
         yield descriptor
@@ -124,8 +125,8 @@ def look_at(here: int, name: str, *, mounted: bool = True) -> Iterator[int]:
 
 
 def open_within(here: int, name: str, flags: int = DIRECTORY) -> int:
-    """By `openat2`, which tells by EXDEV what is mounted there. A kernel or sandbox that has none of it tells
-    no more than that it is another file system."""
+    """By `openat2`, which reports a mount by EXDEV. Without it (an old kernel, a sandbox) only another file
+    system is noticed."""
     how = _OpenHow(flags=flags, mode=0, resolve=_RESOLVE)
     while True:
         descriptor: int = _libc.syscall(
@@ -153,18 +154,18 @@ def _open_on_one_file_system(here: int, name: str, flags: int) -> int:
 
 
 def open_itself(looked: int, flags: int) -> int:
-    """The very thing that `look_at` found; what it is has been looked at before. The caller closes it."""
+    """Open the very object that `look_at` found; it was inspected before. The caller closes it."""
     return os.open(itself(looked), flags)
 
 
 def itself(descriptor: int) -> pathlib.Path:
-    """A path that leads to the very thing a descriptor of `look_at` is of, whatever its name holds by now."""
+    """A path to the very object of a descriptor of `look_at`, whatever its name refers to by now."""
     return pathlib.Path(f"/proc/self/fd/{descriptor}")
 
 
 def unreadable(here: int, name: str, looked: int) -> str:
-    """Why a file that `look_at` found is not read; empty when it may be. Those that we linked out of the cache
-    may be: everybody can read them."""
+    """Why a file that `look_at` found is not read; empty when it may be. Files linked out of the cache may
+    be: they are readable by all."""
     found = os.fstat(looked)
     if not stat.S_ISREG(found.st_mode):
         return "is a link or no regular file"
@@ -178,9 +179,9 @@ def unreadable(here: int, name: str, looked: int) -> str:
 
 
 def has_no_other_name(here: int, name: str, looked: int) -> bool:
-    """Whether what `look_at` found lies here and nowhere else. The count of names alone does not tell: one that
-    had two when it was opened has one as soon as this name is removed. So it must be here still, and as a call
-    looks the name up before it counts, it must be so twice."""
+    """Whether what `look_at` found lies here and nowhere else. The link count alone does not prove it: a file
+    that had two names when it was opened has one as soon as this name is removed. So it must still be here,
+    and as a call looks the name up before it counts, it must be so twice."""
     own = os.fstat(looked)
     for _ in range(_LOOKS):
         try:
@@ -193,8 +194,8 @@ def has_no_other_name(here: int, name: str, looked: int) -> bool:
 
 
 def _of_its_directory(here: int, found: os.stat_result) -> bool:
-    """Whether root may read a file for others: whoever can put names into the directory may have put there one
-    of a file that is none of his, and that he cannot read."""
+    """Whether root may read a file for others: a user who can write to the directory may have linked a file
+    there that is not theirs, and that they cannot read."""
     if os.geteuid() != 0 or found.st_mode & stat.S_IROTH:
         return True
     directory = os.fstat(here)
@@ -208,8 +209,8 @@ def _linked_by_us(found: os.stat_result) -> bool:
 
 
 def entry_at(root: int, path: str) -> os.stat_result | None:
-    """What lies at a relative path, a link as itself; None when nothing does, or when something on the way
-    is no directory, is closed to us or has a name that is too long."""
+    """The entry at a relative path, a link as itself; None when there is none, or when something on the way
+    is no directory, is not accessible or has a name that is too long."""
     try:
         with parent_of(root, path) as here:
             return os.stat(path.rpartition("/")[2], dir_fd=here, follow_symlinks=False)
@@ -218,7 +219,7 @@ def entry_at(root: int, path: str) -> os.stat_result | None:
 
 
 def is_missing(root: int, path: str) -> bool:
-    """Whether nothing lies at a relative path. A link on the way, which is not followed, is something."""
+    """Whether nothing lies at a relative path. A link on the way, which is not followed, counts as something."""
     try:
         with parent_of(root, path) as here:
             os.stat(path.rpartition("/")[2], dir_fd=here, follow_symlinks=False)

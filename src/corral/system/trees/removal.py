@@ -1,8 +1,9 @@
-"""Deleting what a workload left, whatever that is and whoever still writes to it.
+"""Removal of the files of a workload, whatever they are and while processes may still write to them.
 
-Each directory is opened beneath the one before and closed to everybody else before it is read: from then on
-nobody can move, swap or add anything in it, not even with a descriptor from before. Directories may be nested
-deeper than descriptors or memory go: the way back is `..`, checked, and what is too deep moves to the top.
+Each directory is opened below the one before and closed to all other users before it is read: from then on no
+other process can move, swap or add anything in it, not even with a descriptor from before. Directories may be
+nested deeper than descriptors or memory allow: the way back is `..`, checked, and what is too deep moves to
+the top.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from corral.system.trees.entries import DIRECTORY, itself, look_at, open_within
 
 _CLOSED: Final = 0o700
 _LEVELS: Final = 1_000
-"""How deep we go before what is below moves up."""
+"""Depth beyond which directories are moved up."""
 _MOVES: Final = 10_000
-"""Up, in one pass."""
+"""Moves in one pass."""
 _NOTED: Final = 10_000
 """Names of directories that are held of one directory at a time."""
 _PASSES: Final = 3
@@ -29,7 +30,7 @@ _NO_DIRECTORY: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
 
 
 def remove(path: pathlib.Path) -> str:
-    """Like `remove_tree`; returns why something of it is left, or nothing."""
+    """Like `remove_tree`; returns why something of it is left, or an empty text."""
     try:
         remove_tree(path)
     except OSError as error:
@@ -38,9 +39,9 @@ def remove(path: pathlib.Path) -> str:
 
 
 def remove_tree(path: pathlib.Path) -> None:
-    """Delete it, whatever it is; fine when it is not there. The directory that holds it is the daemon's own.
-    What is mounted in it stays. OSError of the first thing that could not go, when all the others have gone.
-    Blocks; interrupted, the next call does the rest."""
+    """Delete it, whatever it is; fine when it is missing. The directory that holds it is the daemon's own.
+    Mounts in it stay. OSError of the first entry that could not be removed, after all others were. Blocks;
+    interrupted, the next call does the rest."""
     with contextlib.suppress(FileNotFoundError):
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -50,7 +51,7 @@ def remove_tree(path: pathlib.Path) -> None:
 
 
 class _Level:
-    """A directory on the way down: which it is, by what name, and what is left to be gone into."""
+    """A directory on the way down: its identity, its name, and the subdirectories left to visit."""
 
     __slots__ = ("gone", "identity", "more", "name", "waiting")
 
@@ -59,12 +60,12 @@ class _Level:
         self.identity = (found.st_dev, found.st_ino)
         self.waiting: list[str] = []
         self.more = False
-        """There are directories that were not noted yet."""
+        """There are directories that were not listed yet."""
         self.gone = 0
 
 
 class _Removal:
-    """Of one tree; `run` once. `_here` is the only directory that is open, beside the top."""
+    """The removal of one tree; `run` once. `_here` is the only directory that is open, beside the top."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
@@ -103,7 +104,7 @@ class _Removal:
         self._here = descriptor
 
     def _empty(self) -> None:
-        """Everything in the top directory; what cannot go is noted and passed by."""
+        """Remove everything in the top directory; what cannot be removed is recorded and skipped."""
         self._read()
         while True:
             level = self._levels[-1]
@@ -117,7 +118,7 @@ class _Removal:
                 return
 
     def _read(self) -> None:
-        """Unlink what is no directory, and note those that are."""
+        """Unlink what is no directory, and list those that are."""
         level = self._levels[-1]
         level.more, level.gone = False, 0
         with os.scandir(self._here) as found:
@@ -147,9 +148,9 @@ class _Removal:
         self._read()
 
     def _move_up(self, name: str) -> bool:
-        """To the top, under a name that nothing has. False when it cannot be moved: then we go deeper."""
+        """Move to the top, under a free name. False when it cannot be moved: then the removal goes deeper."""
         self._moved_up += 1
-        if self._moved_up > _MOVES:  # somebody builds as fast as we remove
+        if self._moved_up > _MOVES:  # another process creates as fast as this one removes
             self._note(name, OSError(errno.ELOOP, "it is nested too deep"))
             return True
         fresh = f".deep-{secrets.token_hex(8)}"
@@ -162,8 +163,8 @@ class _Removal:
         return True
 
     def _leave(self) -> None:
-        """Back to the directory above, and away with this one. Somebody who moved it meanwhile is not
-        followed: the next pass begins at the top."""
+        """Go back to the directory above, and remove this one. If it was moved meanwhile, it is not followed:
+        the next pass begins at the top."""
         left, above = self._levels.pop(), -1
         try:
             above = os.open("..", DIRECTORY, dir_fd=self._here)
@@ -204,8 +205,8 @@ class _Removal:
 
 
 def _open_closed(here: int, name: str) -> int:
-    """A directory that from now on nobody but us changes. A root daemon takes it: an owner could open it
-    again. ENOTDIR or ELOOP for anything else, EXDEV when it is mounted there."""
+    """Open a directory that from now on only this process changes. A root daemon takes its ownership: an
+    owner could open it again. ENOTDIR or ELOOP for anything else, EXDEV for a mount."""
     try:
         descriptor = open_within(here, name)
     except PermissionError:  # closed even to its owner, and we are not root
@@ -222,7 +223,7 @@ def _open_closed(here: int, name: str) -> int:
 
 
 def _open_to_us(here: int, name: str) -> None:
-    """A directory that is closed to its owner can be neither read nor moved."""
+    """Make a directory accessible: one that is closed to its owner can be neither read nor moved."""
     with look_at(here, name, mounted=False) as looked:
         found = os.fstat(looked)
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():

@@ -1,7 +1,8 @@
-"""A walk through a tree that others may change meanwhile: each directory is opened beneath the one before.
+"""A walk through a tree that others may change meanwhile: each directory is opened below the one before.
 
-Only one directory is open at a time, however deep the tree is. The way back is `..`, and it must lead to the very
-directory that we came from: whoever moves a directory while we are in it ends the walk, and leads it nowhere.
+Only one directory is open at a time, however deep the tree is. The way back is `..`, and it must lead to the
+very directory that the walk came from: a directory that is moved during its visit ends the walk, and leads it
+nowhere.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from corral.errors import Code, Rejected, Retryable
 from corral.system.trees.entries import DIRECTORY, open_within
 
 DEEPEST: Final = 200
-"""Directories within each other, where their paths are of use."""
+"""Depth of directories whose paths are usable."""
 MOST_ENTRIES: Final = 1_000_000
 _PASSED_BY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EXDEV})
-"""A directory that is gone, swapped for something else, closed to us, or mounted where that is not wanted."""
+"""A directory that is gone, swapped for something else, not accessible, or an excluded mount."""
 
 
 class Found(NamedTuple):
-    """Something in the tree, a link as itself. `here` is open until the walk goes on."""
+    """An entry of the tree, a link as itself. `here` is open until the walk continues."""
 
     name: str
     status: os.stat_result
@@ -32,7 +33,7 @@ class Found(NamedTuple):
 
     @property
     def path(self) -> str:
-        """From the root on; only while the walk stands here."""
+        """The path from the root on; only while the walk is here."""
         return "/".join([*(level.name for level in self.levels[1:]), self.name])
 
     @property
@@ -44,16 +45,17 @@ class _Level(NamedTuple):
     name: str
     identity: tuple[int, int]
     waiting: list[str]
-    """Directories in it that are still to be gone into."""
+    """Directories in it that are still to be visited."""
 
 
 def walk(
     root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES, mounted: bool = True
 ) -> Iterator[Found]:
-    """Everything beneath an open directory; of each directory first what lies in it. What goes away meanwhile
-    or is closed to us is passed by, and unless `mounted` so is what lies in directories that are mounted there:
-    whoever mounts something into a tree wants it read with the tree, and not changed with it. PATH_REFUSED beyond `deepest` directories within each other or `most`
-    entries; FILE_UNREADABLE, Retryable, when a directory is moved while we are in it; OSError. Blocks."""
+    """Everything below an open directory; of each directory first its own entries. Entries that vanish
+    meanwhile or are not accessible are skipped, and unless `mounted` so is the content of mounts: a mount in
+    a tree is meant to be read with the tree, and not changed with it. PATH_REFUSED beyond `deepest` nested
+    directories or `most` entries; FILE_UNREADABLE, Retryable, when a directory is moved during its visit;
+    OSError. Blocks."""
     here = os.dup(root)
     try:
         levels = [_level("", here)]
@@ -100,7 +102,7 @@ def _entries(here: int, levels: list[_Level]) -> Iterator[Found]:
             try:
                 status = os.stat(entry.name, dir_fd=here, follow_symlinks=False)
             except (FileNotFoundError, PermissionError):
-                continue  # the workload lives on
+                continue  # the workload changed it meanwhile
             if stat.S_ISDIR(status.st_mode):
                 levels[-1].waiting.append(entry.name)
             yield Found(entry.name, status, here, levels)
