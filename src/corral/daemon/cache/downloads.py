@@ -185,7 +185,8 @@ class _Download:
         raise _refused(parse_target(url), f"it redirects more than {REDIRECTS} times")
 
     async def _begin(self, target: DownloadTarget, answer: DownloadAnswer) -> None:
-        """Find the offset of this answer's body in the file, and whether to read it at all."""
+        """Check the answer against the partial file, which is cleared unless the answer continues it, and against the
+        expected and the allowed size."""
         whole = answer.content_length
         if answer.status == 206:
             found = _RANGE.fullmatch(answer.headers.get("content-range", ""))

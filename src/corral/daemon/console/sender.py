@@ -175,7 +175,7 @@ class BatchSender:
             if not size and self._swept_at - feed.grew_at >= COLD_SECONDS:
                 self._watch.arm(feed, feed.directory)
                 feed.note_quiet()
-                # what came before the watch was there
+                # output from before the watch was armed
                 size = feed.add_block(message.console_batch, limit, thorough=True)
                 if not size:
                     feed.release()

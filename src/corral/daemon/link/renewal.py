@@ -74,8 +74,8 @@ class NodeCertificateRenewal:
         self._answer: asyncio.Future[CertificateIssued] | None = None
 
     def issued(self, answer: CertificateIssued) -> None:
-        """Handle the controller's answer to the request under way; after a late answer the certificate is requested
-        again."""
+        """Handle the controller's answer to the request under way; a late answer is dropped, and the certificate
+        requested again."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 

@@ -81,8 +81,8 @@ class Spool:
         self._on_growth = callback
 
     def stream(self, on: bool) -> None:
-        """Whether a sender takes each record at once. Only for a controller that was found to have confirmed no more
-        than `sent`: while streaming, additions raise that mark."""
+        """Set whether a sender takes each record at once. Only for a controller that was found to have confirmed no
+        more than `sent`: while streaming, additions raise that mark."""
         self._table.streaming = on
 
     def log(self, body: bytes) -> None:

@@ -31,8 +31,8 @@ BACKGROUND_BYTES: Final = 65_536
 behind."""
 BACKGROUND_PER_SECOND: Final = 1000
 BACKGROUND_AT_ONCE: Final = 2000
-"""How many background reports become records at a time; large ones count for more, which limits them to 2 MiB a second.
-Each bound is about half of what a controller accepts from one node, or less."""
+"""The burst of background reports that may become records; large ones count for more, which limits them to 2 MiB a
+second. Each bound is about half of what a controller accepts from one node, or less."""
 _KIB_PER_RECORD: Final = 2
 BACKGROUND_PART: Final = 4
 """The background queue may use one in so many of the spool's bytes, in addition to the other records."""

@@ -79,7 +79,7 @@ class IsolatedUids:
             for span in others
             if span.first <= uid <= span.last
         }
-        """Instances with a uid, from before this range or these neighbours, that belongs to somebody else as well."""
+        """Instances whose uid, from before this range or these neighbours, has another owner as well."""
 
     def __contains__(self, uid: int) -> bool:
         """Whether this uid is, or may become, an instance's own."""

@@ -78,7 +78,7 @@ _REFUSED_BEGINNINGS: Final = (
     "-XX:VMOptionsFile",
     "-Xoptionsfile",
 )
-"""The same in other words, and files of arguments."""
+"""Other spellings of the refused options, and files of arguments."""
 
 
 _SIZES: Final = ("-Xmx", "-Xms", "-Xmn", "-Xss")
