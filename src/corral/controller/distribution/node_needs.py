@@ -79,8 +79,8 @@ def warm_message(needs: Needs, *, request_id: str) -> PreWarmCache:
 
 
 class _Draws:
-    """A source of random choices that picks the first option in one round, the second in the next, until each
-    was picked."""
+    """A stand-in for random choice that picks the first option in one round, the second in the next, until
+    each was picked."""
 
     def __init__(self) -> None:
         self.turn = 0

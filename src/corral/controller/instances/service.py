@@ -72,7 +72,7 @@ class Waiters:
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
-        """The record as soon as it reached the desired state, its run is over, or another start replaced it.
+        """The record as soon as `wanted` holds, its run is over, or another start replaced it.
 
         NOT_FOUND when it was removed, TIMEOUT when it takes too long; the caller checks which case it is.
         """
@@ -175,5 +175,5 @@ class InstanceService:
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
-        """Wait for a run to reach the desired state; see `Waiters.settled`."""
+        """Wait until `wanted` holds for a run; see `Waiters.settled`."""
         return await self._waiters.settled(id, incarnation, wanted, timeout)

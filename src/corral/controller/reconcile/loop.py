@@ -176,7 +176,7 @@ class Reconciler:
             self._short.discard(name)
 
     def _note_node(self, node: str) -> None:
-        """Set the deadline of a disconnected node to reconnect; a removed one has none. A node with an
+        """Set the deadline of a disconnected node to reconnect; a removed one is lost at once. A node with an
         unreadable record is not removed."""
         stored = self._ledger.state.nodes.find(node)
         if self._ledger.state.quarantine.holds(NODES.name, node):

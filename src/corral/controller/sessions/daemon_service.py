@@ -187,7 +187,7 @@ class DaemonService(DaemonServiceServicer):
         )
 
     async def _open(self, leading: LinkTerm, session: Session, hello: Handshake) -> None:
-        """Store that the node is online, and only then send it the welcome."""
+        """Store that the node is online; the welcome is sent only after that."""
 
         def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
             if leading.sessions.find(session.facts.node_id) is not session:

@@ -157,7 +157,7 @@ def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
 def opened(
     stored: Stored[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
 ) -> tuple[NodeRecord, list[Draft]]:
-    """The record of a node whose session opens, and its event."""
+    """The record of a node whose session opens, and its events."""
     old = stored.record
     state = NODE_LIFECYCLE.step(f"node '{old.id}'", old.state, NodeTrigger.SESSION_OPENED)
     record = msgspec.structs.replace(

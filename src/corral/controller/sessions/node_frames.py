@@ -114,8 +114,8 @@ class NodeFrames:
             _log.info("session.frames_ignored", node=self._node_id, kind=frame.kind or "unknown")
 
     def _guarded(self, frame: NodeFrame) -> None:
-        """Handle one message; a failure is reported to the node and the message skipped, except for its part
-        that must be stored."""
+        """Handle one message; a failure is reported to the node and the message skipped. The intake still stores
+        what must not be lost."""
         try:
             self._hand_on(frame)
         except Exception as error:

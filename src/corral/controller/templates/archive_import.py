@@ -39,8 +39,8 @@ class Batches:
         self._blobs = blobs
 
     def next(self) -> Batch:
-        """The next batch; empty at the end. Repeated contents fill no batch, but count towards its size, so
-        that a step is short."""
+        """The next batch; empty at the end. Repeated contents are not added, but their bytes are bounded as well,
+        so that a step is short."""
         batch: Batch = {}
         size = read = 0
         for number, (digest, content) in enumerate(self._blobs, 1):
