@@ -16,7 +16,7 @@ from prometheus_client import Gauge
 
 from corral.controller.http.access_log import AccessLog
 from corral.controller.http.api import Api
-from corral.controller.http.api_context import Setting
+from corral.controller.http.api_context import ProcessContext
 from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.request import AsgiApp
 from corral.controller.http.routes import ROUTES
@@ -203,9 +203,9 @@ class _Opening:
         tasks.spawn(position.keep(memory.commit_number), name="controller/position")
         return store
 
-    def _make_setting(self, role: ControllerRole) -> Setting:
+    def _make_setting(self, role: ControllerRole) -> ProcessContext:
         config = self._config
-        return Setting(
+        return ProcessContext(
             clock=self._clock,
             entropy=self._entropy,
             log_ring=self._logs.ring,
@@ -218,7 +218,7 @@ class _Opening:
             instances_are_root=config.instances.development and os.geteuid() == 0,
         )
 
-    async def _start_http(self, role: ControllerRole, setting: Setting) -> Address:
+    async def _start_http(self, role: ControllerRole, setting: ProcessContext) -> Address:
         """Answer on HTTP; the address, with its real port."""
         api = Api(setting=setting, gate=role.http_gate, routes=ROUTES)
         host, port = parse_address(self._config.http.listen, any_port=True)
@@ -313,7 +313,7 @@ def _own_info(config: ControllerConfig, http: Address) -> ControllerInfo:
     )
 
 
-def _show_lag(setting: Setting, watch: LoopWatch) -> None:
+def _show_lag(setting: ProcessContext, watch: LoopWatch) -> None:
     registry = setting.metrics.registry
     lag = Gauge("corral_loop_lag_seconds", "Longest delay of the loop.", registry=registry)
     lag.set_function(watch.lag)

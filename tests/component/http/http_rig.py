@@ -22,7 +22,13 @@ from stand_in_node import StandInNode
 from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
 from corral.controller.http.api import Api
-from corral.controller.http.api_context import IssuedCertificate, LeaderView, Leading, MemberView, Setting
+from corral.controller.http.api_context import (
+    IssuedCertificate,
+    LeaderView,
+    MemberView,
+    ProcessContext,
+    TermContext,
+)
 from corral.controller.http.route_table import Route
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
@@ -201,7 +207,7 @@ class Rig:
         self.writer: Writer
         self.ledger: Ledger
         self.hub: EventHub
-        self.leading: Leading
+        self.leading: TermContext
         self.instances: InstanceService
         self.consoles: Consoles
         self.templates: TemplateLibrary
@@ -215,9 +221,9 @@ class Rig:
         )
         self.modules: Modules
         self.server: HttpServer
-        self.setting: Setting
+        self.setting: ProcessContext
 
-    def gate(self) -> Leading | None:
+    def gate(self) -> TermContext | None:
         return self.leading if self.leads else None
 
     def fold(self, commit: Commit) -> None:
@@ -359,7 +365,7 @@ async def http_rig(
         stack.push_async_callback(store.close)
         rig = Rig(store=FailingStore(store), data=data)
         await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes, patience=patience)
-        rig.setting = Setting(
+        rig.setting = ProcessContext(
             clock=rig.clock,
             entropy=rig.entropy,
             log_ring=rig.log.ring,
@@ -387,7 +393,7 @@ async def http_rig(
             patience_seconds=PATIENCE,
         )
         rig.modules = _modules(rig, modules)
-        rig.leading = Leading(
+        rig.leading = TermContext(
             setting=rig.setting,
             state=rig.state,
             ledger=rig.ledger,

@@ -12,11 +12,11 @@ import pytest
 from http_rig import Rig, http_rig
 from raw_client import raw_call
 
-from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.request import BodyPace, Message, Request, Scope
+from corral.controller.http.call import ApiCall, NoQuery
+from corral.controller.http.request import BodyPace, HttpRequest, Message, Scope
 from corral.controller.http.route_table import Describe, Route, Upload
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.uploads import Incoming
+from corral.controller.http.uploads import UploadBody
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected
@@ -115,9 +115,9 @@ async def test_a_caller_that_only_keeps_its_place_is_given_up() -> None:
         raise AssertionError(message)
 
     scope: Scope = {"type": "http", "headers": [], "path": "/", "query_string": b"", "method": "PUT"}
-    request = Request(scope, trickle, refuse, entropy=SystemEntropy())
+    request = HttpRequest(scope, trickle, refuse, entropy=SystemEntropy())
     pace = BodyPace(pause_seconds=10.0, idle_seconds=10.0)
-    incoming = Incoming(request, limit=10**6, pace=pace, digested=False, head_start_seconds=0.1)
+    incoming = UploadBody(request, limit=10**6, pace=pace, digested=False, head_start_seconds=0.1)
     with pytest.raises(Rejected, match="less than 1024 bytes a second"):
         await incoming.drain()
     assert pace.size < 50
@@ -128,7 +128,7 @@ async def test_what_is_not_taken_waits_with_the_caller(data: pathlib.Path) -> No
     go_on = asyncio.Event()
     taken: list[int] = []
 
-    async def slow(call: Call[None, NoQuery], source: AsyncIterator[bytes]) -> Describe:
+    async def slow(call: ApiCall[None, NoQuery], source: AsyncIterator[bytes]) -> Describe:
         async for piece in source:
             taken.append(len(piece))
             await go_on.wait()

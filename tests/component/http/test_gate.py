@@ -7,7 +7,7 @@ import pathlib
 import httpx
 from http_rig import Rig, http_rig
 
-from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.call import ApiCall, NoQuery
 from corral.controller.http.route_table import Read
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Permission
@@ -58,7 +58,7 @@ async def test_a_deposed_leader_says_so(client: httpx.AsyncClient, rig: Rig) -> 
 
 
 async def test_a_bug_is_answered_with_an_id_and_nothing_of_what_it_was(data: pathlib.Path) -> None:
-    async def broken(call: Call[None, NoQuery]) -> None:
+    async def broken(call: ApiCall[None, NoQuery]) -> None:
         raise ZeroDivisionError("secret detail")
 
     route = Read(

@@ -14,7 +14,7 @@ from http_rig import Rig, http_rig
 from module_archives import module_zip
 from raw_client import raw_call
 
-from corral.controller.http.route_table import Intake, Relay
+from corral.controller.http.route_table import FormUpload, Relay
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Role
 from corral.modules.services.registrations import RESERVED_SEGMENTS
@@ -525,7 +525,7 @@ def test_relays_come_after_everything_that_they_would_hide() -> None:
     names = [route.path for route in ROUTES if route.path.startswith(f"{MODULES}/{{id}}/")]
     assert names[-5:] == [f"{MODULES}/{{id}}/{{path}}"] * 5
     assert len([route for route in ROUTES if isinstance(route, Relay)]) == 5
-    assert len([route for route in ROUTES if isinstance(route, Intake)]) == 2
+    assert len([route for route in ROUTES if isinstance(route, FormUpload)]) == 2
 
 
 @pytest.mark.trap("T81")

@@ -8,13 +8,13 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.http.responses import Answer
+from corral.controller.http.responses import ApiResponse
 from corral.controller.http.route_table import (
     PUBLIC,
     WORKLOAD,
     Act,
-    Change,
-    Intake,
+    CommitRoute,
+    FormUpload,
     Mutate,
     Once,
     Probe,
@@ -45,7 +45,7 @@ def probe(**changed: Any) -> Probe:
         "path": "/x",
         "permission": PUBLIC,
         "summary": "s",
-        "handler": lambda setting, gate: Answer(),
+        "handler": lambda setting, gate: ApiResponse(),
     }
     return Probe(**{**given, **changed})
 
@@ -56,7 +56,7 @@ def test_exactly_these_routes_answer_without_credentials() -> None:
 
 def test_a_route_without_a_permission_cannot_be_constructed() -> None:
     with pytest.raises(TypeError, match="permission"):
-        Probe(method="GET", path="/x", summary="s", handler=lambda setting, gate: Answer())  # type: ignore[call-arg]
+        Probe(method="GET", path="/x", summary="s", handler=lambda setting, gate: ApiResponse())  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="names no permission"):
         probe(permission=None)
 
@@ -87,7 +87,7 @@ def test_only_reads_and_streams_use_get_and_everything_else_mutates_or_is_a_tick
     others = [
         route.name
         for route in writing
-        if not isinstance(route, Change | Act | Once | Intake | Relay | Report)
+        if not isinstance(route, CommitRoute | Act | Once | FormUpload | Relay | Report)
     ]
     assert others == ["POST /api/v1/events/tickets"]
     assert all(isinstance(route, Read) for route in writing if route.name in others)

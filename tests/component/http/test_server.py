@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from http_rig import DEADLINE, Rig
 
 from corral.controller.http.api import Api
-from corral.controller.http.api_context import Setting
+from corral.controller.http.api_context import ProcessContext
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.errors import Code, Rejected
@@ -32,7 +32,7 @@ from corral.testing.cluster import RecordedLog
 
 def standby_api() -> Api:
     log = RecordedLog()
-    setting = Setting(
+    setting = ProcessContext(
         clock=SystemClock(), entropy=SystemEntropy(), log_ring=log.ring, set_log_level=log.set_level
     )
     return Api(setting=setting, gate=lambda: None, routes=ROUTES)

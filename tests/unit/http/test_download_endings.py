@@ -8,7 +8,7 @@ from typing import Any
 
 from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.connection import ABORT
-from corral.controller.http.request import Request
+from corral.controller.http.request import HttpRequest
 from corral.controller.http.route_table import Content, Pump, Write
 from corral.controller.http.sse_stream import serve_download
 from corral.domain.ids import TokenId
@@ -45,7 +45,7 @@ class Download:
         }
         content = Content(pump=pump, content_type=b"text/plain", filename="file")
         await serve_download(
-            request=Request(scope, self._receive, self._send, entropy=SystemEntropy()),
+            request=HttpRequest(scope, self._receive, self._send, entropy=SystemEntropy()),
             stream=OpenStream(TOKEN),
             content=content,
             headers=(),

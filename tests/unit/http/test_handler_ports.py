@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from corral.controller.http.api import server_of
-from corral.controller.http.api_context import Leading, Setting
+from corral.controller.http.api_context import ProcessContext, TermContext
 from corral.controller.http.handler_parameters import PORTS, bound
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.routes import ROUTES
@@ -23,7 +23,7 @@ class Term:
     tickets = "the tickets"
 
 
-LEADING = cast("Leading", Term())
+LEADING = cast("TermContext", Term())
 
 
 def test_a_handler_is_given_the_parts_that_it_declares_and_then_the_call() -> None:
@@ -71,18 +71,18 @@ def test_a_part_of_another_type_is_refused_when_it_is_bound() -> None:
 
 
 def test_no_handler_is_handed_the_whole_term() -> None:
-    assert Leading not in PORTS.values()
+    assert TermContext not in PORTS.values()
     with pytest.raises(ValueError, match="'leading', which is no part"):
         bound(whole, given=0)
 
 
-def whole(leading: Leading) -> None:
+def whole(leading: TermContext) -> None:
     raise AssertionError(leading)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_every_route_of_the_table_has_a_server_and_declares_parts_that_there_are(route: Any) -> None:
-    setting = Setting(
+    setting = ProcessContext(
         clock=cast("Any", None),
         entropy=cast("Any", None),
         log_ring=cast("Any", None),

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.api_context import Gate, Leading, Setting
+from corral.controller.http.api_context import CurrentTerm, ProcessContext, TermContext
 from corral.controller.http.authentication import authenticate, authorise, redeem
-from corral.controller.http.call import Call, Caller
+from corral.controller.http.call import ApiCall, Caller
 from corral.controller.http.idempotency import Guard, guard_of
-from corral.controller.http.request import Request
+from corral.controller.http.request import HttpRequest
 from corral.controller.http.request_decoder import BodyDecoder, QueryDecoder
 from corral.controller.http.route_table import Route
 from corral.domain.permissions import Permission
@@ -27,11 +27,11 @@ _TAG: Final = re.compile(r'(W/)?"([!#-~]*)"')
 _MAX_TAGS: Final = 20
 
 
-TicketFinder = Callable[[Request], str | None]
+TicketFinder = Callable[[HttpRequest], str | None]
 """The ticket that stands in for a token; None when there is none."""
 
 
-class Match(msgspec.Struct, frozen=True, kw_only=True):
+class IfMatch(msgspec.Struct, frozen=True, kw_only=True):
     """The revisions a caller accepts; None accepts any, as long as the resource exists."""
 
     tags: frozenset[str] | None
@@ -46,12 +46,12 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def parse_match(header: str | None) -> Match | None:
+def parse_match(header: str | None) -> IfMatch | None:
     """The header's meaning; BAD_REQUEST when it has none. A weak tag matches nothing (RFC 9110)."""
     if header is None:
         return None
     if header == "*":
-        return Match(tags=None)
+        return IfMatch(tags=None)
     parts = [part.strip() for part in header.split(",")]
     found = [_TAG.fullmatch(part) for part in parts]
     if len(parts) > _MAX_TAGS or not all(found):
@@ -61,16 +61,16 @@ def parse_match(header: str | None) -> Match | None:
             hint='send the ETag of an answer, quotes included, such as If-Match: "42"',
             field="If-Match",
         )
-    return Match(tags=frozenset(match[2] for match in found if match is not None and not match[1]))
+    return IfMatch(tags=frozenset(match[2] for match in found if match is not None and not match[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRequest:
     """A request whose caller may make it. `raw` is its body where the kind of route reads it."""
 
-    leading: Leading
-    call: Call[Any, Any]
-    request: Request
+    leading: TermContext
+    call: ApiCall[Any, Any]
+    request: HttpRequest
     raw: bytes = b""
 
     def guard(self, body: bytes) -> Guard | None:
@@ -85,7 +85,7 @@ class AdmittedRequest:
             body=body,
         )
 
-    def match(self) -> Match | None:
+    def match(self) -> IfMatch | None:
         """The revision that the caller insists on. BAD_REQUEST."""
         return parse_match(self.request.header(b"if-match"))
 
@@ -95,17 +95,17 @@ class AdmittedRequest:
             raise Rejected(Code.BAD_REQUEST, f"If-Match means nothing to {route.name}", field="If-Match")
 
 
-class Admission:
+class RouteAdmission:
     """Admits the requests of one route."""
 
-    def __init__(self, route: Route, *, setting: Setting, gate: Gate) -> None:
+    def __init__(self, route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> None:
         self._route = route
         self.setting = setting
         self.gate = gate
         self._query = QueryDecoder(route.query)
         self._body = BodyDecoder(route.body) if route.body else None
 
-    async def admit(self, request: Request, *, ticket_of: TicketFinder | None = None) -> AdmittedRequest:
+    async def admit(self, request: HttpRequest, *, ticket_of: TicketFinder | None = None) -> AdmittedRequest:
         """A request that is whole: its body was read and decoded."""
         now = self.setting.clock.now()
         leading = self.leading()
@@ -116,21 +116,21 @@ class Admission:
             leading=leading, call=self._call(caller, request, body, now), request=request, raw=raw
         )
 
-    def admit_unread(self, request: Request) -> AdmittedRequest:
+    def admit_unread(self, request: HttpRequest) -> AdmittedRequest:
         """A request of which only the head was looked at: its body is still with the caller."""
         now = self.setting.clock.now()
         leading = self.leading()
         caller = self.caller(leading, request)
         return AdmittedRequest(leading=leading, call=self._call(caller, request, None, now), request=request)
 
-    def leading(self) -> Leading:
+    def leading(self) -> TermContext:
         """The present term; NOT_LEADER."""
         leading = self.gate()
         if leading is None:
             raise self.setting.not_leading()
         return leading
 
-    def caller(self, leading: Leading, request: Request, *, ticket: str | None = None) -> Caller:
+    def caller(self, leading: TermContext, request: HttpRequest, *, ticket: str | None = None) -> Caller:
         """Who calls, and may. UNAUTHENTICATED, RATE_LIMITED, FORBIDDEN."""
         now = self.setting.clock.now()
         try:
@@ -147,10 +147,10 @@ class Admission:
         authorise(caller, self._route.permission)
         return caller
 
-    def query(self, request: Request) -> Any:
+    def query(self, request: HttpRequest) -> Any:
         return self._query.decode(request.query)
 
-    async def read_body(self, request: Request) -> bytes:
+    async def read_body(self, request: HttpRequest) -> bytes:
         """The body's bytes; BAD_REQUEST for one where none is taken, UNSUPPORTED_MEDIA_TYPE."""
         if request.method in ("GET", "HEAD"):
             return b""
@@ -165,9 +165,9 @@ class Admission:
     async def decode_body(self, raw: bytes) -> Any:
         return await self._body.received(raw) if self._body else None
 
-    def _call(self, caller: Caller, request: Request, body: Any, now: dt.datetime) -> Call[Any, Any]:
+    def _call(self, caller: Caller, request: HttpRequest, body: Any, now: dt.datetime) -> ApiCall[Any, Any]:
         path: Mapping[str, str] = request.scope.get("path_params", {})
-        return Call(
+        return ApiCall(
             caller=caller,
             path=path,
             body=body,

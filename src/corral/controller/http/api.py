@@ -12,8 +12,8 @@ from starlette.routing import BaseRoute, Match, Router, WebSocketRoute
 from starlette.routing import Route as PathPattern
 
 from corral.controller.events.hub import EventHub
-from corral.controller.http.admission import Admission
-from corral.controller.http.api_context import Gate, Setting
+from corral.controller.http.admission import RouteAdmission
+from corral.controller.http.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.metrics import Players
 from corral.controller.http.mutation_servers import (
     ActServer,
@@ -34,14 +34,14 @@ from corral.controller.http.read_servers import (
     SocketServer,
     StreamServer,
 )
-from corral.controller.http.request import ClientGone, Receive, Request, Scope, Send
-from corral.controller.http.responses import Answer, Headers, internal_error, refusal, send_answer
+from corral.controller.http.request import ClientGone, HttpRequest, Receive, Scope, Send
+from corral.controller.http.responses import ApiResponse, Headers, internal_error, refusal, send_answer
 from corral.controller.http.route_table import (
     Act,
     Asset,
     Build,
     Download,
-    Intake,
+    FormUpload,
     Mutate,
     Once,
     Probe,
@@ -74,7 +74,7 @@ _LONGEST_ID: Final = 80
 class Api:
     """Serves a table of routes. `gate` gives the parts of the present term, or None on a standby."""
 
-    def __init__(self, *, setting: Setting, gate: Gate, routes: Sequence[Route]) -> None:
+    def __init__(self, *, setting: ProcessContext, gate: CurrentTerm, routes: Sequence[Route]) -> None:
         check_table(routes)
         self.routes = tuple(routes)
         self._setting = setting
@@ -121,7 +121,7 @@ class Api:
         return not any(isinstance(each, Endpoint) and each.takes(scope["method"]) for each in others)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, send, entropy=self._setting.entropy)
+        request = HttpRequest(scope, receive, send, entropy=self._setting.entropy)
         error = Rejected(
             Code.NOT_FOUND,
             f"there is nothing at '{request.path[:200]}'",
@@ -144,7 +144,9 @@ class Api:
 class Endpoint:
     """Answers every request to one path; no request leaves without an answer in our shape."""
 
-    def __init__(self, *, path: str, routes: Sequence[Route], setting: Setting, gate: Gate) -> None:
+    def __init__(
+        self, *, path: str, routes: Sequence[Route], setting: ProcessContext, gate: CurrentTerm
+    ) -> None:
         self._path = path
         self._noun = next((noun for start, noun in _NOUNS.items() if path.startswith(start)), None)
         self._setting = setting
@@ -158,7 +160,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request = Request(scope, receive, send, entropy=self._setting.entropy)
+        request = HttpRequest(scope, receive, send, entropy=self._setting.entropy)
         with log_context.only({"request": request.id, **self._subject(scope)}):
             await self._serve(request, began)
 
@@ -168,20 +170,20 @@ class Endpoint:
             return {}
         return {self._noun: scope.get("path_params", {}).get("id", "")[:_LONGEST_ID]}
 
-    async def _serve(self, request: Request, began: float) -> None:
+    async def _serve(self, request: HttpRequest, began: float) -> None:
         server = self._methods.get(request.method)
-        answer: Answer | None
+        answer: ApiResponse | None
         if server is not None:
             answer = await self._guarded(server, request)
         elif request.method == "OPTIONS":
-            answer = Answer(status=204, headers=self._allow)
+            answer = ApiResponse(status=204, headers=self._allow)
         else:
             answer = refusal(self._wrong_method(request), headers=self._allow)
         if answer is not None:
             await send_answer(request, answer)
         self._count(request, answer, time.perf_counter() - began)
 
-    def _count(self, request: Request, answer: Answer | None, seconds: float) -> None:
+    def _count(self, request: HttpRequest, answer: ApiResponse | None, seconds: float) -> None:
         log.debug(
             "http.answered",
             method=request.method,
@@ -197,14 +199,14 @@ class Endpoint:
             seconds=seconds if answer else None,
         )
 
-    def _wrong_method(self, request: Request) -> Rejected:
+    def _wrong_method(self, request: HttpRequest) -> Rejected:
         return Rejected(
             Code.METHOD_NOT_ALLOWED,
             f"{request.method} is not possible on {self._path}",
             hint=f"possible: {self._allow[0][1].decode()}",
         )
 
-    async def _guarded(self, server: RouteServer, request: Request) -> Answer | None:
+    async def _guarded(self, server: RouteServer, request: HttpRequest) -> ApiResponse | None:
         """The answer, whatever goes wrong; None when it was a stream, or nobody is left to hear it."""
         try:
             return await server.answer(request)
@@ -217,7 +219,7 @@ class Endpoint:
         except Exception as error:
             return self._confess(request, error)
 
-    def _confess(self, request: Request, error: Exception) -> Answer:
+    def _confess(self, request: HttpRequest, error: Exception) -> ApiResponse:
         error_id = new_id("err", self._setting.entropy)
         log.error(
             "http.internal_error",
@@ -232,12 +234,12 @@ class Endpoint:
 class RouteServer(Protocol):
     """Serves one route."""
 
-    async def answer(self, request: Request) -> Answer | None:
+    async def answer(self, request: HttpRequest) -> ApiResponse | None:
         """The answer; None when it was sent in pieces. Every refusal is raised."""
 
 
-def server_of(route: Route, *, setting: Setting, gate: Gate) -> RouteServer:
-    admission = Admission(route, setting=setting, gate=gate)
+def server_of(route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> RouteServer:
+    admission = RouteAdmission(route, setting=setting, gate=gate)
     match route:
         case Probe():
             return ProbeServer(route, admission)
@@ -267,7 +269,7 @@ def server_of(route: Route, *, setting: Setting, gate: Gate) -> RouteServer:
             return ActServer(route, admission)
         case Once():
             return OnceServer(route, admission)
-        case Intake():
+        case FormUpload():
             return IntakeServer(route, admission)
         case _:
             raise Bug(f"{route.name} is of a kind that has no server")

@@ -18,7 +18,7 @@ from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.attempts import Attempts
 from corral.controller.http.caller_limits import OpenStreams, RequestRates
-from corral.controller.http.log_sources import LogRing
+from corral.controller.http.log_sources import RecentLogs
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.request import BodyPace
 from corral.controller.http.tickets import Tickets
@@ -49,12 +49,12 @@ BODY_LIMIT: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class ProcessContext:
     """What is the same whoever leads."""
 
     clock: Clock
     entropy: Entropy
-    log_ring: LogRing
+    log_ring: RecentLogs
     set_log_level: Callable[[str], None]
     """Switches this process's own log; the empty string goes back to the configuration."""
     metrics: HttpMetrics = field(default_factory=HttpMetrics)
@@ -169,7 +169,7 @@ class InstanceControl(Protocol):
         """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
 
 
-class Distribution(Protocol):
+class FileDistribution(Protocol):
     """What the API asks of those who bring files to nodes and fetch them from there."""
 
     async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
@@ -218,11 +218,11 @@ class TokenUses:
 
 
 @dataclass(kw_only=True, eq=False)
-class Leading:
+class TermContext:
     """The parts that a leading controller answers from. One per term; `close` ends the term's streams. Handlers
     declare which of these parts they use; see `ports`."""
 
-    setting: Setting
+    setting: ProcessContext
     state: ClusterState
     ledger: Ledger
     reads: ReadEngine
@@ -234,7 +234,7 @@ class Leading:
     consoles: Consoles
     blobs: BlobEngine
     templates: TemplateLibrary
-    distribution: Distribution
+    distribution: FileDistribution
     workload: Workloads
     modules: Modules
     edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
@@ -275,5 +275,5 @@ class Leading:
         await self.hub.close()
 
 
-Gate = Callable[[], Leading | None]
+CurrentTerm = Callable[[], TermContext | None]
 """The parts of the present term, or None while this controller does not lead."""

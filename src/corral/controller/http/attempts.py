@@ -19,7 +19,7 @@ import structlog
 
 from corral.controller.http.call import Caller
 from corral.controller.http.idempotency import Guard
-from corral.controller.http.responses import REPLAYED, Answer, refusal
+from corral.controller.http.responses import REPLAYED, ApiResponse, refusal
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import Incarnation, NodeId
@@ -32,7 +32,7 @@ from corral.system.entropy import Entropy, new_id
 MAX_BEGUN: Final = 1000
 """Keys of one token whose effects have no known outcome."""
 
-_WHOLE: Final = msgspec.msgpack.Decoder(Answer)
+_WHOLE: Final = msgspec.msgpack.Decoder(ApiResponse)
 _log = structlog.get_logger("corral.controller.http")
 
 
@@ -79,7 +79,7 @@ class Attempt:
         """The answer to an earlier attempt with this key: nothing is left to do."""
 
     @property
-    def kept_answer(self) -> Answer | None:
+    def kept_answer(self) -> ApiResponse | None:
         """The answer that was kept whole."""
         if self._guard is None or self.answered is None:
             return None
@@ -159,7 +159,7 @@ class Attempt:
             )
         )
 
-    async def finish(self, *steps: Step, answer: Answer) -> None:
+    async def finish(self, *steps: Step, answer: ApiResponse) -> None:
         """Store what the effect brought about, and its answer. A store that refuses is logged."""
         kept = list(steps)
         if self._guard is not None:

@@ -6,16 +6,16 @@ import datetime as dt
 import ipaddress
 from collections.abc import Sequence
 
-from corral.controller.http.api_context import Leading, Network
+from corral.controller.http.api_context import Network, TermContext
 from corral.controller.http.call import Caller
-from corral.controller.http.request import Request
+from corral.controller.http.request import HttpRequest
 from corral.controller.state.api_tokens import is_expired, verify
 from corral.controller.workload.tokens import WorkloadRun
 from corral.domain.permissions import Permission, allows
 from corral.errors import Code, Rejected
 
 
-def authenticate(leading: Leading, request: Request, *, now: dt.datetime) -> Caller:
+def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime) -> Caller:
     """The caller behind the bearer token; UNAUTHENTICATED without a good one."""
     credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
     token = verify(leading.state.tokens, credential, now=now)
@@ -23,20 +23,20 @@ def authenticate(leading: Leading, request: Request, *, now: dt.datetime) -> Cal
     return Caller(token=token, address=request.address, credential=credential)
 
 
-def authenticate_workload(leading: Leading, request: Request, *, late: bool) -> WorkloadRun:
+def authenticate_workload(leading: TermContext, request: HttpRequest, *, late: bool) -> WorkloadRun:
     """The run behind the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
     text = _bearer(request, "send 'Authorization: Bearer ' and the value of CORRAL_INSTANCE_TOKEN")
     return leading.workload.admit(text, late=late)
 
 
-def _bearer(request: Request, hint: str) -> str:
+def _bearer(request: HttpRequest, hint: str) -> str:
     scheme, _, text = (request.header(b"authorization") or "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
         raise Rejected(Code.UNAUTHENTICATED, "the request carries no token", hint=hint)
     return text.strip()
 
 
-def redeem(leading: Leading, request: Request, ticket: str, *, now: dt.datetime) -> Caller:
+def redeem(leading: TermContext, request: HttpRequest, ticket: str, *, now: dt.datetime) -> Caller:
     """The caller behind a ticket; his token must still be good."""
     stored = leading.state.tokens.find(leading.tickets.redeem(ticket))
     if stored is None or is_expired(stored.record, now):

@@ -35,7 +35,7 @@ B = TypeVar("B")
 Q = TypeVar("Q")
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of request bodies: strict, so that a typo is refused and not ignored."""
 
 
@@ -74,7 +74,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[B, Q]):
+class ApiCall(Generic[B, Q]):
     """One request to one route."""
 
     caller: Caller

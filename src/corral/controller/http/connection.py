@@ -62,7 +62,7 @@ class _Phase(enum.Enum):
     """Trailers included."""
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection that cannot hold memory or a place for longer than it makes progress.
 
     - Bytes that are no content of a body are counted as they come: a header or trailer that never ends reaches

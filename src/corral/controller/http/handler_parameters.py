@@ -1,6 +1,6 @@
 """The parts of a term that a handler uses: declared by its parameters, bound when the table of routes is made.
 
-A handler names what it uses of `Leading` in its first parameters, by name and type; what follows is the call.
+A handler names what it uses of `TermContext` in its first parameters, by name and type; what follows is the call.
 A frozen dataclass of such parts stands for all of them. So a signature says what a handler can touch, and a
 test can call it with these parts alone.
 """
@@ -14,14 +14,14 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from corral.controller.http.api_context import Leading
+from corral.controller.http.api_context import TermContext
 
 T = TypeVar("T")
 
-PORTS: Final[Mapping[str, Any]] = typing.get_type_hints(Leading)
+PORTS: Final[Mapping[str, Any]] = typing.get_type_hints(TermContext)
 """The parts of a term by their names, with their types."""
 
-Pick = Callable[[Leading], Any]
+Pick = Callable[[TermContext], Any]
 
 
 def bound(handler: Callable[..., T], *, given: int) -> Callable[..., T]:
@@ -32,7 +32,7 @@ def bound(handler: Callable[..., T], *, given: int) -> Callable[..., T]:
     types = typing.get_type_hints(handler)
     picks = [_pick(name, types.get(name), of=handler.__qualname__) for name in declared]
 
-    def call(leading: Leading, *arguments: object) -> T:
+    def call(leading: TermContext, *arguments: object) -> T:
         return handler(*[pick(leading) for pick in picks], *arguments)
 
     return call
@@ -43,7 +43,7 @@ def _pick(name: str, kind: Any, *, of: str) -> Pick:
         if PORTS[name] != kind:
             raise ValueError(f"{of} declares '{name}' as {kind}; it is {PORTS[name]}")
         return operator.attrgetter(name)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind is not Leading:
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind is not TermContext:
         types = typing.get_type_hints(kind)
         parts = {part.name: _pick(part.name, types[part.name], of=of) for part in dataclasses.fields(kind)}
         return lambda leading: kind(**{part: pick(leading) for part, pick in parts.items()})

@@ -19,7 +19,7 @@ Numbered = tuple[int, LogRecord]
 """A record and its number; numbers grow within a source."""
 
 
-class LogRing(Protocol):
+class RecentLogs(Protocol):
     """The newest records of this process."""
 
     @property
@@ -59,7 +59,7 @@ class LogSource(Protocol):
 class RingSource:
     """The log of this controller."""
 
-    def __init__(self, ring: LogRing) -> None:
+    def __init__(self, ring: RecentLogs) -> None:
         self._ring = ring
 
     async def read(self, *, after: int, limit: int) -> Sequence[Numbered]:
@@ -76,7 +76,7 @@ class RingSource:
 
 
 class _RingWatch:
-    def __init__(self, ring: LogRing) -> None:
+    def __init__(self, ring: RecentLogs) -> None:
         self._ring = ring
 
     def mark(self) -> int:

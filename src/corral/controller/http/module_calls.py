@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from corral.controller.http.api_context import Leading
+from corral.controller.http.api_context import TermContext
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Caller
 from corral.controller.http.caller_limits import OpenStream
@@ -25,9 +25,9 @@ from corral.controller.http.module_answers import (
     settle_failure,
     told_failure,
 )
-from corral.controller.http.request import CLIENT_CLOSED, ClientGone, Request
+from corral.controller.http.request import CLIENT_CLOSED, ClientGone, HttpRequest
 from corral.controller.http.request_decoder import query_pairs
-from corral.controller.http.responses import Answer, refusal, secured
+from corral.controller.http.responses import ApiResponse, refusal, secured
 from corral.controller.http.sse_stream import cut, until_gone
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -64,8 +64,8 @@ _KEPT_BACK: Final = frozenset(
 """Headers of a request that are between the caller and us."""
 
 
-async def relay(leading: Leading, caller: Caller, request: Request) -> Answer | None:
-    """Answer a request with what a module says; None when it was sent in pieces.
+async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> ApiResponse | None:
+    """Answer a request with the response of a module; None when it was sent in pieces.
 
     NOT_FOUND, METHOD_NOT_ALLOWED, FORBIDDEN, BODY_TOO_LARGE, MODULE_NOT_ACTIVE, MODULE_TIMEOUT,
     MODULE_FAILED, MODULE_BUSY, RATE_LIMITED.
@@ -85,7 +85,9 @@ async def relay(leading: Leading, caller: Caller, request: Request) -> Answer | 
         return await _once(leading, caller, call, stream)
 
 
-async def _once(leading: Leading, caller: Caller, call: _ModuleCall, stream: OpenStream) -> Answer | None:
+async def _once(
+    leading: TermContext, caller: Caller, call: _ModuleCall, stream: OpenStream
+) -> ApiResponse | None:
     """A request that may change something: audited before the module hears of it, and with a key done once."""
     request, asked = call.request, call.asked
     guard = guard_of(
@@ -114,7 +116,7 @@ async def _once(leading: Leading, caller: Caller, call: _ModuleCall, stream: Ope
         return answer
 
 
-def _kept(answer: Answer | None) -> Answer:
+def _kept(answer: ApiResponse | None) -> ApiResponse:
     """An answer as it is stored under a key. Of one that was streamed, or is large, that it was given."""
     if answer is not None and len(answer.body) <= KEPT_MAX:
         return answer
@@ -139,7 +141,7 @@ def declared_permission(match: RouteMatch) -> Permission:
 
 
 async def _asked(
-    leading: Leading, match: RouteMatch, caller: Caller, request: Request, path: str
+    leading: TermContext, match: RouteMatch, caller: Caller, request: HttpRequest, path: str
 ) -> RouteRequest:
     body = b""
     if request.method not in _READING:
@@ -159,7 +161,7 @@ async def _asked(
     )
 
 
-def _passed_on(request: Request) -> list[tuple[str, str]]:
+def _passed_on(request: HttpRequest) -> list[tuple[str, str]]:
     given = [
         (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in request.scope["headers"]
     ]
@@ -169,7 +171,9 @@ def _passed_on(request: Request) -> list[tuple[str, str]]:
 class _ModuleCall:
     """One call into a module on behalf of one request."""
 
-    def __init__(self, leading: Leading, match: RouteMatch, asked: RouteRequest, request: Request) -> None:
+    def __init__(
+        self, leading: TermContext, match: RouteMatch, asked: RouteRequest, request: HttpRequest
+    ) -> None:
         self._leading = leading
         self._match = match
         self.asked = asked
@@ -180,13 +184,13 @@ class _ModuleCall:
         self.module_id = match.scope.module_id
         self._begun = False
 
-    async def answered(self, stream: OpenStream, *, stays: bool = False) -> Answer | None:
+    async def answered(self, stream: OpenStream, *, stays: bool = False) -> ApiResponse | None:
         """What the module says; None when it was sent in pieces. `stays`: the call goes on also when the caller goes."""
         if self._match.declaration.streams:
             return await self.guarded(self.in_pieces(), stream)
         return await self.guarded(self.whole(), stays=stays)
 
-    async def whole(self) -> Answer:
+    async def whole(self) -> ApiResponse:
         """Call, and give back all of the answer."""
         answer = await self._match.scope.call(
             self._what, ROUTE, self.asked, answer=RouteAnswer, deadline=self._deadline
@@ -196,7 +200,7 @@ class _ModuleCall:
             raise failed(self.module_id, "it streams an answer of a route that was not declared to")
         return self._in_one(found)
 
-    async def in_pieces(self) -> Answer | None:
+    async def in_pieces(self) -> ApiResponse | None:
         """Call, and send the answer on as fast as the caller takes it."""
         async with self._match.scope.stream(
             self._what, ROUTE, self.asked, answer=RouteAnswer, deadline=self._deadline
@@ -241,8 +245,8 @@ class _ModuleCall:
             return Rejected(Code.UNAUTHENTICATED, reason, hint="log in again")
         return Retryable(Code.NOT_LEADER, reason, hint="ask again", retry_after=1.0)
 
-    def _in_one(self, found: ModuleAnswer) -> Answer:
-        return Answer(
+    def _in_one(self, found: ModuleAnswer) -> ApiResponse:
+        return ApiResponse(
             status=found.status, body=found.body, content_type=found.content_type, headers=found.headers
         )
 

@@ -9,19 +9,19 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.admission import Admission, AdmittedRequest
+from corral.controller.http.admission import AdmittedRequest, RouteAdmission
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.handler_parameters import bound
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.mutator import BoundChange, act, commit, record, replayed, require
-from corral.controller.http.request import Request
-from corral.controller.http.responses import REPLAYED, Answer, shaped
-from corral.controller.http.route_table import Act, Build, Describe, Intake, Mutate, Once, Upload
+from corral.controller.http.request import HttpRequest
+from corral.controller.http.responses import REPLAYED, ApiResponse, shaped
+from corral.controller.http.route_table import Act, Build, Describe, FormUpload, Mutate, Once, Upload
 from corral.controller.http.uploads import (
     HEADS,
     NOTHING_STORED,
-    Incoming,
     ReceivedForm,
+    UploadBody,
     received_form,
     require_form,
 )
@@ -33,12 +33,12 @@ _REMEMBERED: Final = 100
 class MutateServer:
     """Serves a `Mutate`. Every error leaves the store as it was."""
 
-    def __init__(self, route: Mutate, admission: Admission) -> None:
+    def __init__(self, route: Mutate, admission: RouteAdmission) -> None:
         self._change = BoundChange(route)
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         guard, match = admitted.guard(admitted.raw), admitted.match()
 
@@ -51,13 +51,13 @@ class MutateServer:
 class BuildServer:
     """Serves a `Build`: contents are stored first, unless the request was answered before."""
 
-    def __init__(self, route: Build, admission: Admission) -> None:
+    def __init__(self, route: Build, admission: RouteAdmission) -> None:
         self._route = route
         self._change = BoundChange(route)
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         guard, match = admitted.guard(admitted.raw), admitted.match()
         if (known := replayed(self._route, admitted, guard)) is not None:
@@ -70,14 +70,14 @@ class BuildServer:
 class UploadServer:
     """Serves an `Upload`. Everything that can be refused without the body is refused before it is read."""
 
-    def __init__(self, route: Upload, admission: Admission) -> None:
+    def __init__(self, route: Upload, admission: RouteAdmission) -> None:
         self._route = route
         self._change = BoundChange(route)
         self._handler = bound(route.handler, given=2)
         self._limit = bound(route.limit, given=0)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = self._admission.admit_unread(request)
         match = admitted.match()
         keyed = admitted.guard(b"") is not None
@@ -86,12 +86,12 @@ class UploadServer:
         limit = self._limit(admitted.leading)
         request.refuse_declared(limit)
         pace = self._admission.setting.upload_pace()
-        incoming = Incoming(request, limit=limit, pace=pace, digested=keyed)
+        incoming = UploadBody(request, limit=limit, pace=pace, digested=keyed)
         describe = await self._taken_in(admitted, incoming)
         guard = admitted.guard(incoming.digest)
         return await commit(self._change, admitted, describe, guard=guard, match=match)
 
-    async def _taken_in(self, admitted: AdmittedRequest, incoming: Incoming) -> Describe:
+    async def _taken_in(self, admitted: AdmittedRequest, incoming: UploadBody) -> Describe:
         """Let the handler read the body; what ends a stream of this caller ends it, too."""
 
         async def work() -> Describe:
@@ -108,17 +108,17 @@ class UploadServer:
 class ActServer:
     """Serves an `Act`: the effect first, then its record."""
 
-    def __init__(self, route: Act, admission: Admission) -> None:
+    def __init__(self, route: Act, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         guard = admitted.guard(admitted.raw)
         admitted.refuse_match(self._route)
 
-        async def do(_: Attempt) -> Answer:
+        async def do(_: Attempt) -> ApiResponse:
             mutation = await self._handler(admitted.leading, admitted.call)
             always = not self._route.audited_within
             return (await record(admitted, mutation, guard=guard, always=always)).answer
@@ -129,18 +129,18 @@ class ActServer:
 class TermEndServer:
     """Serves an `Act` that ends the term: this process alone remembers the answers under keys."""
 
-    def __init__(self, route: Act, admission: Admission) -> None:
+    def __init__(self, route: Act, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=1)
         self._admission = admission
-        self._remembered: dict[Guard, Answer] = {}
+        self._remembered: dict[Guard, ApiResponse] = {}
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         guard = admitted.guard(admitted.raw)
         admitted.refuse_match(self._route)
 
-        async def do(_: Attempt) -> Answer:
+        async def do(_: Attempt) -> ApiResponse:
             if guard is not None and (known := self._remembered.get(guard)) is not None:
                 return known
             mutation = await self._handler(admitted.leading, admitted.call)
@@ -151,7 +151,7 @@ class TermEndServer:
 
         return await act(self._route, admitted, do, guard=guard)
 
-    def _remember(self, guard: Guard, answer: Answer) -> None:
+    def _remember(self, guard: Guard, answer: ApiResponse) -> None:
         self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *REPLAYED))
         while len(self._remembered) > _REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
@@ -160,17 +160,17 @@ class TermEndServer:
 class OnceServer:
     """Serves a `Once`: recorded before and after the effect; see `Attempt`."""
 
-    def __init__(self, route: Once, admission: Admission) -> None:
+    def __init__(self, route: Once, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=2)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         guard = admitted.guard(admitted.raw)
         admitted.refuse_match(self._route)
 
-        async def do(attempt: Attempt) -> Answer:
+        async def do(attempt: Attempt) -> ApiResponse:
             mutation = await self._handler(admitted.leading, admitted.call, attempt)
             answer = shaped(mutation.body, status=mutation.status)
             await attempt.finish(*mutation.steps, answer=answer)
@@ -180,16 +180,16 @@ class OnceServer:
 
 
 class IntakeServer:
-    """Serves an `Intake`. Everything that can be refused without the body is refused before it is read."""
+    """Serves a `FormUpload`. Everything that can be refused without the body is refused before it is read."""
 
-    def __init__(self, route: Intake, admission: Admission) -> None:
+    def __init__(self, route: FormUpload, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=2)
         self._limit = bound(route.limit, given=0)
         self._directory = bound(route.directory, given=0)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = self._admission.admit_unread(request)
         leading, call = admitted.leading, admitted.call
         admitted.refuse_match(self._route)
@@ -197,7 +197,7 @@ class IntakeServer:
         async with self._received(admitted) as form:
             guard = admitted.guard(form.digest)
 
-            async def do(_: Attempt) -> Answer:
+            async def do(_: Attempt) -> ApiResponse:
                 mutation = await self._handler(leading, call, form)
                 return (await record(admitted, mutation, guard=guard, always=False)).answer
 
@@ -214,7 +214,7 @@ class IntakeServer:
         whole = limit + sum(small.values()) + HEADS
         request.refuse_declared(whole)
         pace = self._admission.setting.upload_pace()
-        incoming = Incoming(request, limit=whole, pace=pace, digested=False)
+        incoming = UploadBody(request, limit=whole, pace=pace, digested=False)
         directory = self._directory(leading)
         async with contextlib.AsyncExitStack() as stack:
             pieces = await stack.enter_async_context(contextlib.aclosing(incoming.pieces()))

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from corral.controller.http.admission import AdmittedRequest, Match
+from corral.controller.http.admission import AdmittedRequest, IfMatch
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.handler_parameters import bound
 from corral.controller.http.idempotency import Guard
-from corral.controller.http.responses import REPLAYED, Answer, Headers, revision_of, shaped
-from corral.controller.http.route_table import Change, Describe, Route
+from corral.controller.http.responses import REPLAYED, ApiResponse, Headers, revision_of, shaped
+from corral.controller.http.route_table import CommitRoute, Describe, Route
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.ledger import Mutation, RecordedRefusal, Step, audit
 from corral.domain.records import IdempotencyRecord
@@ -33,7 +33,7 @@ _PATIENCE: Final = 10.0
 """So long, in seconds, a start waits for a node that has just gone, and once."""
 _AT_ONCE: Final = contextlib.nullcontext()
 
-Do = Callable[[Attempt], Awaitable[Answer]]
+Do = Callable[[Attempt], Awaitable[ApiResponse]]
 """Has the effect and records it."""
 
 
@@ -41,13 +41,13 @@ class AnsweredMutation(NamedTuple):
     """The body of an answer as a value, and the answer."""
 
     body: Any
-    answer: Answer
+    answer: ApiResponse
 
 
 class BoundChange:
     """A route that commits a description, with its hooks bound to the ports that they declare."""
 
-    def __init__(self, route: Change) -> None:
+    def __init__(self, route: CommitRoute) -> None:
         self.route = route
         self.effect = bound(route.effect, given=1) if route.effect is not None else None
         self.settle = bound(route.settle, given=2) if route.settle is not None else None
@@ -60,8 +60,8 @@ async def commit(
     describe: Describe,
     *,
     guard: Guard | None,
-    match: Match | None,
-) -> Answer:
+    match: IfMatch | None,
+) -> ApiResponse:
     """Commit what is described. Every error leaves the store as it was."""
     leading, call = admitted.leading, admitted.call
     if change.settle is None or getattr(call.query, "wait", None) is None:
@@ -74,7 +74,7 @@ async def commit(
     return shaped(settled, status=answered.status, headers=_kept(answered))
 
 
-async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard | None) -> Answer:
+async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard | None) -> ApiResponse:
     """Act, unless it was done. A second request with the same key waits and is answered the same."""
     attempts, call = admitted.leading.attempts, admitted.call
     async with attempts.in_turn(guard):
@@ -92,7 +92,7 @@ def replayed(route: Route, admitted: AdmittedRequest, guard: Guard | None) -> An
     return None if stored is None else _replay(route, guard, stored)
 
 
-def require(route: Change, admitted: AdmittedRequest, match: Match | None) -> None:
+def require(route: CommitRoute, admitted: AdmittedRequest, match: IfMatch | None) -> None:
     """The resource is there and as the caller insists; NOT_FOUND, REVISION_MISMATCH."""
     if route.revises is None:
         if match is not None:
@@ -158,7 +158,7 @@ async def _attempts(
     describe: Describe,
     *,
     guard: Guard | None,
-    match: Match | None,
+    match: IfMatch | None,
 ) -> AnsweredMutation:
     leading, patience = admitted.leading, _PATIENCE
     for _ in range(_ATTEMPTS):
@@ -187,7 +187,7 @@ async def _attempt(
     describe: Describe,
     *,
     guard: Guard | None,
-    match: Match | None,
+    match: IfMatch | None,
 ) -> AnsweredMutation:
     route = change.route
     if (known := replayed(route, admitted, guard)) is not None:
@@ -206,12 +206,12 @@ def _replay(route: Route, guard: Guard, stored: Stored[IdempotencyRecord]) -> An
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
     if stored.record.status >= 400:  # how an effect failed
-        return AnsweredMutation(None, Answer(status=stored.record.status, body=raw, headers=REPLAYED))
+        return AnsweredMutation(None, ApiResponse(status=stored.record.status, body=raw, headers=REPLAYED))
     body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)
     return AnsweredMutation(body, shaped(body, status=stored.record.status, headers=REPLAYED))
 
 
-def _kept(answer: Answer) -> Headers:
+def _kept(answer: ApiResponse) -> Headers:
     """The headers of an answer that do not speak of its body."""
     return tuple(header for header in answer.headers if header[0] != b"etag")
 

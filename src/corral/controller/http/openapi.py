@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.api_context import Gate, Setting
+from corral.controller.http.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.call import NoQuery
 from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.request import PATCH_TYPE
-from corral.controller.http.responses import Answer, ErrorShape, encode
+from corral.controller.http.responses import ApiResponse, ErrorShape, encode
 from corral.controller.http.route_table import (
     PUBLIC,
     WORKLOAD,
     Act,
     Asset,
-    Change,
+    CommitRoute,
     Download,
-    Intake,
+    FormUpload,
     Once,
     Probe,
     Relay,
@@ -51,12 +51,12 @@ class OpenApiShape(msgspec.Struct, frozen=True, kw_only=True):
 def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
     """The routes, and one more that describes them all; built when first asked for."""
     table: list[Route] = list(routes)
-    cached: list[Answer] = []
+    cached: list[ApiResponse] = []
 
-    async def handler(setting: Setting, gate: Gate) -> Answer:
+    async def handler(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
         del setting, gate
         if not cached:
-            cached.append(Answer(body=encode(describe(table))))
+            cached.append(ApiResponse(body=encode(describe(table))))
         return cached[0]
 
     table.append(
@@ -141,7 +141,7 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         operation["x-permission"] = route.permission.value
     if isinstance(route, Upload):
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(route.media, _BINARY)}
-    if isinstance(route, Intake):
+    if isinstance(route, FormUpload):
         operation["requestBody"] = {"required": True, "content": _form(route)}
     if isinstance(route, Relay) and route.method != "GET":
         operation["requestBody"] = {"required": False, "content": {"application/octet-stream": _BINARY}}
@@ -155,7 +155,7 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
     return operation
 
 
-def _form(route: Intake) -> dict[str, Any]:
+def _form(route: FormUpload) -> dict[str, Any]:
     parts = {name: {"type": "string", "format": "binary"} for name in (FILE, *route.small)}
     schema = {"type": "object", "properties": parts, "required": [FILE]}
     return {"multipart/form-data": {"schema": schema}, **dict.fromkeys(RAW_TYPES[:2], _BINARY)}
@@ -163,7 +163,7 @@ def _form(route: Intake) -> dict[str, Any]:
 
 def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     good = {101} if isinstance(route, Socket) else {route.status}
-    if isinstance(route, Intake) or (isinstance(route, Change) and route.creates):
+    if isinstance(route, FormUpload) or (isinstance(route, CommitRoute) and route.creates):
         good.add(201)
     refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(ErrorShape)]}}}
     return {**{str(status): _success(route, by_type) for status in sorted(good)}, "default": refused}
@@ -222,10 +222,10 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _headers(route: Route) -> list[dict[str, Any]]:
     found = []
     relayed = isinstance(route, Relay) and route.method != "GET"
-    if relayed or isinstance(route, Change | Act | Intake | Once):
+    if relayed or isinstance(route, CommitRoute | Act | FormUpload | Once):
         key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
         found.append(_header("Idempotency-Key", "The same key takes effect once.", key))
-    if isinstance(route, Change) and route.revises is not None:
+    if isinstance(route, CommitRoute) and route.revises is not None:
         match = {"type": "string", "pattern": '^(\\*|"[0-9]+")$'}
         found.append(_header("If-Match", "Only if the revision is still this ETag.", match))
     if isinstance(route, Stream):

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from corral.controller.http.admission import Admission, AdmittedRequest
+from corral.controller.http.admission import AdmittedRequest, RouteAdmission
 from corral.controller.http.authentication import authenticate_workload, is_within
 from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.handler_parameters import bound
 from corral.controller.http.module_calls import relay
-from corral.controller.http.request import Request
-from corral.controller.http.responses import EVENT_STREAM, Answer, shaped
+from corral.controller.http.request import HttpRequest
+from corral.controller.http.responses import EVENT_STREAM, ApiResponse, shaped
 from corral.controller.http.route_table import PUBLIC, Asset, Download, Probe, Read, Report, Socket, Stream
 from corral.controller.http.sse_stream import serve_download, serve_stream
 from corral.controller.http.websockets import serve_socket, ticket_of
@@ -26,18 +26,18 @@ _EMPTY_BODY: Final = b"{}"
 class ProbeServer:
     """Serves a `Probe`: also on a standby, and without a token where the route is public."""
 
-    def __init__(self, route: Probe, admission: Admission) -> None:
+    def __init__(self, route: Probe, admission: RouteAdmission) -> None:
         self._route = route
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admission = self._admission
         admission.query(request)
         if self._route.permission is not PUBLIC and not self._is_scraper(request):
             admission.caller(admission.leading(), request)
         return await self._route.handler(admission.setting, admission.gate)
 
-    def _is_scraper(self, request: Request) -> bool:
+    def _is_scraper(self, request: HttpRequest) -> bool:
         networks = self._admission.setting.scrape_networks
         return self._route.open_to_scrapers and is_within(request.address, networks)
 
@@ -45,12 +45,12 @@ class ProbeServer:
 class ReadServer:
     """Serves a `Read`; fields that a role may not see are left out."""
 
-    def __init__(self, route: Read, admission: Admission) -> None:
+    def __init__(self, route: Read, admission: RouteAdmission) -> None:
         self._status = route.status
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         found = await self._handler(admitted.leading, admitted.call)
         shown = found if sees_all(admitted.call.caller.token.role) else redacted(found)
@@ -60,11 +60,11 @@ class ReadServer:
 class AssetServer:
     """Serves an `Asset`, or says that the caller has it already."""
 
-    def __init__(self, route: Asset, admission: Admission) -> None:
+    def __init__(self, route: Asset, admission: RouteAdmission) -> None:
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         return _unless_held(await self._handler(admitted.leading, admitted.call), request)
 
@@ -72,12 +72,12 @@ class AssetServer:
 class ReportServer:
     """Serves a `Report`: the caller is a run, known by its own token."""
 
-    def __init__(self, route: Report, admission: Admission) -> None:
+    def __init__(self, route: Report, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=2)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> ApiResponse:
         leading = self._admission.leading()
         run = authenticate_workload(leading, request, late=self._route.late)
         request.made_by(f"instance:{run.instance}")
@@ -87,45 +87,45 @@ class ReportServer:
         return shaped(self._handler(leading, run, body), status=self._route.status)
 
 
-def _unless_held(answer: Answer, request: Request) -> Answer:
+def _unless_held(answer: ApiResponse, request: HttpRequest) -> ApiResponse:
     """An asset, or word that the caller has it already (RFC 9110: tags are compared weakly here)."""
     tag = dict(answer.headers).get(b"etag", b"").decode("latin-1")
     held = (request.header(b"if-none-match") or "").split(",")
     if answer.status != 200 or tag not in {each.strip().removeprefix("W/") for each in held}:
         return answer
-    return Answer(status=304, headers=answer.headers)
+    return ApiResponse(status=304, headers=answer.headers)
 
 
 class StreamServer:
     """Serves a `Stream`."""
 
-    def __init__(self, route: Stream, admission: Admission) -> None:
+    def __init__(self, route: Stream, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer | None:
+    async def answer(self, request: HttpRequest) -> ApiResponse | None:
         admitted = await self._admission.admit(request, ticket_of=self._ticket)
         if request.method == "HEAD":
-            return Answer(content_type=EVENT_STREAM)
+            return ApiResponse(content_type=EVENT_STREAM)
         with _opened(self._admission, admitted, self._route.path) as stream:
             pump = await self._handler(admitted.leading, admitted.call)
             await serve_stream(request=request, stream=stream, pump=pump, headers=(request.id_header,))
         return None
 
-    def _ticket(self, request: Request) -> str | None:
+    def _ticket(self, request: HttpRequest) -> str | None:
         return getattr(self._admission.query(request), "ticket", None) if self._route.ticketed else None
 
 
 class DownloadServer:
     """Serves a `Download`."""
 
-    def __init__(self, route: Download, admission: Admission) -> None:
+    def __init__(self, route: Download, admission: RouteAdmission) -> None:
         self._path = route.path
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> None:
+    async def answer(self, request: HttpRequest) -> None:
         admitted = await self._admission.admit(request)
         with _opened(self._admission, admitted, self._path) as stream:
             content = await self._handler(admitted.leading, admitted.call)
@@ -137,12 +137,12 @@ class DownloadServer:
 class SocketServer:
     """Serves a `Socket`."""
 
-    def __init__(self, route: Socket, admission: Admission) -> None:
+    def __init__(self, route: Socket, admission: RouteAdmission) -> None:
         self._path = route.path
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
-    async def answer(self, request: Request) -> None:
+    async def answer(self, request: HttpRequest) -> None:
         admitted = await self._admission.admit(request, ticket_of=_unless_authorised)
         if not request.is_socket:
             raise Rejected(
@@ -158,16 +158,16 @@ class SocketServer:
 class RelayServer:
     """Serves a `Relay`: everything behind the permission is the module's."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: RouteAdmission) -> None:
         self._admission = admission
 
-    async def answer(self, request: Request) -> Answer | None:
+    async def answer(self, request: HttpRequest) -> ApiResponse | None:
         leading = self._admission.leading()
         return await relay(leading, self._admission.caller(leading, request), request)
 
 
 @contextmanager
-def _opened(admission: Admission, admitted: AdmittedRequest, path: str) -> Iterator[OpenStream]:
+def _opened(admission: RouteAdmission, admitted: AdmittedRequest, path: str) -> Iterator[OpenStream]:
     """One of the caller's streams, counted as long as it is open."""
     with (
         admitted.leading.streams.opened(admitted.call.caller.token) as stream,
@@ -176,5 +176,5 @@ def _opened(admission: Admission, admitted: AdmittedRequest, path: str) -> Itera
         yield stream
 
 
-def _unless_authorised(request: Request) -> str | None:
+def _unless_authorised(request: HttpRequest) -> str | None:
     return ticket_of(request) if request.header(b"authorization") is None else None

@@ -56,7 +56,7 @@ class ClientGone(Exception):
     """The caller hung up before his request was whole: there is nobody to answer."""
 
 
-class Request:
+class HttpRequest:
     """The parts of a request that the pipeline needs, decoded when asked for."""
 
     __slots__ = (

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.request import Request
+from corral.controller.http.request import HttpRequest
 from corral.errors import Code, CorralError
 
 JSON: Final = b"application/json"
@@ -48,7 +48,7 @@ class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A whole answer. Without a body there is no content type either."""
 
     status: int = 200
@@ -75,17 +75,17 @@ def revision_of(value: object) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def shaped(value: object, *, status: int = 200, headers: Headers = ()) -> Answer:
+def shaped(value: object, *, status: int = 200, headers: Headers = ()) -> ApiResponse:
     """A response shape as an answer, with its revision as the entity tag."""
     if value is None:
-        return Answer(status=status, headers=headers)
+        return ApiResponse(status=status, headers=headers)
     revision = revision_of(value)
     if revision is not None:
         headers = ((b"etag", b'"%d"' % revision), *headers)
-    return Answer(status=status, body=encode(value), headers=headers)
+    return ApiResponse(status=status, body=encode(value), headers=headers)
 
 
-def refusal(error: CorralError, *, headers: Headers = ()) -> Answer:
+def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
     """An error of ours in the error shape, with the headers that go with its code."""
     status = error.code.status
     if status == 401:
@@ -97,7 +97,7 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> Answer:
             code=error.code.name, message=error.message, status=status, field=error.field, hint=error.hint
         )
     )
-    return Answer(status=status, body=encode(shape), headers=headers)
+    return ApiResponse(status=status, body=encode(shape), headers=headers)
 
 
 def attachment(filename: str) -> bytes:
@@ -110,7 +110,7 @@ def attachment(filename: str) -> bytes:
     return said.encode()
 
 
-def internal_error(error_id: str) -> Answer:
+def internal_error(error_id: str) -> ApiResponse:
     """What a caller learns of a bug: where to find it, never what it was."""
     shape = ErrorShape(
         error=ErrorDetail(
@@ -120,10 +120,10 @@ def internal_error(error_id: str) -> Answer:
             hint=f"the controller's log tells more under '{error_id}'; please report it",
         )
     )
-    return Answer(status=Code.INTERNAL.status, body=encode(shape))
+    return ApiResponse(status=Code.INTERNAL.status, body=encode(shape))
 
 
-async def send_answer(request: Request, answer: Answer) -> None:
+async def send_answer(request: HttpRequest, answer: ApiResponse) -> None:
     """Send a whole answer. For HEAD the server leaves the body out and the length in. To a WebSocket it says
     that it was not accepted."""
     kind = "websocket.http.response" if request.is_socket else "http.response"

@@ -5,7 +5,7 @@ The kind of a route says what it may do:
 - a `Probe` answers in any role, a `Read` looks;
 - a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
   describes the change that names them, an `Upload` does so with a body that is streamed to it;
-- an `Act` has an effect outside the store before it is recorded, an `Intake` does so with a form that is
+- an `Act` has an effect outside the store before it is recorded, a `FormUpload` does so with a form that is
   streamed to it; `Once` has one that must not come twice, and is recorded before and after it;
 - a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` speaks both ways, an
   `Asset` is a whole file that browsers keep;
@@ -23,9 +23,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from corral.controller.http.api_context import Gate, Setting
+from corral.controller.http.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.call import NoQuery, Query
-from corral.controller.http.responses import Answer
+from corral.controller.http.responses import ApiResponse
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
@@ -57,7 +57,7 @@ Write = Callable[[bytes], Awaitable[None]]
 Pump = Callable[[Write], Coroutine[Any, Any, None]]
 """Writes a stream piece by piece. It is cancelled when the stream has to end."""
 
-ProbeHandler = Callable[[Setting, Gate], Awaitable[Answer]]
+ProbeHandler = Callable[[ProcessContext, CurrentTerm], Awaitable[ApiResponse]]
 Describe = Callable[[], Awaitable[Mutation]]
 """Describes a change for contents that are stored; asked again when somebody else was faster. Between
 its last look at the state and its answer it waits for nothing: what it looked at still holds then.
@@ -74,7 +74,7 @@ OnceHandler = Callable[..., Awaitable[Mutation]]
 """(call, attempt)"""
 IntakeHandler = Callable[..., Awaitable[Mutation]]
 """(call, form)"""
-AssetHandler = Callable[..., Awaitable[Answer]]
+AssetHandler = Callable[..., Awaitable[ApiResponse]]
 """(call)"""
 BuildHandler = Callable[..., Awaitable[Describe]]
 """(call)"""
@@ -189,7 +189,7 @@ class Read(Route):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change(Route):
+class CommitRoute(Route):
     """What all kinds that commit a description have in common."""
 
     revises: Resource | None = None
@@ -207,14 +207,14 @@ class Change(Route):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mutate(Change):
+class Mutate(CommitRoute):
     """Changes the state by a pure description, which may be asked for several times."""
 
     handler: MutateHandler
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build(Change):
+class Build(CommitRoute):
     """Stores contents that nothing names yet, then describes the change that names them. Contents
     whose change was never committed are collected by themselves."""
 
@@ -222,7 +222,7 @@ class Build(Change):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upload(Change):
+class Upload(CommitRoute):
     """A `Build` of the request's body, which may be as large as `limit` says and is never held whole.
 
     The caller is checked before the first byte is read. An idempotency key speaks for these bytes: a
@@ -259,7 +259,7 @@ class Once(Route):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Intake(Route):
+class FormUpload(Route):
     """An `Act` on a form: one file of any size, which lies on disk when the handler is called, and some
     small parts. The caller is checked before the first byte is read. An idempotency key speaks for what
     was sent: a repetition has to send it again. Whoever acts audits it."""

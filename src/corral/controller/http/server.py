@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 from uvicorn.config import Config
 
-from corral.controller.http.connection import BoundedConfig, Connection, SocketConnection
+from corral.controller.http.connection import BoundedConfig, HttpConnection, SocketConnection
 from corral.controller.http.open_connections import OpenConnections
 from corral.controller.http.request import AsgiApp
 from corral.errors import Bug, Code, Rejected
@@ -52,7 +52,7 @@ class HttpServer:
         config = BoundedConfig(
             api,
             connections=self.connections,
-            http=Connection,
+            http=HttpConnection,
             loop="none",
             ws=SocketConnection,
             ws_max_size=_SOCKET_MESSAGE_BYTES,
@@ -134,7 +134,7 @@ class _EmbeddedServer(uvicorn.Server):
         deadline = config.connections.limits.head_seconds if config.ssl else None
 
         def connection() -> asyncio.Protocol:
-            return Connection(config=config, server_state=self.server_state, app_state={})
+            return HttpConnection(config=config, server_state=self.server_state, app_state={})
 
         loop = asyncio.get_running_loop()
         self.servers = [

@@ -10,7 +10,7 @@ import structlog
 
 from corral.controller.events.frames import comment_frame
 from corral.controller.http.caller_limits import OpenStream
-from corral.controller.http.request import Request
+from corral.controller.http.request import HttpRequest
 from corral.controller.http.responses import EVENT_STREAM, SECURITY_HEADERS, Headers, attachment
 from corral.controller.http.route_table import Content, Pump, Write
 from corral.system.aio.tasks import Tasks, failure_of, first_of
@@ -21,7 +21,7 @@ _GOODBYE_SECONDS: Final = 0.25
 _RETRY_MS: Final = 1000
 
 
-async def serve_stream(*, request: Request, stream: OpenStream, pump: Pump, headers: Headers) -> None:
+async def serve_stream(*, request: HttpRequest, stream: OpenStream, pump: Pump, headers: Headers) -> None:
     """Run a pump until it ends, the reader goes, or `stream` is closed; nothing is left running."""
     await request.send(
         {
@@ -44,7 +44,9 @@ async def serve_stream(*, request: Request, stream: OpenStream, pump: Pump, head
     await _say_goodbye(request, stream)
 
 
-async def serve_download(*, request: Request, stream: OpenStream, content: Content, headers: Headers) -> None:
+async def serve_download(
+    *, request: HttpRequest, stream: OpenStream, content: Content, headers: Headers
+) -> None:
     """Send bytes; for HEAD, what is said of them. What could not be sent whole ends as a broken connection."""
     if content.length is not None:
         headers = ((b"content-length", b"%d" % content.length), *headers)
@@ -70,13 +72,13 @@ async def serve_download(*, request: Request, stream: OpenStream, content: Conte
         await cut(request)
 
 
-async def cut(request: Request) -> None:
+async def cut(request: HttpRequest) -> None:
     """Drop the connection: what was sent so far is not all of it."""
     request.abort()
     await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return
 
 
-async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -> bool:
+async def _run(request: HttpRequest, stream: OpenStream, pump: Pump, write: Write) -> bool:
     """Run a pump until something ends it; True when it ended by itself and had no trouble."""
     async with Tasks() as tasks:
         writing = tasks.spawn(pump(write), name="http/stream", awaited=True)
@@ -88,12 +90,12 @@ async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -
     return whole and failure is None and not writing.cancelled()
 
 
-async def until_gone(request: Request) -> None:
+async def until_gone(request: HttpRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _say_goodbye(request: Request, stream: OpenStream) -> None:
+async def _say_goodbye(request: HttpRequest, stream: OpenStream) -> None:
     """End the answer properly if the reader takes it; one who has stopped reading is cut off."""
     reason = stream.closing.result() if stream.closing.done() else "the stream has ended"
     try:

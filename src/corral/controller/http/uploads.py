@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from corral.controller.http.multipart import FormReader, PartBegins, PartData, boundary_of, refused
-from corral.controller.http.request import BodyPace, Request, too_large
+from corral.controller.http.request import BodyPace, HttpRequest, too_large
 from corral.controller.modules.upload_files import create_upload
 from corral.errors import Code, Rejected, Retryable, unknown_choice
 from corral.system.threads import to_end
@@ -32,12 +32,12 @@ HEADS: Final = 256 * 1024
 _HOP: Final = 1024 * 1024
 
 
-class Incoming:
+class UploadBody:
     """A body as pieces. What is not asked for waits in the caller's socket."""
 
     def __init__(
         self,
-        request: Request,
+        request: HttpRequest,
         *,
         limit: int,
         pace: BodyPace,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import structlog
 
 from corral.controller.http.caller_limits import OpenStream
-from corral.controller.http.request import Request
+from corral.controller.http.request import HttpRequest
 from corral.controller.http.route_table import Dialogue
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
@@ -25,7 +25,7 @@ _FAILED: Final = 1011
 _MAX_REASON: Final = 120
 
 
-def ticket_of(request: Request) -> str | None:
+def ticket_of(request: HttpRequest) -> str | None:
     """The ticket among the offered subprotocols."""
     for offered in (request.header(b"sec-websocket-protocol") or "").split(","):
         if offered.strip().startswith(TICKET_PREFIX):
@@ -33,7 +33,7 @@ def ticket_of(request: Request) -> str | None:
     return None
 
 
-async def serve_socket(*, request: Request, stream: OpenStream, dialogue: Dialogue) -> None:
+async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Dialogue) -> None:
     """Speak and hear until either side goes or `stream` is closed; nothing is left running."""
     assert (await request.receive())["type"] == "websocket.connect"
     await request.send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
@@ -59,12 +59,12 @@ async def serve_socket(*, request: Request, stream: OpenStream, dialogue: Dialog
         await _say_goodbye(request, _ENDED, "nothing more will come")
 
 
-def _chosen(request: Request) -> str | None:
+def _chosen(request: HttpRequest) -> str | None:
     offered = (request.header(b"sec-websocket-protocol") or "").split(",")
     return PROTOCOL if PROTOCOL in [name.strip() for name in offered] else None
 
 
-async def _hear(request: Request, dialogue: Dialogue, write: Any) -> None:
+async def _hear(request: HttpRequest, dialogue: Dialogue, write: Any) -> None:
     """Messages one after the other, until the client goes. What it sends meanwhile waits in its socket."""
     while True:
         message = await request.receive()
@@ -76,7 +76,7 @@ async def _hear(request: Request, dialogue: Dialogue, write: Any) -> None:
         await write(await dialogue.hear(text))
 
 
-async def _say_goodbye(request: Request, code: int, reason: str) -> None:
+async def _say_goodbye(request: HttpRequest, code: int, reason: str) -> None:
     """Close properly if the client takes it; one that has stopped reading is cut off."""
     try:
         async with asyncio.timeout(_GOODBYE_SECONDS):

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.api_context import IssuedCertificate, LeaderView, Leading, MemberView
+from corral.controller.http.api_context import IssuedCertificate, LeaderView, MemberView, TermContext
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Actor
@@ -45,7 +45,7 @@ class ControllerRole:
         self.lease: LeaseRow | None = None
         """The lease as a standby last read it."""
 
-    def http_gate(self) -> Leading | None:
+    def http_gate(self) -> TermContext | None:
         return self.term.http if self.term else None
 
     def leading(self) -> LinkTerm | None:

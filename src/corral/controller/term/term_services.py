@@ -15,7 +15,7 @@ from typing import Final
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
-from corral.controller.http.api_context import ClusterControl, Leading, Setting, WriterHealth
+from corral.controller.http.api_context import ClusterControl, ProcessContext, TermContext, WriterHealth
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys
@@ -59,7 +59,7 @@ class TermDeps:
     holder: str
     config: ControllerConfig
     store: Store
-    setting: Setting
+    setting: ProcessContext
     cluster: ClusterControl
     verifier: Verifier
     clock: Clock
@@ -221,9 +221,9 @@ class TermServices:
             refused=self._nodes.refused,
         )
 
-    def _http(self, writer: WriterHealth, consoles: Consoles) -> Leading:
+    def _http(self, writer: WriterHealth, consoles: Consoles) -> TermContext:
         deps, nodes = self._deps, self._nodes
-        return Leading(
+        return TermContext(
             setting=deps.setting,
             state=self._ledger.state,
             ledger=self._ledger,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.call import Call
+from corral.controller.http.call import ApiCall
 from corral.controller.http.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.route_table import Read, Route
 from corral.controller.state.collections import AUDIT
@@ -30,7 +30,7 @@ class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, Any] | None
 
 
-async def list_audit(reads: ReadEngine, call: Call[None, TimedPageQuery]) -> Page[AuditShape]:
+async def list_audit(reads: ReadEngine, call: ApiCall[None, TimedPageQuery]) -> Page[AuditShape]:
     found, following = await newest_entries(reads, AUDIT.name, call.query)
     return Page(items=[_shape(entry) for entry in found], next=following)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.call import Call
+from corral.controller.http.call import ApiCall
 from corral.controller.http.paging import PageQuery, page_of_sorted
 from corral.controller.http.resources.module_schemas import MODULES
 from corral.controller.http.route_table import Read, Route
@@ -105,7 +105,7 @@ def _needed(record: PackageRecord, capability: str) -> str:
 
 
 async def list_capabilities(
-    state: ClusterState, modules: Modules, call: Call[None, PageQuery]
+    state: ClusterState, modules: Modules, call: ApiCall[None, PageQuery]
 ) -> CapabilityPage:
     registry = modules.engine.capabilities
     page = page_of_sorted(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.distribution import artifact_catalog as changes
-from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.call import ApiCall, NoQuery, Query, RequestBody
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.template_files import file_limit
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
@@ -54,7 +54,7 @@ class CatalogQuery(PageQuery, frozen=True, kw_only=True):
     platform: Annotated[str, msgspec.Meta(max_length=63)] | None = None
 
 
-class NewEntry(Body, frozen=True, kw_only=True):
+class NewEntry(RequestBody, frozen=True, kw_only=True):
     file: FileName
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=2048)]
     sha256: Sha256
@@ -100,7 +100,7 @@ def _shape(state: ClusterState, stored: Stored[CatalogRecord]) -> CatalogShape:
     )
 
 
-async def list_entries(state: ClusterState, call: Call[None, CatalogQuery]) -> Page[CatalogShape]:
+async def list_entries(state: ClusterState, call: ApiCall[None, CatalogQuery]) -> Page[CatalogShape]:
     platform = call.query.platform
     return page_of(
         state.catalog,
@@ -110,16 +110,16 @@ async def list_entries(state: ClusterState, call: Call[None, CatalogQuery]) -> P
     )
 
 
-async def get_entry(state: ClusterState, call: Call[None, NoQuery]) -> CatalogShape:
+async def get_entry(state: ClusterState, call: ApiCall[None, NoQuery]) -> CatalogShape:
     return _shape(state, the_entry(state, call.path))
 
 
-def put_entry(state: ClusterState, call: Call[NewEntry, NoQuery]) -> Mutation:
+def put_entry(state: ClusterState, call: ApiCall[NewEntry, NoQuery]) -> Mutation:
     return _put(state, call, msgspec.structs.asdict(call.body))
 
 
 async def put_file(
-    state: ClusterState, blobs: BlobEngine, call: Call[None, UploadQuery], source: AsyncIterator[bytes]
+    state: ClusterState, blobs: BlobEngine, call: ApiCall[None, UploadQuery], source: AsyncIterator[bytes]
 ) -> Describe:
     query = call.query
     before = state.catalog.find(_id(call.path))
@@ -155,7 +155,7 @@ async def put_file(
     return describe
 
 
-def _put(state: ClusterState, call: Call[Any, Any], fields: dict[str, Any]) -> Mutation:
+def _put(state: ClusterState, call: ApiCall[Any, Any], fields: dict[str, Any]) -> Mutation:
     before = state.catalog.find(_id(call.path))
     kept = before.record if before else None
     known = kept is not None and kept.sha256 == fields["sha256"]
@@ -185,7 +185,7 @@ def _put(state: ClusterState, call: Call[Any, Any], fields: dict[str, Any]) -> M
     )
 
 
-def remove_entry(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+def remove_entry(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     record = the_entry(state, call.path).record
     return Mutation(
         action="catalog.remove",

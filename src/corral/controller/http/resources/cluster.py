@@ -15,9 +15,9 @@ from corral.controller.http.api_context import (
     IssuedCertificate,
     LeaderView,
     MemberView,
-    Setting,
+    ProcessContext,
 )
-from corral.controller.http.call import Body, Call, Name, NoQuery
+from corral.controller.http.call import ApiCall, Name, NoQuery, RequestBody
 from corral.controller.http.resources.probes import notes_of
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.module_service import Modules
@@ -62,7 +62,7 @@ class SequenceShape(msgspec.Struct, frozen=True, kw_only=True):
     ignored: int
 
 
-class RequestCertificate(Body, frozen=True, kw_only=True):
+class RequestCertificate(RequestBody, frozen=True, kw_only=True):
     name: Name
     csr_pem: Annotated[str, msgspec.Meta(min_length=1, max_length=16384)]
 
@@ -72,8 +72,8 @@ async def get_cluster(
     modules: Modules,
     nodes: LiveNodes,
     cluster: ClusterControl,
-    setting: Setting,
-    call: Call[None, NoQuery],
+    setting: ProcessContext,
+    call: ApiCall[None, NoQuery],
 ) -> ClusterShape:
     del call
     identity = state.identity
@@ -91,7 +91,7 @@ async def get_cluster(
     )
 
 
-async def raise_epoch(state: ClusterState, cluster: ClusterControl, call: Call[None, NoQuery]) -> Mutation:
+async def raise_epoch(state: ClusterState, cluster: ClusterControl, call: ApiCall[None, NoQuery]) -> Mutation:
     before = cluster.leader().epoch
     epoch = await cluster.raise_epoch(actor=call.caller.actor)
     return Mutation(
@@ -105,7 +105,7 @@ async def raise_epoch(state: ClusterState, cluster: ClusterControl, call: Call[N
 
 
 async def repair_sequence(
-    state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]
+    state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]
 ) -> Mutation:
     repair = await instances.repair_numbers(call.caller.actor)
     return Mutation(
@@ -116,7 +116,7 @@ async def repair_sequence(
     )
 
 
-async def issue_certificate(cluster: ClusterControl, call: Call[RequestCertificate, NoQuery]) -> Mutation:
+async def issue_certificate(cluster: ClusterControl, call: ApiCall[RequestCertificate, NoQuery]) -> Mutation:
     asked = call.body
     issued = await cluster.issue_certificate(name=asked.name, csr_pem=asked.csr_pem)
     record = AdminCertificateRecord(

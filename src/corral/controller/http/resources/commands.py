@@ -9,7 +9,7 @@ import msgspec
 
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.authentication import authorise
-from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.call import ApiCall, NoQuery
 from corral.controller.http.module_answers import in_doubt, settle_failure, told_failure
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.instances import CommandLine
@@ -73,7 +73,7 @@ def _usage(command: CommandDeclaration) -> str:
     return " ".join([command.name, *named])
 
 
-async def list_commands(modules: Modules, call: Call[None, PageQuery]) -> Page[CommandShape]:
+async def list_commands(modules: Modules, call: ApiCall[None, PageQuery]) -> Page[CommandShape]:
     return page_of_sorted(
         sorted(modules.engine.commands.all(), key=lambda entry: entry[1].name),
         call.query,
@@ -83,7 +83,9 @@ async def list_commands(modules: Modules, call: Call[None, PageQuery]) -> Page[C
     )
 
 
-async def execute_command(modules: Modules, call: Call[CommandLine, NoQuery], attempt: Attempt) -> Mutation:
+async def execute_command(
+    modules: Modules, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
+) -> Mutation:
     match = modules.engine.commands.find(words_of(call.body.command))
     authorise(call.caller, _declared(match.declaration))
     caller, module = call.caller, match.scope.module_id

@@ -16,17 +16,17 @@ from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.stream_messages import ConsoleMessage, ConsolePlace, parse_place
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.api_context import InstanceControl, Setting
+from corral.controller.http.api_context import InstanceControl, ProcessContext
 from corral.controller.http.attempts import Attempts
 from corral.controller.http.authentication import authorise
-from corral.controller.http.call import Call, Query
+from corral.controller.http.call import ApiCall, Query
 from corral.controller.http.caller_limits import OpenStreams
 from corral.controller.http.idempotency import line_guard
 from corral.controller.http.paging import Since, Until
 from corral.controller.http.request_decoder import BodyDecoder
 from corral.controller.http.resources import command_input as commanding
 from corral.controller.http.resources.instances import CommandLine
-from corral.controller.http.responses import Answer, ErrorDetail, encode
+from corral.controller.http.responses import ApiResponse, ErrorDetail, encode
 from corral.controller.http.route_table import (
     Content,
     Download,
@@ -119,7 +119,7 @@ def _run(state: ClusterState, id: str, asked: int | None) -> tuple[InstanceRecor
 
 
 async def read_console(
-    state: ClusterState, consoles: Consoles, call: Call[None, ConsoleQueryString]
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, ConsoleQueryString]
 ) -> ConsolePage:
     query = call.query
     record, incarnation = _run(state, call.path["id"], query.incarnation)
@@ -141,7 +141,7 @@ async def read_console(
 
 
 async def search_console(
-    state: ClusterState, consoles: Consoles, call: Call[None, SearchQuery]
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, SearchQuery]
 ) -> ConsolePage:
     query = call.query
     record, incarnation = _run(state, call.path["id"], query.incarnation)
@@ -151,7 +151,7 @@ async def search_console(
 
 
 async def download_console(
-    state: ClusterState, consoles: Consoles, call: Call[None, DownloadQuery]
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, DownloadQuery]
 ) -> Content:
     record, incarnation = _run(state, call.path["id"], call.query.incarnation)
     pieces = consoles.lookup.everything(record, incarnation, after=call.query.after)
@@ -166,7 +166,7 @@ async def download_console(
     return Content(pump=pump, content_type=_DOWNLOAD, filename=f"{record.id}.{incarnation}.log")
 
 
-def _reader(state: ClusterState, consoles: Consoles, call: Call[None, FollowQuery]) -> ConsoleReader:
+def _reader(state: ClusterState, consoles: Consoles, call: ApiCall[None, FollowQuery]) -> ConsoleReader:
     """A reader at the place the caller wants. One that comes back knows it better than its address."""
     query = call.query
     record, incarnation = _run(state, call.path["id"], query.incarnation)
@@ -197,7 +197,7 @@ class ConsoleView:
     consoles: Consoles
     hub: EventHub
     streams: OpenStreams
-    setting: Setting
+    setting: ProcessContext
 
 
 async def _tell(
@@ -233,7 +233,7 @@ def _calm(streams: OpenStreams) -> float:
     return min(_CALMEST_SECONDS, max(_CALM_SECONDS, _CALM_PER_READER * len(streams)))
 
 
-async def stream_console(view: ConsoleView, call: Call[None, FollowQuery]) -> Pump:
+async def stream_console(view: ConsoleView, call: ApiCall[None, FollowQuery]) -> Pump:
     reader = _reader(view.state, view.consoles, call)
     id = InstanceId(call.path["id"])
 
@@ -275,7 +275,7 @@ class ConsoleDialogue:
         *,
         instances: InstanceControl,
         attempts: Attempts,
-        call: Call[None, FollowQuery],
+        call: ApiCall[None, FollowQuery],
     ) -> None:
         self._view = view
         self._instances = instances
@@ -322,7 +322,7 @@ class ConsoleDialogue:
             event = await commanding.send(
                 self._view.state, self._instances, self._view.consoles, self._id, asked.command, attempt
             )
-            await attempt.finish(event, answer=Answer())
+            await attempt.finish(event, answer=ApiResponse())
 
 
 def _named(asked: ConsoleLine | None) -> dict[str, str]:
@@ -337,7 +337,7 @@ def _socket_message(message: ConsoleMessage) -> bytes:
 
 
 async def open_console(
-    view: ConsoleView, instances: InstanceControl, attempts: Attempts, call: Call[None, FollowQuery]
+    view: ConsoleView, instances: InstanceControl, attempts: Attempts, call: ApiCall[None, FollowQuery]
 ) -> ConsoleDialogue:
     return ConsoleDialogue(view, instances=instances, attempts=attempts, call=call)
 

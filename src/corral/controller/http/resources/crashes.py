@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.call import ApiCall, NoQuery
 from corral.controller.http.paging import Page, TimedPageQuery, TimeRange, decode_cursor, encode_cursor
 from corral.controller.http.resources.instance_schemas import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
@@ -72,7 +72,7 @@ def _order(record: CrashRecord) -> str:
     return f"{at.astimezone(dt.UTC).isoformat(timespec='microseconds')} {record.id}"
 
 
-async def list_crashes(state: ClusterState, call: Call[None, CrashQuery]) -> Page[CrashShape]:
+async def list_crashes(state: ClusterState, call: ApiCall[None, CrashQuery]) -> Page[CrashShape]:
     query = call.query
     before = decode_cursor(_KIND, query.cursor)
     span = TimeRange(query.since, query.until)
@@ -100,7 +100,7 @@ async def list_crashes(state: ClusterState, call: Call[None, CrashQuery]) -> Pag
     )
 
 
-async def get_crash(state: ClusterState, call: Call[None, NoQuery]) -> CrashReportShape:
+async def get_crash(state: ClusterState, call: ApiCall[None, NoQuery]) -> CrashReportShape:
     record = state.crashes.require(call.path["id"]).record
     return CrashReportShape(
         **msgspec.structs.asdict(crash_shape(record)),

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.api_context import Setting
-from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.api_context import ProcessContext
+from corral.controller.http.call import ApiCall, NoQuery
 from corral.controller.http.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.route_table import Read, Route
 from corral.controller.instances.group_format_upgrade import isolation_hint
@@ -94,7 +94,7 @@ def _journal(subject: str) -> Journal[DecisionRecord]:
     )
 
 
-async def list_decisions(reads: ReadEngine, call: Call[None, DecisionQuery]) -> Page[DecisionShape]:
+async def list_decisions(reads: ReadEngine, call: ApiCall[None, DecisionQuery]) -> Page[DecisionShape]:
     """The newest first, about one subject or about all. What was decided about things that are gone stays for
     a while."""
     query = call.query
@@ -126,7 +126,11 @@ async def _recent(reads: ReadEngine, journal: Journal[DecisionRecord]) -> list[D
 
 
 async def why_instance(
-    state: ClusterState, workload: Workloads, reads: ReadEngine, setting: Setting, call: Call[None, NoQuery]
+    state: ClusterState,
+    workload: Workloads,
+    reads: ReadEngine,
+    setting: ProcessContext,
+    call: ApiCall[None, NoQuery],
 ) -> WhyShape:
     record = state.instances.require(call.path["id"]).record
     vital = workload.vitals.find(record.id)
@@ -191,7 +195,7 @@ def _instance_summary(record: InstanceRecord, waits_for: str) -> str:
 
 
 async def why_group(
-    state: ClusterState, workload: Workloads, reads: ReadEngine, call: Call[None, NoQuery]
+    state: ClusterState, workload: Workloads, reads: ReadEngine, call: ApiCall[None, NoQuery]
 ) -> WhyShape:
     record = state.groups.require(call.path["name"]).record
     name = record.spec.name

@@ -12,9 +12,9 @@ import msgspec
 from corral.controller.events.frames import EventShape, event_shape, position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import EventSelection
-from corral.controller.http.api_context import Setting
+from corral.controller.http.api_context import ProcessContext
 from corral.controller.http.authentication import authorise
-from corral.controller.http.call import Call, Caller, NoQuery, Query
+from corral.controller.http.call import ApiCall, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, MOST_MISPLACED, Limit, Page, Since, TimeRange, Until
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.tickets import Tickets
@@ -89,7 +89,7 @@ def wanted_events(caller: Caller, types: str | None, subject: str | None) -> Eve
     return msgspec.structs.replace(wanted, types=frozenset(EventType(name) for name in types.split(",")))
 
 
-async def list_events(reads: ReadEngine, hub: EventHub, call: Call[None, EventQuery]) -> Page[EventShape]:
+async def list_events(reads: ReadEngine, hub: EventHub, call: ApiCall[None, EventQuery]) -> Page[EventShape]:
     """Events in their order, the oldest first. The search for rare ones is bounded: a page may be
     short, or even empty, and still have a `next`."""
     query = call.query
@@ -171,7 +171,9 @@ async def _newest(
     return _page(wanted, found)
 
 
-async def stream_events(hub: EventHub, setting: Setting, call: Call[None, EventStreamQuery]) -> Pump:
+async def stream_events(
+    hub: EventHub, setting: ProcessContext, call: ApiCall[None, EventStreamQuery]
+) -> Pump:
     query = call.query
     wanted = wanted_events(call.caller, query.types, query.subject)
     after = _position(call.last_event_id, query.after)
@@ -200,7 +202,7 @@ def _position(last_event_id: str | None, after: str | None) -> Cursor | None:
     return Cursor.parse(after) if after else None
 
 
-async def issue_ticket(tickets: Tickets, call: Call[None, NoQuery]) -> TicketShape:
+async def issue_ticket(tickets: Tickets, call: ApiCall[None, NoQuery]) -> TicketShape:
     ticket, expires_at = tickets.issue(call.caller.token.id)
     return TicketShape(ticket=ticket, expires_at=expires_at)
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.http.api_context import InstanceControl
-from corral.controller.http.call import Body, Call, Confirmed, NoQuery
+from corral.controller.http.call import ApiCall, Confirmed, NoQuery, RequestBody
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.instance_changes import placing, workspace
 from corral.controller.http.route_table import Mutate, Read, Route
@@ -52,11 +52,11 @@ class GroupShape(GroupSpec, frozen=True, kw_only=True):
     revision: int
 
 
-class NewGroup(GroupSpec, Body, frozen=True, kw_only=True):
+class NewGroup(GroupSpec, RequestBody, frozen=True, kw_only=True):
     """A group's document."""
 
 
-def _patch_type() -> type[Body]:
+def _patch_type() -> type[RequestBody]:
     """Every field of a group's document, each of them optional; null goes back to the default."""
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(GroupSpec):
@@ -67,13 +67,13 @@ def _patch_type() -> type[Body]:
     made: Any = msgspec.defstruct(
         "GroupPatch",
         fields,
-        bases=(Body,),
+        bases=(RequestBody,),
         kw_only=True,
         frozen=True,
         forbid_unknown_fields=True,
         module=__name__,
     )
-    patch: type[Body] = made
+    patch: type[RequestBody] = made
     return patch
 
 
@@ -89,7 +89,7 @@ def _is_object(type: Any) -> bool:
 GroupPatch: Final = _patch_type()
 
 
-class Scale(Body, frozen=True, kw_only=True):
+class Scale(RequestBody, frozen=True, kw_only=True):
     count: Count
 
 
@@ -125,13 +125,13 @@ def _away(living: Sequence[InstanceRecord]) -> str:
     return f"{len(away)} of its instances are on nodes that are away ({named})"
 
 
-async def list_groups(state: ClusterState, call: Call[None, PageQuery]) -> Page[GroupShape]:
+async def list_groups(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[GroupShape]:
     return page_of(
         state.groups, call.query, wanted=lambda _: True, shape=lambda stored: group_shape(state, stored)
     )
 
 
-async def get_group(state: ClusterState, call: Call[None, NoQuery]) -> GroupShape:
+async def get_group(state: ClusterState, call: ApiCall[None, NoQuery]) -> GroupShape:
     return group_shape(state, state.groups.require(call.path["name"]))
 
 
@@ -139,14 +139,16 @@ def the_group(state: ClusterState, path: Mapping[str, str]) -> Stored[GroupRecor
     return state.groups.require(path["name"])
 
 
-def create_group(state: ClusterState, instances: InstanceControl, call: Call[GroupSpec, NoQuery]) -> Mutation:
+def create_group(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[GroupSpec, NoQuery]
+) -> Mutation:
     ws = workspace(instances, call, "POST /groups")
     spec = GroupSpec(**msgspec.structs.asdict(call.body))
     record = group_changes.create_group(ws, spec)
     return _changed(state, ws, "groups.create", spec.name, None, record, status=201)
 
 
-def patch_group(state: ClusterState, instances: InstanceControl, call: Call[Any, Confirmed]) -> Mutation:
+def patch_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, Confirmed]) -> Mutation:
     name, confirm = call.path["name"], call.query.confirm
     patch: dict[str, object] = msgspec.to_builtins(call.body)
     return _changing(
@@ -158,21 +160,21 @@ def patch_group(state: ClusterState, instances: InstanceControl, call: Call[Any,
     )
 
 
-def scale_group(state: ClusterState, instances: InstanceControl, call: Call[Scale, NoQuery]) -> Mutation:
+def scale_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Scale, NoQuery]) -> Mutation:
     name, count = call.path["name"], call.body.count
     return _changing(
         state, instances, call, "groups.scale", lambda ws: group_changes.scale_group(ws, name, count)
     )
 
 
-def unpause_group(state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]) -> Mutation:
+def unpause_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
     name = call.path["name"]
     return _changing(
         state, instances, call, "groups.unpause", lambda ws: group_changes.unpause_group(ws, name)
     )
 
 
-def restart_group(state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]) -> Mutation:
+def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
     """All of its instances that are wanted, at once."""
     name = call.path["name"]
 
@@ -187,7 +189,7 @@ def restart_group(state: ClusterState, instances: InstanceControl, call: Call[No
     return _changing(state, instances, call, "groups.restart", restart)
 
 
-def delete_group(state: ClusterState, instances: InstanceControl, call: Call[None, Cascade]) -> Mutation:
+def delete_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, Cascade]) -> Mutation:
     stored = state.groups.require(call.path["name"])
     ws = workspace(instances, call, f"DELETE /groups/{stored.record.spec.name}")
     query = call.query
@@ -204,7 +206,7 @@ def delete_group(state: ClusterState, instances: InstanceControl, call: Call[Non
 def _changing(
     state: ClusterState,
     instances: InstanceControl,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     action: str,
     change: Callable[[Workspace], GroupRecord],
 ) -> Mutation:

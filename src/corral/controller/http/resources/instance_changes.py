@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from corral.controller.http.api_context import InstanceControl
-from corral.controller.http.call import Call, Query
+from corral.controller.http.call import ApiCall, Query
 from corral.controller.http.resources.instance_schemas import InstanceShape, InstanceView, instance_shape
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
@@ -21,13 +21,13 @@ from corral.errors import Code, Rejected, Retryable
 WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to wait.")]
 
 
-def workspace(instances: InstanceControl, call: Call[Any, Any], what: str) -> Workspace:
+def workspace(instances: InstanceControl, call: ApiCall[Any, Any], what: str) -> Workspace:
     """A place for the changes of this call; decisions name the caller as their cause."""
     cause = f"{call.caller.actor.name} {what}"
     return instances.workspace(cause=cause, now=call.now, request=call.request)
 
 
-def placing(instances: InstanceControl, call: Call[Any, Any]) -> asyncio.Lock:
+def placing(instances: InstanceControl, call: ApiCall[Any, Any]) -> asyncio.Lock:
     """The turn of what places instances."""
     del call
     return instances.placing
@@ -53,7 +53,7 @@ class AwaitStopped(Query, frozen=True, kw_only=True):
 
 
 async def until_running(
-    view: InstanceView, instances: InstanceControl, call: Call[Any, AwaitRunning], shape: InstanceShape
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Any, AwaitRunning], shape: InstanceShape
 ) -> InstanceShape:
     if call.query.wait is None:
         return shape
@@ -73,7 +73,7 @@ async def until_running(
 
 
 async def until_stopped(
-    view: InstanceView, instances: InstanceControl, call: Call[Any, AwaitStopped], shape: InstanceShape
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Any, AwaitStopped], shape: InstanceShape
 ) -> InstanceShape:
     if call.query.wait is None:
         return shape

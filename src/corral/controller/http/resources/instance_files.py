@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.http.api_context import Distribution, Setting
-from corral.controller.http.call import Body, Call, NoQuery, Query, Text
+from corral.controller.http.api_context import FileDistribution, ProcessContext
+from corral.controller.http.call import ApiCall, NoQuery, Query, RequestBody, Text
 from corral.controller.http.resources.template_schemas import ChangedTemplate, changed, making, still
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
 from corral.controller.state.cluster_state import ClusterState
@@ -59,7 +59,7 @@ class PlanQuery(Query, frozen=True, kw_only=True):
     ) = None
 
 
-class Save(Body, frozen=True, kw_only=True):
+class Save(RequestBody, frozen=True, kw_only=True):
     template: Annotated[str, msgspec.Meta(max_length=127, description="NAME or GROUP/NAME.")]
     paths: Annotated[
         tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=4096)], ...],
@@ -93,13 +93,15 @@ class InstanceFilesShape(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool
 
 
-async def list_files(distribution: Distribution, call: Call[None, InstanceFilesQuery]) -> InstanceFilesShape:
+async def list_files(
+    distribution: FileDistribution, call: ApiCall[None, InstanceFilesQuery]
+) -> InstanceFilesShape:
     query = call.query
     listing = await distribution.walk_files(call.path["id"], query.path, limit=query.limit)
     return InstanceFilesShape(items=listing.entries, truncated=listing.truncated)
 
 
-async def get_content(distribution: Distribution, call: Call[None, FileContentQuery]) -> Content:
+async def get_content(distribution: FileDistribution, call: ApiCall[None, FileContentQuery]) -> Content:
     query = call.query
     part = await distribution.read_file(call.path["id"], query.path, offset=query.offset, length=query.length)
 
@@ -111,7 +113,7 @@ async def get_content(distribution: Distribution, call: Call[None, FileContentQu
 
 
 async def get_plan(
-    state: ClusterState, consoles: Consoles, reads: ReadEngine, call: Call[None, PlanQuery]
+    state: ClusterState, consoles: Consoles, reads: ReadEngine, call: ApiCall[None, PlanQuery]
 ) -> PlanShape:
     record = state.instances.require(call.path["id"]).record
     hash, asked = record.plan_hash, call.query.incarnation
@@ -143,9 +145,9 @@ async def _picks(reads: ReadEngine, id: str, plan_hash: str) -> list[str]:
 async def save_instance(
     state: ClusterState,
     templates: TemplateLibrary,
-    distribution: Distribution,
-    setting: Setting,
-    call: Call[Save, NoQuery],
+    distribution: FileDistribution,
+    setting: ProcessContext,
+    call: ApiCall[Save, NoQuery],
 ) -> Describe:
     """Fetch the files once; making a version of them may happen again."""
     asked = call.body
@@ -177,7 +179,7 @@ async def save_instance(
     return describe
 
 
-def _turn(edits: KeyedLocks[str], call: Call[Save, NoQuery]) -> AbstractAsyncContextManager[None]:
+def _turn(edits: KeyedLocks[str], call: ApiCall[Save, NoQuery]) -> AbstractAsyncContextManager[None]:
     return edits.hold(call.body.template)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.api_context import Setting
+from corral.controller.http.api_context import ProcessContext
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.workload.service import Workloads
@@ -91,7 +91,7 @@ class InstanceView:
     state: ClusterState
     nodes: LiveNodes
     workload: Workloads
-    setting: Setting
+    setting: ProcessContext
 
 
 def instance_shape(view: InstanceView, stored: Stored[InstanceRecord]) -> InstanceShape:

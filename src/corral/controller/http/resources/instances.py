@@ -11,7 +11,7 @@ import msgspec
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.api_context import InstanceControl
 from corral.controller.http.attempts import Attempt
-from corral.controller.http.call import Body, Call, NoQuery, Text
+from corral.controller.http.call import ApiCall, NoQuery, RequestBody, Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources import command_input as commanding
 from corral.controller.http.resources.instance_changes import (
@@ -49,7 +49,7 @@ class InstanceQuery(PageQuery, frozen=True, kw_only=True):
     live: Annotated[bool, msgspec.Meta(description="Only those that have not ended; false: all.")] = False
 
 
-class NewInstance(Body, frozen=True, kw_only=True):
+class NewInstance(RequestBody, frozen=True, kw_only=True):
     group: Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
     node: Annotated[str, msgspec.Meta(max_length=_NAME_MAX, description="Only there.")] | None = None
     variables: Annotated[
@@ -57,11 +57,11 @@ class NewInstance(Body, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
 
 
-class Why(Body, frozen=True, kw_only=True):
+class Why(RequestBody, frozen=True, kw_only=True):
     reason: Text = ""
 
 
-class CommandLine(Body, frozen=True, kw_only=True):
+class CommandLine(RequestBody, frozen=True, kw_only=True):
     command: Annotated[
         str,
         # one line: what a newline would make of it is a second command
@@ -76,7 +76,7 @@ class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-async def list_instances(view: InstanceView, call: Call[None, InstanceQuery]) -> Page[InstanceShape]:
+async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery]) -> Page[InstanceShape]:
     query = call.query
 
     def wanted(record: InstanceRecord) -> bool:
@@ -93,7 +93,7 @@ async def list_instances(view: InstanceView, call: Call[None, InstanceQuery]) ->
     )
 
 
-async def get_instance(view: InstanceView, call: Call[None, NoQuery]) -> InstanceShape:
+async def get_instance(view: InstanceView, call: ApiCall[None, NoQuery]) -> InstanceShape:
     return instance_shape(view, view.state.instances.require(call.path["id"]))
 
 
@@ -102,14 +102,14 @@ def the_instance(state: ClusterState, path: Mapping[str, str]) -> Stored[Instanc
 
 
 def start_instance(
-    view: InstanceView, instances: InstanceControl, call: Call[NewInstance, AwaitRunning]
+    view: InstanceView, instances: InstanceControl, call: ApiCall[NewInstance, AwaitRunning]
 ) -> Mutation:
     asked = call.body
     return _started(view, instances, call, asked.group, asked.node, asked.variables)
 
 
 def start_in_group(
-    view: InstanceView, instances: InstanceControl, call: Call[None, AwaitRunning]
+    view: InstanceView, instances: InstanceControl, call: ApiCall[None, AwaitRunning]
 ) -> Mutation:
     return _started(
         view, instances, call, view.state.groups.require(call.path["name"]).record.spec.name, None
@@ -119,7 +119,7 @@ def start_in_group(
 def _started(
     view: InstanceView,
     instances: InstanceControl,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     group: str,
     node: str | None,
     variables: Mapping[str, str] = MappingProxyType({}),
@@ -144,7 +144,7 @@ def _started(
 def _changing(
     view: InstanceView,
     instances: InstanceControl,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     action: str,
     change: Callable[[Workspace, str], InstanceRecord],
 ) -> Mutation:
@@ -165,11 +165,13 @@ def _audited(record: InstanceRecord) -> dict[str, object]:
     return {"state": record.state.value, "wanted": record.wanted.value, "incarnation": record.incarnation}
 
 
-def _reason(call: Call[Why, Any]) -> str:
+def _reason(call: ApiCall[Why, Any]) -> str:
     return call.body.reason or f"asked for by {call.caller.actor.name}"
 
 
-def stop_instance(view: InstanceView, instances: InstanceControl, call: Call[Why, AwaitStopped]) -> Mutation:
+def stop_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
+) -> Mutation:
     reason = _reason(call)
     return _changing(
         view,
@@ -180,7 +182,9 @@ def stop_instance(view: InstanceView, instances: InstanceControl, call: Call[Why
     )
 
 
-def kill_instance(view: InstanceView, instances: InstanceControl, call: Call[Why, AwaitStopped]) -> Mutation:
+def kill_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
+) -> Mutation:
     reason = _reason(call)
     return _changing(
         view,
@@ -192,7 +196,7 @@ def kill_instance(view: InstanceView, instances: InstanceControl, call: Call[Why
 
 
 def restart_instance(
-    view: InstanceView, instances: InstanceControl, call: Call[Why, AwaitRunning]
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitRunning]
 ) -> Mutation:
     reason = _reason(call)
     return _changing(
@@ -204,7 +208,9 @@ def restart_instance(
     )
 
 
-def remove_instance(state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]) -> Mutation:
+def remove_instance(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]
+) -> Mutation:
     stored = state.instances.require(call.path["id"])
     ws = workspace(instances, call, "instances.remove")
     instance_changes.remove_instance(ws, stored.record.id)
@@ -221,7 +227,7 @@ async def send_command(
     state: ClusterState,
     instances: InstanceControl,
     consoles: Consoles,
-    call: Call[CommandLine, NoQuery],
+    call: ApiCall[CommandLine, NoQuery],
     attempt: Attempt,
 ) -> Mutation:
     id, line = InstanceId(call.path["id"]), call.body.command

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.api_context import ClusterControl, Setting
-from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.api_context import ClusterControl, ProcessContext
+from corral.controller.http.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.sessions.enrolment import new_join_token
@@ -61,7 +61,7 @@ class NewJoinTokenShape(msgspec.Struct, frozen=True, kw_only=True):
 _DATA: Final = DaemonConfig().data
 
 
-class CreateJoinToken(Body, frozen=True, kw_only=True):
+class CreateJoinToken(RequestBody, frozen=True, kw_only=True):
     node_id: (
         Annotated[
             str,
@@ -82,7 +82,7 @@ class CreateJoinToken(Body, frozen=True, kw_only=True):
     """That the node gets; they count before what it says of itself, and may begin with `trusted.`."""
 
 
-async def list_join_tokens(state: ClusterState, call: Call[None, PageQuery]) -> Page[JoinTokenShape]:
+async def list_join_tokens(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[JoinTokenShape]:
     return page_of(
         state.join_tokens,
         call.query,
@@ -114,7 +114,10 @@ def _shape(stored: Stored[JoinTokenRecord], now: dt.datetime) -> JoinTokenShape:
 
 
 def create_join_token(
-    state: ClusterState, cluster: ClusterControl, setting: Setting, call: Call[CreateJoinToken, NoQuery]
+    state: ClusterState,
+    cluster: ClusterControl,
+    setting: ProcessContext,
+    call: ApiCall[CreateJoinToken, NoQuery],
 ) -> Mutation:
     asked = call.body
     record, text = new_join_token(
@@ -156,7 +159,7 @@ def _command(cluster: ClusterControl, record: JoinTokenRecord, text: str) -> str
     return f"corral daemon --data {_DATA} --controller {cluster.leader().grpc}{name} --join {text}"
 
 
-def delete_join_token(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+def delete_join_token(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     stored = state.join_tokens.require(call.path["id"])
     record = stored.record
     return Mutation(

@@ -11,8 +11,8 @@ import msgspec
 
 from corral.controller.events.frames import frame, position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.api_context import Setting
-from corral.controller.http.call import Body, Call, Query
+from corral.controller.http.api_context import ProcessContext
+from corral.controller.http.call import ApiCall, Query, RequestBody
 from corral.controller.http.log_sources import JournalSource, LogSource, Numbered, RingSource
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page, Since, TimeRange, Until
 from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
@@ -98,7 +98,7 @@ class LogStreamQuery(Query, frozen=True, kw_only=True):
     tail: Annotated[int, msgspec.Meta(ge=0, le=1000, description="Begin with this many old ones.")] = 0
 
 
-class SetLogLevel(Body, frozen=True, kw_only=True):
+class SetLogLevel(RequestBody, frozen=True, kw_only=True):
     source: Source
     level: Literal["TRACE", "DEBUG", "INFO", "WARN", "ERROR", ""]
     """Empty goes back to the configuration."""
@@ -115,7 +115,9 @@ def _node_of(source: str) -> NodeId | None:
     )
 
 
-def _source(state: ClusterState, reads: ReadEngine, hub: EventHub, setting: Setting, text: str) -> LogSource:
+def _source(
+    state: ClusterState, reads: ReadEngine, hub: EventHub, setting: ProcessContext, text: str
+) -> LogSource:
     node_id = _node_of(text)
     if node_id is None:
         return RingSource(setting.log_ring)
@@ -139,7 +141,11 @@ def _log_shape(numbered: Numbered) -> LogShape:
 
 
 async def list_logs(
-    state: ClusterState, reads: ReadEngine, hub: EventHub, setting: Setting, call: Call[None, LogQuery]
+    state: ClusterState,
+    reads: ReadEngine,
+    hub: EventHub,
+    setting: ProcessContext,
+    call: ApiCall[None, LogQuery],
 ) -> Page[LogShape]:
     """After a number or a time: what follows it. Without either: the newest records, or the newest before a
     time. Oldest first always."""
@@ -220,7 +226,11 @@ async def _following(
 
 
 async def stream_logs(
-    state: ClusterState, reads: ReadEngine, hub: EventHub, setting: Setting, call: Call[None, LogStreamQuery]
+    state: ClusterState,
+    reads: ReadEngine,
+    hub: EventHub,
+    setting: ProcessContext,
+    call: ApiCall[None, LogStreamQuery],
 ) -> Pump:
     query = call.query
     source = _source(state, reads, hub, setting, query.source)
@@ -266,7 +276,7 @@ def _log_frame(numbered: Numbered) -> bytes:
     return frame(id=str(numbered[0]), event="log", data=_log_shape(numbered))
 
 
-def set_log_level(state: ClusterState, call: Call[SetLogLevel, Query]) -> Mutation:
+def set_log_level(state: ClusterState, call: ApiCall[SetLogLevel, Query]) -> Mutation:
     asked = call.body
     level = asked.level
     node_id = _node_of(asked.source)
@@ -291,7 +301,7 @@ def set_log_level(state: ClusterState, call: Call[SetLogLevel, Query]) -> Mutati
     )
 
 
-def apply_log_level(nodes: LiveNodes, setting: Setting, call: Call[SetLogLevel, Query]) -> None:
+def apply_log_level(nodes: LiveNodes, setting: ProcessContext, call: ApiCall[SetLogLevel, Query]) -> None:
     """Tell whoever logs; a node that is away learns it when it comes back."""
     node_id = _node_of(call.body.source)
     if node_id is None:

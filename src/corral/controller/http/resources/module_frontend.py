@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.authentication import authorise
-from corral.controller.http.call import Call, NoQuery, Query
+from corral.controller.http.call import ApiCall, NoQuery, Query
 from corral.controller.http.openapi import OpenApiShape
 from corral.controller.http.resources.module_schemas import ONE
 from corral.controller.http.resources.modules import the_module
-from corral.controller.http.responses import Answer
+from corral.controller.http.responses import ApiResponse
 from corral.controller.http.route_table import Asset, Read, Relay, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
@@ -45,7 +45,7 @@ class AssetQuery(Query, frozen=True, kw_only=True):
     ) = None
 
 
-async def get_asset(state: ClusterState, modules: Modules, call: Call[None, AssetQuery]) -> Answer:
+async def get_asset(state: ClusterState, modules: Modules, call: ApiCall[None, AssetQuery]) -> ApiResponse:
     record = the_module(state, call.path).record
     if record.manifest.frontend is None:
         raise Rejected(Code.NOT_FOUND, f"module '{record.id}' has no pages")
@@ -53,7 +53,7 @@ async def get_asset(state: ClusterState, modules: Modules, call: Call[None, Asse
         authorise(call.caller, permission)
     file = await modules.read_frontend(record.id, call.path["path"])
     same = call.query.v is not None and call.query.v in (file.etag, record.sha256)
-    return Answer(
+    return ApiResponse(
         body=file.content,
         content_type=file.content_type.encode("latin-1"),
         headers=(
@@ -72,7 +72,9 @@ def _needed(part: FrontendPart) -> list[Permission]:
         raise Rejected(Code.FORBIDDEN, "the page asks for a permission that does not exist") from None
 
 
-async def get_description(state: ClusterState, modules: Modules, call: Call[None, NoQuery]) -> OpenApiShape:
+async def get_description(
+    state: ClusterState, modules: Modules, call: ApiCall[None, NoQuery]
+) -> OpenApiShape:
     record = the_module(state, call.path).record
     return describe_module(record, modules.engine.routes.of(record.id))
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from corral.controller.http.call import Call
+from corral.controller.http.call import ApiCall
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.route_table import Read, Route
 from corral.controller.modules.module_service import Modules
@@ -102,7 +102,7 @@ def on_nodes_shape(state: ClusterState, nodes: LiveNodes, record: PackageRecord)
 
 
 def node_state_shapes(
-    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any], record: PackageRecord
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[Any, Any], record: PackageRecord
 ) -> list[NodeStateShape]:
     return [node_state_shape(state, modules, nodes, call, record, node) for node in nodes_of(state, record)]
 
@@ -111,7 +111,7 @@ def node_state_shape(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     record: PackageRecord,
     node: NodeId,
 ) -> NodeStateShape:
@@ -119,7 +119,12 @@ def node_state_shape(
 
 
 def module_on_node_shape(
-    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any], module: str, node: NodeId
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: ApiCall[Any, Any],
+    module: str,
+    node: NodeId,
 ) -> ModuleOnNodeShape:
     stored = state.modules.find(module)
     record = stored.record if stored and ModuleHost.DAEMON in stored.record.manifest.hosts else None
@@ -134,7 +139,7 @@ def _fields(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     module: str,
     record: PackageRecord | None,
     node: NodeId,
@@ -188,7 +193,7 @@ def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:
 
 
 async def list_nodes_of_module(
-    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, PageQuery]
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, PageQuery]
 ) -> Page[NodeStateShape]:
     record = state.modules.require(call.path["id"]).record
     return page_of_sorted(
@@ -201,7 +206,7 @@ async def list_nodes_of_module(
 
 
 async def list_modules_of_node(
-    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, PageQuery]
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, PageQuery]
 ) -> Page[ModuleOnNodeShape]:
     node = state.nodes.require(call.path["id"]).record
     return page_of_sorted(

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from corral.controller.http.call import Call
+from corral.controller.http.call import ApiCall
 from corral.controller.http.resources.module_nodes import (
     NodeStateShape,
     OnNodesShape,
@@ -171,7 +171,7 @@ def module_shape(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     stored: Stored[PackageRecord],
 ) -> ModuleShape:
     return ModuleShape(
@@ -184,7 +184,7 @@ def listed_shape(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     stored: Stored[PackageRecord],
 ) -> ModuleShape:
     """Without each node: a page of modules times a thousand nodes would stop the loop."""
@@ -195,7 +195,7 @@ def installed_shape(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     answer: InstallAnswer,
     stored: Stored[PackageRecord],
 ) -> InstalledModule:
@@ -227,7 +227,7 @@ def _fields(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[Any, Any],
+    call: ApiCall[Any, Any],
     stored: Stored[PackageRecord],
 ) -> dict[str, Any]:
     record, manifest = stored.record, stored.record.manifest

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.call import Body, Call, NoQuery, Query, Text
+from corral.controller.http.call import ApiCall, NoQuery, Query, RequestBody, Text
 from corral.controller.http.resources.module_schemas import ONE, ModuleShape, module_shape
 from corral.controller.http.resources.modules import Settings, the_module
 from corral.controller.http.route_table import Act, Read, Route
@@ -19,7 +19,7 @@ from corral.domain.module_verbs import VERBS, Verb
 from corral.domain.permissions import Permission
 
 
-class Pause(Body, frozen=True, kw_only=True):
+class Pause(RequestBody, frozen=True, kw_only=True):
     reason: Annotated[Text, msgspec.Meta(min_length=1)]
 
 
@@ -45,12 +45,14 @@ class ModuleHealthShape(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-async def get_configuration(state: ClusterState, call: Call[None, NoQuery]) -> ConfigurationShape:
+async def get_configuration(state: ClusterState, call: ApiCall[None, NoQuery]) -> ConfigurationShape:
     record = the_module(state, call.path).record
     return ConfigurationShape(settings=record.settings, schema=record.manifest.config)
 
 
-async def get_health(state: ClusterState, modules: Modules, call: Call[None, NoQuery]) -> ModuleHealthShape:
+async def get_health(
+    state: ClusterState, modules: Modules, call: ApiCall[None, NoQuery]
+) -> ModuleHealthShape:
     the_module(state, call.path)
     answer = await modules.health(call.path["id"])
     return ModuleHealthShape(healthy=answer.healthy, detail=answer.detail)
@@ -64,7 +66,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     """In the path, where it is not the verb."""
     body: Any = None
     query: type[Query] = NoQuery
-    arguments: Callable[[Call[Any, Any]], dict[str, Any]] = lambda _: {}
+    arguments: Callable[[ApiCall[Any, Any]], dict[str, Any]] = lambda _: {}
 
 
 _REQUESTS: Final[Mapping[Verb, _Request]] = {
@@ -80,7 +82,7 @@ def _route(verb: Verb) -> Act:
     request = _REQUESTS.get(verb, _Request())
 
     async def handler(
-        state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any]
+        state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[Any, Any]
     ) -> Mutation:
         the_module(state, call.path)
         await modules.act(call.path["id"], verb, actor=call.caller.actor, **request.arguments(call))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from corral.controller.http.call import Call, NoQuery, Query
+from corral.controller.http.call import ApiCall, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.request_decoder import BodyDecoder
 from corral.controller.http.resources.module_schemas import (
@@ -23,7 +23,7 @@ from corral.controller.http.resources.module_schemas import (
     listed_shape,
     module_shape,
 )
-from corral.controller.http.route_table import Act, Intake, Read, Route
+from corral.controller.http.route_table import Act, FormUpload, Read, Route
 from corral.controller.http.uploads import ReceivedForm, SmallPart
 from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.controller.modules.module_service import Modules
@@ -87,7 +87,7 @@ def the_module(state: ClusterState, path: Mapping[str, str]) -> Stored[PackageRe
 
 
 async def list_modules(
-    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, ModuleQuery]
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, ModuleQuery]
 ) -> Page[ModuleShape]:
     query = call.query
 
@@ -107,7 +107,7 @@ async def list_modules(
 
 
 async def get_module(
-    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, NoQuery]
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, NoQuery]
 ) -> ModuleShape:
     return module_shape(state, modules, nodes, call, the_module(state, call.path))
 
@@ -116,7 +116,7 @@ async def install_module(
     state: ClusterState,
     modules: Modules,
     nodes: LiveNodes,
-    call: Call[None, InstallQuery],
+    call: ApiCall[None, InstallQuery],
     form: ReceivedForm,
 ) -> Mutation:
     sidecar = sidecar_of(form.parts.get(SIGNATURE))
@@ -159,23 +159,23 @@ def sidecar_of(part: SmallPart | None) -> Sidecar | None:
     return Sidecar(kind=kind, content=part.content)
 
 
-async def uninstall_module(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
+async def uninstall_module(modules: Modules, call: ApiCall[None, NoQuery]) -> Mutation:
     record = await modules.act(call.path["id"], Verb.UNINSTALL, actor=call.caller.actor)
     return Mutation(action="modules.uninstall", subject=record.id, steps=(), status=204)
 
 
-async def drop_storage(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
+async def drop_storage(modules: Modules, call: ApiCall[None, NoQuery]) -> Mutation:
     id = call.path["id"]
     await modules.drop_storage(id, actor=call.caller.actor)
     return Mutation(action="modules.drop_storage", subject=id, steps=(), status=204)
 
 
-async def list_leaked(modules: Modules, call: Call[None, NoQuery]) -> Leaks:
+async def list_leaked(modules: Modules, call: ApiCall[None, NoQuery]) -> Leaks:
     del call
     return _leaks(modules.leaked())
 
 
-async def force_cleanup(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
+async def force_cleanup(modules: Modules, call: ApiCall[None, NoQuery]) -> Mutation:
     del call
     leaks = _leaks(await modules.force_cleanup())
     return Mutation(
@@ -224,8 +224,8 @@ def _listing(path: str) -> Read:
     )
 
 
-def _installing(path: str) -> Intake:
-    return Intake(
+def _installing(path: str) -> FormUpload:
+    return FormUpload(
         method="POST",
         path=path,
         permission=Permission.MODULES_MANAGE,

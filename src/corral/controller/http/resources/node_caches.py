@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.distribution.node_caches import CacheReport
-from corral.controller.http.api_context import Distribution
-from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.api_context import FileDistribution
+from corral.controller.http.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.state.cluster_state import ClusterState
@@ -16,21 +16,21 @@ from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 
 
-class Prewarm(Body, frozen=True, kw_only=True):
+class Prewarm(RequestBody, frozen=True, kw_only=True):
     group: (
         Annotated[str, msgspec.Meta(max_length=63, description="Without: what all groups need.")] | None
     ) = None
 
 
 async def get_cache(
-    state: ClusterState, distribution: Distribution, call: Call[None, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[None, NoQuery]
 ) -> CacheReport:
     node = state.nodes.require(call.path["id"]).record
     return await distribution.cache_status(node.id)
 
 
 async def prewarm_node(
-    state: ClusterState, distribution: Distribution, call: Call[Prewarm, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[Prewarm, NoQuery]
 ) -> Mutation:
     node = state.nodes.require(call.path["id"]).record
     group = _group(state, call)
@@ -45,7 +45,7 @@ async def prewarm_node(
 
 
 async def prewarm_all(
-    state: ClusterState, distribution: Distribution, call: Call[Prewarm, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[Prewarm, NoQuery]
 ) -> Mutation:
     group = _group(state, call)
     answers = await distribution.prewarm_all(group)
@@ -58,7 +58,7 @@ async def prewarm_all(
     )
 
 
-def _group(state: ClusterState, call: Call[Prewarm, NoQuery]) -> str | None:
+def _group(state: ClusterState, call: ApiCall[Prewarm, NoQuery]) -> str | None:
     name = call.body.group
     return None if name is None else state.groups.require(name).record.spec.name
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from corral.controller.http.call import Body, Call, Confirmed, NoQuery, Text
+from corral.controller.http.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
@@ -73,7 +73,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
 Label = Annotated[str, msgspec.Meta(max_length=255)]
 
 
-class NodePatch(Body, frozen=True, kw_only=True):
+class NodePatch(RequestBody, frozen=True, kw_only=True):
     """What an operator decides about a node; what is not named stays as it is. It counts before what the node says of
     itself."""
 
@@ -98,7 +98,7 @@ class NodeQuery(PageQuery, frozen=True, kw_only=True):
     label: tuple[LabelFilter, ...] = ()
 
 
-class Reason(Body, frozen=True, kw_only=True):
+class Reason(RequestBody, frozen=True, kw_only=True):
     reason: Text = ""
 
 
@@ -158,7 +158,9 @@ def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
     return wanted
 
 
-async def list_nodes(state: ClusterState, nodes: LiveNodes, call: Call[None, NodeQuery]) -> Page[NodeShape]:
+async def list_nodes(
+    state: ClusterState, nodes: LiveNodes, call: ApiCall[None, NodeQuery]
+) -> Page[NodeShape]:
     query = call.query
     labels = _labels(query.label)
 
@@ -172,7 +174,7 @@ async def list_nodes(state: ClusterState, nodes: LiveNodes, call: Call[None, Nod
     return page_of(state.nodes, query, wanted=wanted, shape=lambda stored: node_shape(state, nodes, stored))
 
 
-async def get_node(state: ClusterState, nodes: LiveNodes, call: Call[None, NoQuery]) -> NodeShape:
+async def get_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[None, NoQuery]) -> NodeShape:
     return node_shape(state, nodes, state.nodes.require(call.path["id"]))
 
 
@@ -183,7 +185,7 @@ def the_node(state: ClusterState, path: Mapping[str, str]) -> Stored[NodeRecord]
 def _changing(
     state: ClusterState,
     nodes: LiveNodes,
-    call: Call[Reason, Any],
+    call: ApiCall[Reason, Any],
     action: str,
     change: Callable[[Stored[NodeRecord]], NodeChange],
 ) -> Mutation:
@@ -208,21 +210,21 @@ def _audited(record: NodeRecord) -> dict[str, object]:
     }
 
 
-def cordon_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, NoQuery]) -> Mutation:
+def cordon_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[Reason, NoQuery]) -> Mutation:
     reason = call.body.reason
     return _changing(
         state, nodes, call, "nodes.cordon", lambda node: node_changes.cordon(node, reason=reason)
     )
 
 
-def uncordon_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, NoQuery]) -> Mutation:
+def uncordon_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[Reason, NoQuery]) -> Mutation:
     reason = call.body.reason
     return _changing(
         state, nodes, call, "nodes.uncordon", lambda node: node_changes.uncordon(node, reason=reason)
     )
 
 
-def patch_node(state: ClusterState, nodes: LiveNodes, call: Call[NodePatch, NoQuery]) -> Mutation:
+def patch_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[NodePatch, NoQuery]) -> Mutation:
     asked, stored = call.body, state.nodes.require(call.path["id"])
     settings = node_changes.relabelled(
         stored.record.settings, LabelChanges(values=asked.labels, as_claimed=asked.as_claimed)
@@ -247,7 +249,7 @@ def patch_node(state: ClusterState, nodes: LiveNodes, call: Call[NodePatch, NoQu
     )
 
 
-def revoke_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, Confirmed]) -> Mutation:
+def revoke_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[Reason, Confirmed]) -> Mutation:
     reason, now = call.body.reason, call.now
     if state.nodes.require(call.path["id"]).record.state is not NodeState.REVOKED:
         before_node_is_revoked(state, call.path["id"], call.query.confirm)
@@ -260,7 +262,7 @@ def revoke_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, Confir
     return _changing(state, nodes, call, "nodes.revoke", revoked)
 
 
-def delete_node(state: ClusterState, nodes: LiveNodes, call: Call[None, Confirmed]) -> Mutation:
+def delete_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[None, Confirmed]) -> Mutation:
     stored = state.nodes.require(call.path["id"])
     removal = node_changes.removal(stored, has_session=nodes.live(stored.record.id) is not None)
     before_node_goes(state, stored.record.id, call.query.confirm)

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.api_context import Gate, Setting
+from corral.controller.http.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.metrics import CONTENT_TYPE
-from corral.controller.http.responses import Answer, shaped
+from corral.controller.http.responses import ApiResponse, shaped
 from corral.controller.http.route_table import PUBLIC, Probe, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
@@ -35,13 +35,13 @@ class PingShape(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str | None
 
 
-async def health(setting: Setting, gate: Gate) -> Answer:
+async def health(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
     """The process lives; nothing else is said."""
     del setting, gate
     return shaped(HealthShape(status="ok"))
 
 
-async def ready(setting: Setting, gate: Gate) -> Answer:
+async def ready(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
     """Whether this controller would take a write now; 503 with the reason when not."""
     leading = gate()
     if leading is None:
@@ -80,15 +80,15 @@ def notes_of(state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[st
     return notes
 
 
-async def ping(setting: Setting, gate: Gate) -> Answer:
+async def ping(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
     leading = gate()
     cluster = leading.state.identity.id if leading else None
     return shaped(PingShape(pong=True, version=setting.version, cluster=cluster))
 
 
-async def metrics(setting: Setting, gate: Gate) -> Answer:
+async def metrics(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
     del gate
-    return Answer(body=await setting.metrics.exposition(), content_type=CONTENT_TYPE)
+    return ApiResponse(body=await setting.metrics.exposition(), content_type=CONTENT_TYPE)
 
 
 ROUTES: Final[tuple[Route, ...]] = (

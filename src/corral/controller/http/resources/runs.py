@@ -9,7 +9,7 @@ import msgspec
 
 from corral.controller.consoles.run_list import RunFacts
 from corral.controller.consoles.service import Consoles
-from corral.controller.http.call import Call, Query
+from corral.controller.http.call import ApiCall, Query
 from corral.controller.http.resources.instance_schemas import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
 from corral.controller.state.cluster_state import ClusterState
@@ -54,7 +54,7 @@ class RunsShape(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-async def list_runs(state: ClusterState, consoles: Consoles, call: Call[None, RunsQuery]) -> RunsShape:
+async def list_runs(state: ClusterState, consoles: Consoles, call: ApiCall[None, RunsQuery]) -> RunsShape:
     record = state.instances.require(call.path["id"]).record
     found = await consoles.runs.listed(record, before=call.query.before, limit=call.query.limit)
     items = [_shape(consoles, record, run) for run in found.runs]

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from corral.controller.http.api_context import Setting
-from corral.controller.http.call import Call, Query
+from corral.controller.http.api_context import ProcessContext
+from corral.controller.http.call import ApiCall, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.template_schemas import (
     ONE,
@@ -57,7 +57,7 @@ class PutFileQuery(NoteQuery, frozen=True, kw_only=True):
 
 
 async def list_files(
-    state: ClusterState, templates: TemplateLibrary, call: Call[None, FilesQuery]
+    state: ClusterState, templates: TemplateLibrary, call: ApiCall[None, FilesQuery]
 ) -> Page[FileShape]:
     query = call.query
     record = the_template(state, call.path).record
@@ -72,7 +72,9 @@ async def list_files(
     )
 
 
-async def get_file(state: ClusterState, templates: TemplateLibrary, call: Call[None, FileQuery]) -> Content:
+async def get_file(
+    state: ClusterState, templates: TemplateLibrary, call: ApiCall[None, FileQuery]
+) -> Content:
     path = _path(call)
     version = the_template(state, call.path).record.version(call.query.version)
     file, source = await templates.open_file(version, path)
@@ -83,8 +85,8 @@ async def get_file(state: ClusterState, templates: TemplateLibrary, call: Call[N
 async def put_file(
     state: ClusterState,
     templates: TemplateLibrary,
-    setting: Setting,
-    call: Call[None, PutFileQuery],
+    setting: ProcessContext,
+    call: ApiCall[None, PutFileQuery],
     source: AsyncIterator[bytes],
 ) -> Describe:
     """The content is stored once; laying it over what the template then is may happen again."""
@@ -119,7 +121,7 @@ def _as_it_was(file: TemplateFile, base: Manifest) -> TemplateFile:
 
 
 async def remove_file(
-    state: ClusterState, templates: TemplateLibrary, setting: Setting, call: Call[None, NoteQuery]
+    state: ClusterState, templates: TemplateLibrary, setting: ProcessContext, call: ApiCall[None, NoteQuery]
 ) -> Describe:
     path = _path(call)
 
@@ -141,15 +143,15 @@ async def remove_file(
     return describe
 
 
-def _turn(edits: KeyedLocks[str], call: Call[Any, Any]) -> AbstractAsyncContextManager[None]:
+def _turn(edits: KeyedLocks[str], call: ApiCall[Any, Any]) -> AbstractAsyncContextManager[None]:
     return edits.hold(name_of(call.path))
 
 
-def _path(call: Call[Any, Any]) -> str:
+def _path(call: ApiCall[Any, Any]) -> str:
     return check_path(call.path["path"], field="path")
 
 
-def file_limit(setting: Setting) -> int:
+def file_limit(setting: ProcessContext) -> int:
     return setting.templates.max_bytes
 
 

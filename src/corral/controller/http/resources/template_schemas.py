@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.api_context import Setting
-from corral.controller.http.call import Call
+from corral.controller.http.api_context import ProcessContext
+from corral.controller.http.call import ApiCall
 from corral.controller.http.route_table import Pump, Write
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation, Step
@@ -181,7 +181,7 @@ def still(state: ClusterState, stored: Stored[TemplateRecord]) -> None:
         )
 
 
-def making(setting: Setting, call: Call[Any, Any], note: str) -> dict[str, Any]:
+def making(setting: ProcessContext, call: ApiCall[Any, Any], note: str) -> dict[str, Any]:
     """What every new version records beside its contents."""
     return {
         "note": note,

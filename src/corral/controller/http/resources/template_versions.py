@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from corral.controller.distribution.node_caches import SyncAnswer
-from corral.controller.http.api_context import Distribution
-from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.api_context import FileDistribution
+from corral.controller.http.call import ApiCall, NoQuery, Query, RequestBody
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.template_schemas import (
     ONE,
@@ -49,11 +49,11 @@ class ExportQuery(Query, frozen=True, kw_only=True):
     format: Literal["tar.gz", "zip"] = "tar.gz"
 
 
-class Rollback(Body, frozen=True, kw_only=True):
+class Rollback(RequestBody, frozen=True, kw_only=True):
     version: VersionNumber
 
 
-class Sync(Body, frozen=True, kw_only=True):
+class Sync(RequestBody, frozen=True, kw_only=True):
     nodes: (
         Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=10_000, description="Without: all.")] | None
     ) = None
@@ -90,7 +90,7 @@ class DiffShape(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "fro
     settings: list[SettingChange]
 
 
-async def list_versions(state: ClusterState, call: Call[None, PageQuery]) -> Page[VersionShape]:
+async def list_versions(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[VersionShape]:
     """The newest first."""
     record = the_template(state, call.path).record
     return page_of_sorted(
@@ -102,7 +102,7 @@ async def list_versions(state: ClusterState, call: Call[None, PageQuery]) -> Pag
     )
 
 
-def roll_back(state: ClusterState, call: Call[Rollback, NoQuery]) -> Mutation:
+def roll_back(state: ClusterState, call: ApiCall[Rollback, NoQuery]) -> Mutation:
     record = the_template(state, call.path).record
     change = changes.rollback(
         state, record.name, call.body.version, now=call.now, actor=call.caller.actor.name
@@ -111,7 +111,7 @@ def roll_back(state: ClusterState, call: Call[Rollback, NoQuery]) -> Mutation:
 
 
 async def diff_versions(
-    state: ClusterState, templates: TemplateLibrary, call: Call[None, DiffQuery]
+    state: ClusterState, templates: TemplateLibrary, call: ApiCall[None, DiffQuery]
 ) -> DiffShape:
     record = the_template(state, call.path).record
     newer = record.version(call.query.to)
@@ -154,7 +154,7 @@ def _before(record: TemplateRecord, number: int) -> int:
 
 
 async def export_version(
-    state: ClusterState, templates: TemplateLibrary, call: Call[None, ExportQuery]
+    state: ClusterState, templates: TemplateLibrary, call: ApiCall[None, ExportQuery]
 ) -> Content:
     record = the_template(state, call.path).record
     version = record.version(call.query.version)
@@ -169,7 +169,7 @@ async def export_version(
 
 
 async def sync_template(
-    state: ClusterState, distribution: Distribution, call: Call[Sync, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[Sync, NoQuery]
 ) -> Mutation:
     record = the_template(state, call.path).record
     answers = await distribution.sync(record.name, call.body.nodes)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.api_context import Setting
-from corral.controller.http.call import Body, Call, NoQuery, Query, Text
+from corral.controller.http.api_context import ProcessContext
+from corral.controller.http.call import ApiCall, NoQuery, Query, RequestBody, Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.request_decoder import BodyDecoder
 from corral.controller.http.resources.template_schemas import (
@@ -50,21 +50,21 @@ class ImportQuery(NoteQuery, frozen=True, kw_only=True):
     name: Annotated[str, msgspec.Meta(max_length=127, description="NAME or GROUP/NAME.")]
 
 
-class SettingsPatch(Body, frozen=True, kw_only=True):
+class SettingsPatch(RequestBody, frozen=True, kw_only=True):
     """A merge patch (RFC 7396) of the settings: what is not named stays, null goes back to the default."""
 
     settings: dict[str, Any]
     note: Text = ""
 
 
-class _Settings(Body, frozen=True, kw_only=True):
+class _Settings(RequestBody, frozen=True, kw_only=True):
     settings: TemplateSettings
 
 
 _SETTINGS: Final = BodyDecoder(_Settings)
 
 
-async def list_templates(state: ClusterState, call: Call[None, TemplateQuery]) -> Page[TemplateShape]:
+async def list_templates(state: ClusterState, call: ApiCall[None, TemplateQuery]) -> Page[TemplateShape]:
     query = call.query
 
     def wanted(record: TemplateRecord) -> bool:
@@ -74,15 +74,15 @@ async def list_templates(state: ClusterState, call: Call[None, TemplateQuery]) -
     return page_of(state.templates, query, wanted=wanted, shape=lambda each: template_shape(state, each))
 
 
-async def get_template(state: ClusterState, call: Call[None, NoQuery]) -> TemplateShape:
+async def get_template(state: ClusterState, call: ApiCall[None, NoQuery]) -> TemplateShape:
     return template_shape(state, the_template(state, call.path))
 
 
 async def put_template(
     state: ClusterState,
     templates: TemplateLibrary,
-    setting: Setting,
-    call: Call[None, NoteQuery],
+    setting: ProcessContext,
+    call: ApiCall[None, NoteQuery],
     source: AsyncIterator[bytes],
 ) -> Describe:
     return await _upload(state, templates, setting, call, name_of(call.path), source)
@@ -91,8 +91,8 @@ async def put_template(
 async def import_template(
     state: ClusterState,
     templates: TemplateLibrary,
-    setting: Setting,
-    call: Call[None, ImportQuery],
+    setting: ProcessContext,
+    call: ApiCall[None, ImportQuery],
     source: AsyncIterator[bytes],
 ) -> Describe:
     return await _upload(state, templates, setting, call, call.query.name, source)
@@ -101,8 +101,8 @@ async def import_template(
 async def _upload(
     state: ClusterState,
     templates: TemplateLibrary,
-    setting: Setting,
-    call: Call[Any, Any],
+    setting: ProcessContext,
+    call: ApiCall[Any, Any],
     name: str,
     source: AsyncIterator[bytes],
 ) -> Describe:
@@ -116,12 +116,14 @@ async def _upload(
     return describe
 
 
-def archive_limit(setting: Setting) -> int:
+def archive_limit(setting: ProcessContext) -> int:
     limits = setting.templates
     return limits.max_bytes + limits.max_files * _OVERHEAD
 
 
-def set_settings(state: ClusterState, setting: Setting, call: Call[SettingsPatch, NoteQuery]) -> Mutation:
+def set_settings(
+    state: ClusterState, setting: ProcessContext, call: ApiCall[SettingsPatch, NoteQuery]
+) -> Mutation:
     record = the_template(state, call.path).record
     document = merged(msgspec.to_builtins(record.version().settings), call.body.settings)
     settings = _SETTINGS.decode(msgspec.json.encode({"settings": document})).settings
@@ -130,7 +132,7 @@ def set_settings(state: ClusterState, setting: Setting, call: Call[SettingsPatch
     return changed(state, "templates.set", change)
 
 
-def delete_template(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+def delete_template(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     record = the_template(state, call.path).record
     return Mutation(
         action="templates.delete",

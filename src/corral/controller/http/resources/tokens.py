@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.api_context import Setting, TokenUses
-from corral.controller.http.call import Body, Call, Name, NoQuery
+from corral.controller.http.api_context import ProcessContext, TokenUses
+from corral.controller.http.call import ApiCall, Name, NoQuery, RequestBody
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.state.api_tokens import creation, mint, revocation
@@ -48,7 +48,7 @@ class MeShape(msgspec.Struct, frozen=True, kw_only=True):
     permissions: list[Permission]
 
 
-class CreateToken(Body, frozen=True, kw_only=True):
+class CreateToken(RequestBody, frozen=True, kw_only=True):
     name: Name
     role: Role
     expires_in_seconds: Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None = None
@@ -68,24 +68,26 @@ def token_shape(token_uses: TokenUses, stored: Stored[ApiTokenRecord]) -> TokenS
     )
 
 
-async def me(state: ClusterState, token_uses: TokenUses, call: Call[None, NoQuery]) -> MeShape:
+async def me(state: ClusterState, token_uses: TokenUses, call: ApiCall[None, NoQuery]) -> MeShape:
     stored = state.tokens.require(call.caller.token.id)
     return MeShape(token=token_shape(token_uses, stored), permissions=sorted(GRANTS[stored.record.role]))
 
 
 async def list_tokens(
-    state: ClusterState, token_uses: TokenUses, call: Call[None, PageQuery]
+    state: ClusterState, token_uses: TokenUses, call: ApiCall[None, PageQuery]
 ) -> Page[TokenShape]:
     return page_of(
         state.tokens, call.query, wanted=everything, shape=lambda stored: token_shape(token_uses, stored)
     )
 
 
-async def get_token(state: ClusterState, token_uses: TokenUses, call: Call[None, NoQuery]) -> TokenShape:
+async def get_token(state: ClusterState, token_uses: TokenUses, call: ApiCall[None, NoQuery]) -> TokenShape:
     return token_shape(token_uses, state.tokens.require(call.path["id"]))
 
 
-def create_token(token_uses: TokenUses, setting: Setting, call: Call[CreateToken, NoQuery]) -> Mutation:
+def create_token(
+    token_uses: TokenUses, setting: ProcessContext, call: ApiCall[CreateToken, NoQuery]
+) -> Mutation:
     life = call.body.expires_in_seconds
     record, text = mint(
         name=call.body.name,
@@ -108,7 +110,7 @@ def create_token(token_uses: TokenUses, setting: Setting, call: Call[CreateToken
     )
 
 
-def _warning(setting: Setting, role: Role) -> str:
+def _warning(setting: ProcessContext, role: Role) -> str:
     if role is Role.OPERATOR and setting.instances_are_root:
         return (
             "instances run as root on this host: an OPERATOR can start one that reads the administrator's token "
@@ -117,7 +119,7 @@ def _warning(setting: Setting, role: Role) -> str:
     return ""
 
 
-def delete_token(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+def delete_token(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     record = state.tokens.require(call.path["id"]).record
     return Mutation(
         action="tokens.revoke",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.call import Body
+from corral.controller.http.call import RequestBody
 from corral.controller.http.route_table import WORKLOAD, Report, Route
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import WorkloadRun
@@ -20,7 +20,7 @@ MetricName = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_.:-]{0,6
 Metrics = Annotated[dict[MetricName, float], msgspec.Meta(max_length=MAX_METRICS)]
 
 
-class Players(Body, frozen=True, kw_only=True):
+class Players(RequestBody, frozen=True, kw_only=True):
     count: PlayerCount
     max: Annotated[PlayerCount, msgspec.Meta(description="How many could play; 0: not known.")] = 0
 
