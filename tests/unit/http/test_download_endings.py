@@ -9,8 +9,7 @@ from typing import Any
 from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.connection import ABORT
 from corral.controller.http.request import HttpRequest
-from corral.controller.http.route_table import Content, Pump, Write
-from corral.controller.http.sse_stream import serve_download
+from corral.controller.http.sse_stream import Content, Pump, Write, serve_download
 from corral.domain.ids import TokenId
 from corral.domain.permissions import Role
 from corral.domain.records import ApiTokenRecord

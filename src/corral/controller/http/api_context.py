@@ -21,6 +21,7 @@ from corral.controller.http.caller_limits import OpenStreams, RequestRates
 from corral.controller.http.log_sources import RecentLogs
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.request import BodyPace
+from corral.controller.http.sse_stream import HEARTBEAT_SECONDS
 from corral.controller.http.tickets import Tickets
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.start_identity import Repair
@@ -64,7 +65,7 @@ class ProcessContext:
     upload_idle_seconds: float = 30.0
     """How long an upload may pause that has come fast so far."""
     templates: TemplatesSection = field(default_factory=TemplatesSection)
-    heartbeat_seconds: float = 15.0
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     instances_are_root: bool = False
     """Instances on this host run as root: whoever may start one can read everything that we keep."""
     leader: Callable[[], str] = lambda: ""

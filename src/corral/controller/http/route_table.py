@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Final, Protocol
 from corral.controller.http.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.call import NoQuery, Query
 from corral.controller.http.responses import ApiResponse
+from corral.controller.http.sse_stream import Content, Pump, Write
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
@@ -50,12 +51,6 @@ WORKLOAD: Final = Itself.WORKLOAD
 
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-
-Write = Callable[[bytes], Awaitable[None]]
-"""Sends a piece of a stream; waits as long as the reader is slow."""
-
-Pump = Callable[[Write], Coroutine[Any, Any, None]]
-"""Writes a stream piece by piece. It is cancelled when the stream has to end."""
 
 ProbeHandler = Callable[[ProcessContext, CurrentTerm], Awaitable[ApiResponse]]
 Describe = Callable[[], Awaitable[Mutation]]
@@ -91,18 +86,6 @@ Settle = Callable[..., Coroutine[Any, Any, object]]
 """(call, body): the answer's"""
 Turn = Callable[..., AbstractAsyncContextManager[None]]
 """(call)"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Content:
-    """What a download sends. A pump that fails cuts the connection: half a file never looks whole."""
-
-    pump: Pump
-    content_type: bytes
-    filename: str
-    """Any text; the header is made safe."""
-    length: int | None = None
-    """Where it is known before."""
 
 
 class Dialogue(Protocol):

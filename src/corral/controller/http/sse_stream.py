@@ -1,10 +1,14 @@
-"""Serving a stream: a pump writes, and whatever ends the stream ends it at once, even when the
-reader has stopped reading."""
+"""SSE streams and downloads: a pump writes the pieces, and a heartbeat after `HEARTBEAT_SECONDS` of silence.
+
+A stream that has to end is ended at once, even when the reader has stopped reading.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
 
 import structlog
 
@@ -12,13 +16,32 @@ from corral.controller.events.frames import comment_frame
 from corral.controller.http.caller_limits import OpenStream
 from corral.controller.http.request import HttpRequest
 from corral.controller.http.responses import EVENT_STREAM, SECURITY_HEADERS, Headers, attachment
-from corral.controller.http.route_table import Content, Pump, Write
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
 log = structlog.get_logger(__name__)
 
+HEARTBEAT_SECONDS: Final = 15.0
+"""An event stream or a console that has been silent this long sends a heartbeat with its position."""
 _GOODBYE_SECONDS: Final = 0.25
 _RETRY_MS: Final = 1000
+
+Write = Callable[[bytes], Awaitable[None]]
+"""Sends a piece of a stream; waits as long as the reader is slow."""
+
+Pump = Callable[[Write], Coroutine[Any, Any, None]]
+"""Writes a stream piece by piece. It is cancelled when the stream has to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a download sends. A pump that fails cuts the connection: half a file never looks whole."""
+
+    pump: Pump
+    content_type: bytes
+    filename: str
+    """Any text; the header is made safe."""
+    length: int | None = None
+    """Where it is known before."""
 
 
 async def serve_stream(*, request: HttpRequest, stream: OpenStream, pump: Pump, headers: Headers) -> None:

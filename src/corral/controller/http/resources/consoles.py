@@ -28,15 +28,13 @@ from corral.controller.http.resources import command_input as commanding
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.responses import ApiResponse, ErrorDetail, encode
 from corral.controller.http.route_table import (
-    Content,
     Download,
-    Pump,
     Read,
     Route,
     Socket,
     Stream,
-    Write,
 )
+from corral.controller.http.sse_stream import Content, Pump, Write
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord

@@ -16,7 +16,8 @@ from corral.controller.http.api_context import ProcessContext
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import ApiCall, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, MOST_MISPLACED, Limit, Page, Since, TimeRange, Until
-from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
+from corral.controller.http.route_table import Read, Route, Stream
+from corral.controller.http.sse_stream import Pump, Write
 from corral.controller.http.tickets import Tickets
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission

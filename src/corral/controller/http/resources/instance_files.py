@@ -11,7 +11,14 @@ from corral.controller.consoles.service import Consoles
 from corral.controller.http.api_context import FileDistribution, ProcessContext
 from corral.controller.http.call import ApiCall, NoQuery, Query, RequestBody, Text
 from corral.controller.http.resources.template_schemas import ChangedTemplate, changed, making, still
-from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
+from corral.controller.http.route_table import (
+    Build,
+    Describe,
+    Download,
+    Read,
+    Route,
+)
+from corral.controller.http.sse_stream import Content, Write
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import instance_decisions
 from corral.controller.state.ledger import Mutation

@@ -15,7 +15,13 @@ from corral.controller.http.api_context import ProcessContext
 from corral.controller.http.call import ApiCall, Query, RequestBody
 from corral.controller.http.log_sources import JournalSource, LogSource, Numbered, RingSource
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page, Since, TimeRange, Until
-from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
+from corral.controller.http.route_table import (
+    Mutate,
+    Read,
+    Route,
+    Stream,
+)
+from corral.controller.http.sse_stream import Pump, Write
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState

@@ -26,7 +26,15 @@ from corral.controller.http.resources.template_schemas import (
     the_template,
 )
 from corral.controller.http.resources.templates import NoteQuery
-from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
+from corral.controller.http.route_table import (
+    Build,
+    Describe,
+    Download,
+    Read,
+    Route,
+    Upload,
+)
+from corral.controller.http.sse_stream import Content
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes

@@ -11,7 +11,7 @@ import msgspec
 
 from corral.controller.http.api_context import ProcessContext
 from corral.controller.http.call import ApiCall
-from corral.controller.http.route_table import Pump, Write
+from corral.controller.http.sse_stream import Pump, Write
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation, Step
 from corral.controller.templates.template_changes import TemplateChange

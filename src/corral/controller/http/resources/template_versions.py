@@ -24,7 +24,14 @@ from corral.controller.http.resources.template_schemas import (
     the_template,
     version_shape,
 )
-from corral.controller.http.route_table import Act, Content, Download, Mutate, Read, Route
+from corral.controller.http.route_table import (
+    Act,
+    Download,
+    Mutate,
+    Read,
+    Route,
+)
+from corral.controller.http.sse_stream import Content
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes
