@@ -1,6 +1,5 @@
-"""Artifacts, the programs and extensions of groups: where they may come from, which file they become, and the catalog's
-record of a program by platform and version.
-"""
+"""Artifacts, the programs and extensions of groups: their sources, their file names, and the catalog's record
+of a program by platform and version."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ _URL_MAX: Final = 2048
 _ADDRESS: Final = re.compile(r"://((?:(?!://)\S)+)")
 _BESIDE_PATH: Final = re.compile(r"[?#]")
 _CLOSING: Final = "'\")]}>.,;:"
-"""What ends a URL in a sentence."""
+"""Characters that end a URL in a sentence."""
 
 
 def check_url(url: str, *, field: str) -> str:
-    """An address of HTTP with a host. Which hosts are allowed is the node's to say, when it downloads."""
+    """An HTTP address with a host. Which hosts are allowed is checked by the node, when it downloads."""
     if problem := _url_problem(url):
         raise Rejected(
             Code.ARTIFACT_REFUSED,
@@ -48,13 +47,13 @@ def shown_url(url: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Free text with every URL in it as `shown_url` has them: messages of programs name the addresses they failed
-    at, with all that stood in them. The same text when there is nothing to leave out."""
+    """Free text with every URL in it as by `shown_url`: messages of programs contain the addresses they
+    failed at, with secrets. The same text when there is nothing to hide."""
     return _ADDRESS.sub(lambda found: "://" + _shown_rest(found[1]), text) if "://" in text else text
 
 
 def _shown_rest(rest: str) -> str:
-    """What follows `://`. A password may hold anything, written by people who did not quote it: a `/` in it, too."""
+    """The text after `://`. An unquoted password may contain anything, a `/` too."""
     kept = _BESIDE_PATH.split(rest, maxsplit=1)[0]
     authority, _, path = kept.partition("/")
     port = authority.rpartition(":")[2]
@@ -73,7 +72,7 @@ def url_file(url: str) -> str:
 
 
 def file_of(spec: ArtifactSpec, record: CatalogRecord | None) -> str:
-    """Its place in the working directory, or in an extension's install path."""
+    """Its path in the working directory, or in an extension's install path."""
     return spec.file or (record.file if record else url_file(spec.url))
 
 

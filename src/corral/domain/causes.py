@@ -1,7 +1,7 @@
 """The cause of an order or a report: the request behind it, as a text that both ends of the link carry.
 
-A cause is a kind and an id, `request:req-4f2c`. It explains log records and grants nothing: whoever sends a frame may
-write any cause into it. Kinds that are not known here belong to a newer peer, and say nothing.
+A cause is a kind and an id, `request:req-4f2c`. It explains log records and grants nothing: the sender of a
+frame may write any cause into it. Unknown kinds come from a newer peer, and are ignored.
 """
 
 from __future__ import annotations

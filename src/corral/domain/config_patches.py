@@ -1,4 +1,4 @@
-"""Changes of configuration files: the format of a file, the parts of a path, and what cannot work."""
+"""Patches of configuration files: the format of a file, the parts of a path, and the check of a patch."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ FORMATS: Final[Mapping[str, str]] = {
     ".json": "json",
     ".toml": "toml",
 }
-"""By the ending of a file, in small letters."""
+"""By the suffix of a file, in lower case."""
 MAX_PARTS: Final = 64
 MAX_VALUE: Final = 128 * 1024
 _SCALARS: Final = (str, int, float, bool)
 
 
 def format_of(name: str) -> str:
-    """By the ending of its name; empty when it says nothing."""
+    """The format by the suffix of its name; empty when unknown."""
     return FORMATS.get(posixpath.splitext(name)[1].lower(), "")
 
 
 def patch_format(patch: PatchSpec) -> str:
-    """properties, yaml, json, toml or text; empty when neither the patch nor the file's name says it."""
+    """properties, yaml, json, toml or text; empty when neither the patch nor the file's name gives it."""
     if patch.op is PatchOp.REGEX:
         return patch.format or "text"
     return patch.format or format_of(patch.file)

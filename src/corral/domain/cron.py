@@ -1,4 +1,4 @@
-"""Schedules in five fields: minute, hour, day of the month, month, day of the week. All in UTC.
+"""Cron schedules in five fields: minute, hour, day of the month, month, day of the week. All in UTC.
 
 A field is `*`, or a list of numbers, names (`JAN`, `MON`), ranges (`1-5`) and steps (`*/15`, `10-40/10`,
 `5/20`). Sunday is 0 and 7. As everywhere since Vixie's cron, a schedule that restricts both the day of the
@@ -50,7 +50,7 @@ _FIELDS: Final = (
 
 
 class Cron(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that comes true at some time; every field is sorted and not empty."""
+    """A schedule that matches some time; every field is sorted and not empty."""
 
     text: str
     minutes: tuple[int, ...]
@@ -59,7 +59,7 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
     months: tuple[int, ...]
     weekdays: frozenset[int]
     either: bool
-    """Day of the month or day of the week; else both must fit."""
+    """Day of the month or day of the week; otherwise both must match."""
 
     def matches(self, at: dt.datetime) -> bool:
         """Whether this minute is one of the schedule."""

@@ -1,4 +1,4 @@
-"""A decision is a value with a reason: what was chosen, why, and what was passed over."""
+"""Decisions: a value with a reason, and the alternatives that were not chosen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Recorded before it is acted upon; `cause` names the event, request or decision behind it."""
+    """Recorded before it is executed; `cause` names the event, request or decision behind it."""
 
     id: DecisionId
     cause: str
@@ -40,7 +40,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, str | int | float | bool] = {}
     rejected: tuple[Alternative, ...] = ()
     request: str = ""
-    """The id of the request behind it, as log records have it; empty: nobody asked for it."""
+    """The id of the request behind it, as in log records; empty: no request."""
 
     def explain(self) -> str:
         """One paragraph for `corral why`."""

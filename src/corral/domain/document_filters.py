@@ -1,13 +1,13 @@
-"""Which documents a module asks for: filters as values, and the one evaluator for all stores.
+"""Filters of module documents: their JSON form, and the one evaluator for all stores.
 
-A filter is a JSON object. Its keys are paths, all of which have to fit; what belongs to a path is a plain
+A filter is a JSON object. Its keys are paths, all of which have to match; the value of a path is a plain
 value (equal to it) or an object of operators:
 
     {"game": "bedwars", "score": {"gte": 10, "lt": 20}, "or": [{"rank": 1}, {"tags": {"contains": "vip"}}]}
 
-`and` and `or` take lists of filters, `not` takes one. `_id` is the document's id. A path that leads nowhere
-fits only `ne`, `exists: false` and what is negated. `gt`, `gte`, `lt` and `lte` compare values of one kind:
-a text is never greater than a number.
+`and` and `or` take lists of filters, `not` takes one. `_id` is the document's id. A missing path matches only
+`ne`, `exists: false` and negations. `gt`, `gte`, `lt` and `lte` compare values of one kind: a text is never
+greater than a number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_NESTING: Final = 8
 MAX_CHOICES: Final = 500
 MAX_SIZE: Final = 64 * 1024
 MAX_PATTERNS: Final = 8
-"""A document may be large, and the loop waits while one is searched."""
+"""A document may be large, and its search blocks the loop."""
 
 
 class Compare(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ OPERATORS: Final = _COMPARISONS | {"in", "exists", "regex", "contains", "not"}
 
 
 def parse_filter(document: object) -> Filter:
-    """The filter a JSON value stands for; QUERY_INVALID says what is wrong with it and where."""
+    """The filter of a JSON value; QUERY_INVALID names what is wrong with it and where."""
     try:
         size = len(msgspec.json.encode(document))
     except (TypeError, RecursionError, msgspec.MsgspecError, ValueError, OverflowError):
@@ -104,7 +104,7 @@ def parse_filter(document: object) -> Filter:
 
 
 def matches(wanted: Filter, id: str, value: Any) -> bool:
-    """Whether a document fits."""
+    """Whether a document matches."""
     match wanted:
         case Every(parts):
             return all(matches(part, id, value) for part in parts)
@@ -162,7 +162,7 @@ def _compared(operator: str, found: Any, place: Order) -> bool:
 
 
 class _Parser:
-    """Reads one filter and counts what it is made of."""
+    """Parses one filter and counts its parts."""
 
     def __init__(self) -> None:
         self._nodes = 0

@@ -1,9 +1,9 @@
-"""How a module changes a document without sending it: operators on paths, applied to a copy.
+"""Updates of module documents: operators on paths, applied to a copy.
 
     {"set": {"name": "Ada"}, "inc": {"stats.kills": 1}, "push": {"seen": "lobby-1"}, "unset": ["draft"]}
 
 Missing objects on the way to a path are made. Operators are applied in the order they are listed in
-`OPERATORS`; two of them may not touch the same path, or one beneath the other.
+`OPERATORS`; two of them may not touch the same path, or one below the other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Update = tuple[Step, ...]
 
 
 def parse_update(document: object) -> Update:
-    """The steps of an update; QUERY_INVALID says what is wrong with it."""
+    """The steps of an update; QUERY_INVALID names what is wrong with it."""
     if not isinstance(document, dict) or not document:
         raise invalid("an update is an object of operators", hint='for example {"set": {"name": "Ada"}}')
     for operator in document:
@@ -56,7 +56,7 @@ def parse_update(document: object) -> Update:
 
 
 def apply_update(value: dict[str, Any], update: Update) -> dict[str, Any]:
-    """A changed copy; QUERY_INVALID when a step does not fit what is there."""
+    """A changed copy; QUERY_INVALID when a step does not fit the document."""
     changed: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     for step in update:
         if step.operator == "unset":

@@ -1,16 +1,17 @@
-"""JSON values of module documents: which may be stored, where a path leads, their one order, and the keys of indexes.
+"""JSON values of module documents: which may be stored, paths into them, their order, and the keys of
+indexes.
 
-The order is total: missing, null, false, true, numbers, texts, arrays, objects. Numbers compare by what
-they are worth, whether written as 1 or 1.0; texts by code points; arrays element by element; objects as
-the sorted list of their keys and values.
+The order is total: missing, null, false, true, numbers, texts, arrays, objects. Numbers compare by value,
+whether written as 1 or 1.0; texts by code points; arrays element by element; objects as the sorted list of
+their keys and values.
 
-Keys of indexes are texts that sort as the values do from which they were made. A store compares ids by code points.
-The key of a value is built so that this order is the order of values, that equal values have equal keys, and that no key begins another one.
-So keys of several fields can simply be written one after the other.
+Keys of indexes are texts that sort as the values do from which they were made. A store compares ids by code
+points. The key of a value is built so that this order is the order of values, that equal values have equal
+keys, and that no key is a prefix of another one. So keys of several fields can simply be concatenated.
 
 A key of many characters is cut, and a digest of the whole is added: entries with a cut key are found where
-the whole key would be, and two of them are equal only if the values are, but among each other their order
-says nothing.
+the whole key would be, and two of them are equal only if the values are, but their order among each other is
+undefined.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from corral.errors import Code, Rejected
 MAX_PATH: Final = 200
 MAX_PATH_PARTS: Final = 16
 INTEGER_BITS: Final = 63
-"""Whole numbers are those that every peer of ours carries: signed, 64 bits."""
+"""Whole numbers are signed, of 64 bits, as in all our peers."""
 
 
 class Missing:
-    """What a path that leads nowhere gives; not the same as null."""
+    """The value of a path that does not exist; not the same as null."""
 
     def __repr__(self) -> str:
         return "missing"
@@ -40,7 +41,7 @@ class Missing:
 MISSING: Final = Missing()
 
 Order = tuple[int, Any]
-"""A value's place among all values: tuples of it compare as the values do."""
+"""A value's place in the order: tuples of it compare as the values do."""
 
 RANK_MISSING: Final = 0
 RANK_NULL: Final = 1
@@ -86,7 +87,7 @@ Path = tuple[str, ...]
 
 
 def parse_path(text: object) -> Path:
-    """`stats.kills` as its parts; a number is a place in an array. QUERY_INVALID when it is none."""
+    """The parts of `stats.kills`; a number is an index of an array. QUERY_INVALID when it is no path."""
     if not isinstance(text, str) or not 0 < len(text) <= MAX_PATH:
         raise invalid(
             f"{str(text)[:80]!r} is not a path",
@@ -101,7 +102,7 @@ def parse_path(text: object) -> Path:
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """What lies at the path, or MISSING."""
+    """The value at the path, or MISSING."""
     for part in path:
         if isinstance(value, dict):
             value = value.get(part, MISSING)
@@ -116,7 +117,7 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 def check_value(value: Any, *, what: str, depth: int = 0) -> None:
-    """Refuse what is no JSON value, is nested too deeply, or is a number that not everybody can carry."""
+    """Refuse what is no JSON value, is nested too deeply, or is a number that some peer cannot represent."""
     if depth > MAX_DEPTH:
         raise invalid(f"{what} is nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool | str):
@@ -155,7 +156,7 @@ _END: Final = "\x01"
 _ESCAPES: Final = str.maketrans({"\x00": "\x02\x01", "\x01": "\x02\x02", "\x02": "\x02\x03"})
 _CUT: Final = "\x01#"
 _OWNER: Final = "!"
-"""Between the key and what tells entries of equal keys apart. Lower than every tag."""
+"""Between the key and the part that distinguishes entries of equal keys. Lower than every tag."""
 _ABOVE: Final = ":"
 """Higher than everything that may follow a key or a part of one."""
 

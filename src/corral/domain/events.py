@@ -14,7 +14,7 @@ from corral.errors import Code, Rejected
 
 
 class EventType(enum.StrEnum):
-    """Stable names; a type stands here only once something publishes it."""
+    """Stable names; a type is listed only once something publishes it."""
 
     CLUSTER_CREATED = "CLUSTER_CREATED"
     CLUSTER_EPOCH_RAISED = "CLUSTER_EPOCH_RAISED"
@@ -86,12 +86,12 @@ class EventType(enum.StrEnum):
 
 
 _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
-"""As long as every store takes the numbers."""
+"""The largest length that every store accepts."""
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):
-    """A position in the event log. Sequences grow across epochs, and are given without a hole; a hole is where an
-    event that a module published was dropped later."""
+    """A position in the event log. Sequences grow across epochs, and are assigned without a hole; a hole is
+    where an event that a module published was dropped later."""
 
     epoch: int
     sequence: int
@@ -101,7 +101,7 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
     @property
     def storable(self) -> bool:
-        """Whether a store can be asked about it; a peer may send larger numbers."""
+        """Whether a store can be queried with it; a peer may send larger numbers."""
         return max(self.epoch, self.sequence) < 2**63
 
     @classmethod
@@ -140,21 +140,21 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissedEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """Events between two cursors that a reader cannot have: the log lost them, or they cannot be read. The last of
-    them is `until`, or it is before that."""
+    """Events between two cursors that a reader cannot get: the log lost them, or they cannot be read. The
+    last of them is at or before `until`."""
 
     after: Cursor
     until: Cursor
 
 
 DATA_DEPTH: Final = 2 * MAX_DEPTH
-"""That an event's data may have in the log: free values of others lie some levels deep in ours."""
+"""Depth of an event's data in the log: free values of others lie some levels deep in ours."""
 LEFT_OFF: Final = "left_off"
-"""The one key of data that stands in for data which could not be shown; its value says why."""
+"""The only key of stand-in data for data that could not be shown; its value is the reason."""
 
 
 def without_data(event: Event, why: str) -> Event:
-    """The stand-in of an event whose data nobody can carry: everything but that is as it was, as far as it is
+    """The stand-in of an event whose data cannot be encoded: everything else is as it was, as far as it is
     text that can be encoded."""
     subject = event.subject.encode(errors="replace").decode()
     return msgspec.structs.replace(event, subject=subject, data={LEFT_OFF: why})

@@ -1,12 +1,13 @@
-"""Extensions: which files of installed modules go into the instances of a group, in which place, and which of them
-conflict.
+"""Extensions: which files of installed modules go into the instances of a group, at which path, and which of
+them conflict.
 
 An extension has variants, each for some platforms and their versions; one without platforms is for any group,
-also for one whose program is not of the catalog. Of those that fit, a variant that names the group's platform
-goes before one for any. Two that are equal in this are a tie, and a tie is refused: nothing is chosen by chance.
+also for one whose program is not in the catalog. Of those that match, a variant that names the group's
+platform goes before one for any. Two that are equal in this are a tie, and a tie is refused: nothing is
+chosen by chance.
 
-Modules and their extensions are looked at in the order of their ids, so it makes no difference in which order
-they were installed.
+Modules and their extensions are processed in the order of their ids, so the order of their installation makes
+no difference.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _FIELD: Final = "extensions"
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What a group runs, as the catalog knows it; empty: the catalog does not."""
+    """The program of a group, as in the catalog; empty: not in the catalog."""
 
     platform: str = ""
     version: str = ""
@@ -46,15 +47,15 @@ class ExtensionPackage(msgspec.Struct, frozen=True, kw_only=True):
 
     module: str
     active: bool
-    """Is it wanted active? Whether its process runs is of no matter: a file is a file."""
+    """Whether its intent is active. Whether its process runs does not matter: the extension is a file."""
     proven: bool = True
-    """Does its signature hold? If not, a group that would get a file of it falls short of its instances, rather
-    than running with it, or without it."""
+    """Whether its signature is valid. If not, a group that would get a file of it starts no instances,
+    neither with it nor without it."""
     extensions: tuple[Extension, ...] = ()
 
 
 class Added(NamedTuple):
-    """What goes to every group it fits."""
+    """What goes to every group it matches."""
 
     candidates: tuple[Candidate, ...]
     passed_over: tuple[Alternative, ...]
@@ -63,8 +64,9 @@ class Added(NamedTuple):
 def requested_extension(
     spec: ExtensionSpec, packages: Iterable[ExtensionPackage], program: Program, *, field: str
 ) -> Candidate:
-    """What a group asks a module for. EXTENSION_NOT_FOUND when there is no such thing, or nothing of it fits;
-    EXTENSION_CONFLICT when two variants fit equally well. A variant that is named is the only one."""
+    """The extension that a group requests of a module. EXTENSION_NOT_FOUND when there is none, or no variant
+    matches; EXTENSION_CONFLICT when two variants match equally well. A variant that is named is the only
+    candidate."""
     package = _package(spec, packages, field)
     extension = next((each for each in package.extensions if each.id == spec.id), None)
     if extension is None:
@@ -88,8 +90,9 @@ def requested_extension(
 def added_extensions(
     packages: Iterable[ExtensionPackage], program: Program, *, besides: Collection[tuple[str, str]]
 ) -> Added:
-    """What active modules add to a group by themselves, without the (module, extension) pairs that the group
-    asks for. One that does not fit is passed over, and told. EXTENSION_CONFLICT for a tie."""
+    """The extensions that active modules add to a group by themselves, without the (module, extension) pairs
+    that the group requests. One that does not match is skipped, and reported. EXTENSION_CONFLICT for a tie.
+    """
     candidates, passed_over = [], []
     for package in sorted(packages, key=lambda each: each.module):
         for extension in sorted(package.extensions, key=lambda each: each.id):
@@ -109,8 +112,8 @@ def added_extensions(
 
 
 def platform_version(text: str) -> Version | None:
-    """The first three numbers of a version of the catalog, missing ones as 0: `1.21.4-232` and `1.21.4+b7` are
-    1.21.4, for what follows counts builds there. None when it does not begin with numbers (`24w14a`)."""
+    """The first three numbers of a version of the catalog, missing ones as 0: `1.21.4-232` and `1.21.4+b7`
+    are 1.21.4, for the rest counts builds there. None when it does not begin with numbers (`24w14a`)."""
     found = _NUMBERS.match(text)
     if found is None:
         return None
@@ -120,7 +123,7 @@ def platform_version(text: str) -> Version | None:
 
 
 def fits(variant: ExtensionVariant, program: Program) -> bool:
-    """Is this variant made for that program? What has no version is let in by `*` alone."""
+    """Whether this variant is for that program. A program without a version matches `*` alone."""
     if variant.platforms and program.platform not in variant.platforms:
         return False
     allowed, version = _range(variant.version_range), platform_version(program.version)
@@ -130,7 +133,7 @@ def fits(variant: ExtensionVariant, program: Program) -> bool:
 def _chosen(
     module: str, extension: Extension, program: Program, *, only: str = "", field: str
 ) -> ExtensionVariant | None:
-    """The one that fits best; None: none does."""
+    """The best match; None: none matches."""
     fitting = [each for each in extension.variants if only in ("", each.id) and fits(each, program)]
     best = [each for each in fitting if each.platforms] or fitting
     if len(best) > 1:
@@ -213,7 +216,7 @@ def _range(text: str) -> VersionRange:
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An extension that shall go into a plan."""
+    """An extension for a plan."""
 
     field: str
     """Of the group's document, for refusals."""
@@ -225,10 +228,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 def place_extensions(
     candidates: Sequence[Candidate], program: PlanArtifact | None
 ) -> tuple[PlanExtension, ...]:
-    """In their order; one that is asked for twice in the same way is installed once.
+    """The extensions in their order; one that is requested twice in the same way is installed once.
 
-    EXTENSION_CONFLICT: one that another rules out, two variants of one extension, two files at one place, or a
-    file where another needs a directory. Letters are compared without their case: some file systems do.
+    EXTENSION_CONFLICT: one that another excludes, two variants of one extension, two files at one path, or a
+    file where another needs a directory. Names are compared without case: some file systems do.
     """
     _refuse_conflicts(candidates)
     placed: dict[str, PlanExtension] = {}

@@ -1,10 +1,10 @@
-"""Paths of files within a tree, and globs over them. Both come from outside and are checked once, here.
+"""Paths of files within a tree, and globs over them. Both are untrusted and are checked once, here.
 
 A path is relative and written with `/`. A glob is anchored at the root of the tree: `*`, `?` and `[…]` stay
-within a part, `**` as a part stands for any number of parts. What matches a directory matches everything
-beneath it; with a `/` at its end only that.
+within a part, `**` as a part stands for any number of parts. A match of a directory matches everything below
+it; with a `/` at its end only that.
 
-The limits of one answer about an instance's files stand here, too: both sides of the link keep to them.
+The limits of one answer about an instance's files are here, too: both sides of the link use them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEMORY: Final = 32 * 1024 * 1024
 
 
 def check_path(text: str, *, field: str | None = None) -> str:
-    """The path itself; PATH_REFUSED says what is wrong with it."""
+    """The path itself; PATH_REFUSED names what is wrong with it."""
     if problem := _problem(text):
         raise _refused(text, problem, field)
     return text
@@ -43,12 +43,12 @@ def check_glob(text: str, *, field: str | None = None) -> str:
 
 
 def beneath(path: str, directory: str) -> bool:
-    """Is the path the directory itself or something in it?"""
+    """Whether the path is the directory itself or something in it."""
     return path == directory or path.startswith(directory + "/")
 
 
 class Globs:
-    """Several globs as one question. None match nothing."""
+    """Several globs, matched together. None match nothing."""
 
     __slots__ = ("_compiled", "patterns")
 
@@ -60,7 +60,7 @@ class Globs:
         return bool(self.patterns)
 
     def matches(self, path: str) -> bool:
-        """Does one of them match this path? A name that is not UTF-8 is matched by wildcards only."""
+        """Whether one of them matches this path. A name that is not UTF-8 is matched by wildcards only."""
         if not self._compiled:
             return False
         encoded = path.encode("utf-8", "replace")
@@ -159,13 +159,13 @@ def _part(part: str) -> str:
 
 
 def _closing(part: str, at: int) -> int:
-    """Where the set that begins here ends, or -1. A bracket that comes first in it is a member."""
+    """The end of the set that begins here, or -1. A bracket that comes first in it is a member."""
     first = at + 2 if part[at + 1 : at + 2] in ("!", "^") else at + 1
     return part.find("]", first + 1)
 
 
 def _class(members: str) -> str:
-    """`[a-z]` or `[!a-z]` without the `/`; empty when it is none, and the bracket a letter like others."""
+    """`[a-z]` or `[!a-z]` without the `/`; empty when it is no set, and the bracket an ordinary character."""
     negated = members[0] in "!^"
     ranges, at, rest = [], 0, members[1:] if negated else members
     while at < len(rest):
@@ -194,12 +194,12 @@ def _span(low: int, high: int) -> str:
 DEFAULT_ENTRIES: Final = 1_000
 MOST_ENTRIES: Final = 10_000
 DEEPEST: Final = 32
-"""Directories within each other that a walk goes into."""
+"""Depth of directories in a walk."""
 DEFAULT_BYTES: Final = 64 * 1024
 MOST_BYTES: Final = 256 * 1024
-"""Of one answer, be it a listing or content: it travels between heartbeats."""
+"""Bytes of one answer, a listing or content: it is sent between heartbeats."""
 
 
 def bounded(wanted: int, *, default: int, most: int) -> int:
-    """What is asked for as far as it is given; nothing, or nonsense, stands for the default."""
+    """The requested value within bounds; 0, or a negative value, stands for the default."""
     return min(wanted, most) if wanted > 0 else default

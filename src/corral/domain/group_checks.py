@@ -1,4 +1,5 @@
-"""Checks of a group that its types cannot express: what could never work is refused before anything is stored."""
+"""Checks of a group that its types cannot express: a group that could never work is refused before it is
+stored."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._:\[\]-]|%[A-Z][A-Z0-9_]*%)*")
 
 
 def check_group(spec: GroupSpec) -> GroupSpec:
-    """Refuse what cannot work, naming the field."""
+    """Refuse a group that cannot work, with the field."""
     group_name(spec.name)
     if len(spec.name) > _MAX_NAME:
         raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
@@ -91,7 +92,8 @@ def _check_text(field: str, value: str) -> None:
 
 
 def _check_user(spec: GroupSpec) -> None:
-    """What no node could ever run as; which accounts there are, and which it lends, its node knows."""
+    """Refuse a user that no node could run as; which accounts exist, and which may be used, is checked on the
+    node."""
     user = spec.run_as
     if len(user) > _MAX_USER or not user.isprintable() or any(mark in user for mark in ":/ "):
         raise invalid(
@@ -146,7 +148,7 @@ def _check_nodes(spec: GroupSpec) -> None:
 
 
 def check_group_files(spec: GroupSpec) -> None:
-    """Refuse names, paths and globs that could never be right. What exists is looked up with the plan."""
+    """Refuse names, paths and globs that could never be valid. Whether they exist is looked up with the plan."""
     _check_templates(spec)
     _check_globs("substitute", spec.substitute)
     _check_globs("merge", spec.merge)
@@ -203,7 +205,7 @@ def _check_extension(extension: ExtensionSpec, field: str) -> None:
 
 
 def _check_request(extension: ExtensionSpec, field: str) -> None:
-    """It asks for what a module brings; whether there is such a module is looked up with the plan."""
+    """Check a request for a module's extension; whether there is such a module is looked up with the plan."""
     if not extension.module:
         raise _missing(f"{field}/artifact", "give an artifact, or the module that brings the extension")
     if extension.install_path is not None:

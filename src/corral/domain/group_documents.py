@@ -89,7 +89,7 @@ def _refusal(message: str) -> Rejected:
 
 
 def _fields_at(path: str) -> tuple[str, ...]:
-    """The fields known at a path such as `probes[0]` or `ports[...]`; none when it leads nowhere."""
+    """The fields known at a path such as `probes[0]` or `ports[...]`; none for an unknown path."""
     here: inspect.Type = _group_type()
     for step in _STEP.findall(path):
         here = _into(here, step)

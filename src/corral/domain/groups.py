@@ -1,5 +1,5 @@
-"""The document of a group, as the API, files and the store have it: commands, ports, restarts, and the files of its
-instances (templates, merges, patches, artifacts, extensions).
+"""The document of a group, as in the API, files and the store: commands, ports, restarts, and the files of
+its instances (templates, merges, patches, artifacts, extensions).
 
 Parsed strictly, an unknown key is an error. What the types cannot express is checked by `group_checks`.
 """
@@ -102,7 +102,7 @@ class ExtensionSpec(Spec, frozen=True, kw_only=True):
     variant: Annotated[str, msgspec.Meta(max_length=63)] = ""
     """Of a module's extension: this one and no other. Of an artifact: a word for people."""
     module: Annotated[str, msgspec.Meta(max_length=63)] = ""
-    """Who brings it, needed where there is no artifact; empty: the group."""
+    """The module that has it, needed where there is no artifact; empty: the group."""
     artifact: ArtifactSpec | None = None
     """None: the module's own file."""
     install_path: PathText | None = None
@@ -133,13 +133,13 @@ class WarmupSpec(Spec, frozen=True, kw_only=True):
 
 PRIMARY: Final = "primary"
 BLOCKED_VARIABLES: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH"})
-"""Refused in `env`: they change what other programs of the run load before they can say no."""
+"""Refused in `env`: they change what other programs of the run load before these can refuse it."""
 RESERVED_PREFIX: Final = "CORRAL_"
 SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL")
 ExitCode = Annotated[int, msgspec.Meta(ge=1, le=255)]
 RUNTIMES: Final = ("process", "tmux", "screen")
 NODE_CAPABILITIES: Final = ("cgroup-kill", "cgroup-freeze", "memory-limit", "cpu-limit", "tty", "run-as")
-"""What a daemon may prove to hold on its node."""
+"""Capabilities that a daemon may prove to have on its node."""
 
 
 class PortProtocol(enum.StrEnum):
@@ -167,7 +167,7 @@ class PortSpec(Spec, frozen=True, kw_only=True):
 
 
 class StopRungSpec(Spec, frozen=True, kw_only=True):
-    """One step of the stop ladder: say or signal something, then wait for the end."""
+    """One step of the stop ladder: a command or a signal, then a wait for the exit."""
 
     command: Annotated[str, msgspec.Meta(max_length=4095)] | None = None
     signal: str | None = None
@@ -178,17 +178,17 @@ DEFAULT_LADDER: Final = (
     StopRungSpec(command="stop", wait_seconds=30.0),
     StopRungSpec(signal="SIGTERM", wait_seconds=10.0),
 )
-"""What follows the last rung is always the same: everything of the run is killed."""
+"""The implicit last rung: every process of the run is killed."""
 
 
 class RestartOn(enum.StrEnum):
-    """After which ends an instance is started again in its place."""
+    """After which exits an instance is started again in its place."""
 
     ALWAYS = "always"
     FAILURE = "failure"
-    """Not after a clean end: then it stays ended."""
+    """Not after a clean exit: then it stays ended."""
     NEVER = "never"
-    """Nor after a crash; `min` is kept by other instances all the same."""
+    """Nor after a crash; other instances still keep `min`."""
 
 
 class RestartSpec(Spec, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ class StdinMode(enum.StrEnum):
 
 
 class GroupSpec(Spec, frozen=True, kw_only=True):
-    """A group as its operator wants it."""
+    """A group as its operator desires it."""
 
     name: str
     runtime: str = "process"
@@ -239,7 +239,7 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     variables: dict[str, Argument] = msgspec.field(default_factory=dict)
     variable_types: dict[str, VariableSpec] = msgspec.field(default_factory=dict)
     strict_variables: bool = False
-    """A `%NAME%` that nobody defines stops the start, with its file and line."""
+    """A `%NAME%` that no layer defines stops the start, with its file and line."""
     substitute: tuple[PathText, ...] = ()
     """Globs of the files in which `%NAME%` is replaced."""
     templates: tuple[Annotated[str, msgspec.Meta(max_length=127)], ...] = ()
@@ -287,7 +287,7 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     stop: tuple[StopRungSpec, ...] = DEFAULT_LADDER
     startup_timeout_seconds: Seconds = 60
     min_alive_ms: Milliseconds = 1500
-    """What lives shorter has failed. Without probes an instance is ready once it has lived so long, and one of its
+    """A run that lives shorter has failed. Without probes an instance is ready once it has lived so long, and one of its
     processes listens on the port `primary`, if it has one."""
     max_lifetime_seconds: Seconds = 0
     crash_keep_seconds: Seconds = 3600

@@ -1,4 +1,4 @@
-"""Names and numbers that identify things. An id is checked once, where it enters."""
+"""Ids: names and numbers. An id is checked once, where it enters."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ DecisionId = NewType("DecisionId", str)
 ClusterId = NewType("ClusterId", str)
 
 Epoch = NewType("Epoch", int)
-"""Grows with each acquisition of leadership; a lower one is never obeyed."""
+"""Grows with each acquisition of leadership; orders of a lower one are refused."""
 
 Incarnation = NewType("Incarnation", int)
 """One run of an instance: the pair (instance id, incarnation) is never used twice."""
 
 EPOCH_LEAP: Final = 2**32
-"""What a restore adds, so that no node mistakes the restored past for the present."""
+"""Added by a restore, so that no node takes the restored state for the present one."""
 
 MAX_COUNTER: Final = 2**63 - 1
-"""The largest number both stores and every JSON reader of ours carry exactly."""
+"""The largest number that both stores and every JSON reader of ours represent exactly."""
 
 _NONCE: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
@@ -35,7 +35,7 @@ _RULE: Final = "use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending 
 
 
 def checked_name(value: str, kind: str, field: str) -> str:
-    """The name itself; INVALID_FIELD says what a name of this kind is made of."""
+    """The name itself; INVALID_FIELD names the rule for names of this kind."""
     if _NAME.fullmatch(value) is None or ".." in value:
         shown = value if len(value) <= 80 else value[:77] + "..."
         raise Rejected(Code.INVALID_FIELD, f"{shown!r} is not a valid {kind}", hint=_RULE, field=field)
@@ -60,7 +60,7 @@ others for restarts that the node makes by itself, also while it has no controll
 
 
 def run_nonce(value: str) -> str:
-    """What tells a run from another with its number, as its node made it; empty for what cannot be one."""
+    """What distinguishes a run from another with its number, as its node made it; empty for an invalid one."""
     return value if _NONCE.fullmatch(value) else ""
 
 
@@ -81,13 +81,13 @@ def start_number(incarnation: int) -> int:
 
 
 NODE_STARTS: Final = 2**52
-"""Starts that a node has to number itself, because its controller does not, have numbers from here on: no store
-ever counts so far."""
+"""Starts that a node has to number itself, because its controller does not, have numbers from here on: no
+store ever counts so far."""
 
 
 def node_incarnation(now_ms: int, *, after: Incarnation | None) -> Incarnation:
-    """The incarnation of a start that nobody numbered: by the node's clock, so that it is new also where nothing is
-    known of the runs before, and above the last run that is."""
+    """The incarnation of a start without a number: by the node's clock, so that it is new also where earlier
+    runs are unknown, and above the last known run."""
     number = NODE_STARTS + max(0, now_ms)
     if after is not None:
         number = max(number, after // RESTARTS_PER_START + 1)
@@ -101,5 +101,5 @@ def restart_incarnation(current: Incarnation) -> Incarnation | None:
 
 
 def same_start(one: Incarnation, other: Incarnation) -> bool:
-    """Do two runs belong to one start, the later being a restart by the node?"""
+    """Whether two runs belong to one start, the later being a restart by the node."""
     return start_number(one) == start_number(other)

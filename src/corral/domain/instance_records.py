@@ -1,4 +1,4 @@
-"""The documents about groups, instances and what is decided and learned about them."""
+"""Stored records of groups, instances, plans, crashes and decisions, and of the reservations on nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LeasedPort(Record, frozen=True, kw_only=True):
 
 
 class CrashLoop(Record, frozen=True, kw_only=True):
-    """A group whose instances fail again and again is left alone until `until`."""
+    """A group whose instances fail again and again is not started until `until`."""
 
     since: dt.datetime
     until: dt.datetime
@@ -35,30 +35,30 @@ class CrashLoop(Record, frozen=True, kw_only=True):
 
 
 class BootMoment(Record, frozen=True, kw_only=True):
-    """A moment by the clock that nobody sets; it says something on one machine until that is booted again."""
+    """A moment by the boot clock; valid on one machine until its next boot."""
 
     boot: str
     seconds: float
 
 
 class GroupRecord(Record, frozen=True, kw_only=True):
-    """A group: what is wanted, and where its upkeep stands."""
+    """A group: its desired state, and the state of its reconciliation."""
 
     spec: GroupSpec
     created_at: dt.datetime
     updated_at: dt.datetime
     target: int = 0
-    """How many the last `scale` asked for; never fewer than `spec.min` are kept."""
+    """The count of the last `scale`; never fewer than `spec.min` are kept."""
     failures: tuple[dt.datetime, ...] = ()
-    """The latest crashes and failed starts, as many as the crash-loop rule looks at."""
+    """The latest crashes and failed starts, as many as the crash-loop rule needs."""
     paused: CrashLoop | None = None
     pause_ends: BootMoment | None = None
     """The end of the pause by the clock of the controller that began it: `paused.until` moves with the wall clock."""
     strikes: int = 0
     reason: str = ""
-    """Why it has fewer instances than wanted; empty: it has not."""
+    """Why it has fewer instances than desired; empty: it has not."""
     deleting: bool = False
-    """Its instances are being stopped; it goes with the last of them."""
+    """Its instances are being stopped; it is removed with the last of them."""
     request: str = ""
     """The id of the request that changed it last, for the log records of what follows from that."""
 
@@ -148,46 +148,50 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     restarts: int = 0
     """Restarts by the node within this start."""
     console_end: int = 0
-    """The last console offset the node named."""
+    """The last console offset that the node reported."""
     adopted: bool = False
-    """The node had it and we did not know of it."""
+    """Reported by the node and unknown to the controller."""
     attempts: int = 0
-    """How often nodes have refused this start for a reason that may pass."""
+    """How often nodes have refused this start for a temporary reason."""
     pinned: bool = False
-    """Whoever asked for it chose the node."""
+    """The request chose the node."""
     variables: dict[str, str] = msgspec.field(default_factory=dict)
-    """Its own layer, above the group's."""
+    """Its own layer of variables, above the group's."""
     home: str = ""
     """Of a static instance: the node that has its directory; it runs nowhere else."""
     module_changes: tuple[ModuleChange, ...] = ()
-    """What modules on the node made of its present run."""
+    """Changes of its present run by modules on the node."""
     modules_missing: tuple[str, ...] = ()
-    """Modules that were wanted on the node and not ready when it started, each with why."""
+    """Modules that were desired on the node and not ready when it started, each with the reason."""
     held: str = ""
-    """Of a static instance that was stopped by hand: the reason. Nothing starts it, or another in its place, until
-    somebody does so by hand."""
+    """Of a static instance that was stopped by an operator: the reason. Nothing starts it, or another in its
+    place, until an operator does."""
     files_kept: tuple[str, ...] = ()
-    """Of a static instance: files that stayed at its start though templates give others, each with why."""
+    """Of a static instance: files that stayed at its start though templates have others, each with the
+    reason."""
     serial: int = 0
-    """Of its start among those that its node was given; 0: from before there were tickets."""
+    """The ticket of its start among those that its node received; 0: from before there were tickets."""
     nonce: str = ""
-    """Of its present run, as its node named it; empty: not heard yet, or from a node that has none."""
+    """The nonce of its present run, as its node reported it; empty: not received yet, or from a node that has
+    none."""
     former_nonces: tuple[str, ...] = ()
-    """Of runs of this start that had the number of a later one: their node was put back to an earlier state."""
+    """Nonces of runs of this start that had the number of a later one: their node was restored to an earlier
+    state."""
     end_told_before: Incarnation = Incarnation(0)
-    """The last run whose node told with it how the run before it ended: told again, that is no second end."""
+    """The last run with which its node also reported the end of the run before it: a repeated report is no
+    second end."""
     gave_up_place: bool = False
-    """It has ended, and its group wants one fewer since then."""
+    """It has ended, and the desired count of its group is one lower since then."""
     end_received_at: dt.datetime | None = None
-    """When the controller learned of its end, by its own clock; `ended_at` is by the node's."""
+    """When the controller received its end, by its own clock; `ended_at` is by the node's."""
     earlier: tuple[EarlierStart, ...] = ()
     """The starts before this one that ran, the oldest first, `EARLIER_STARTS` at most."""
     request: str = ""
-    """The id of the request behind `decision`, for log records here and on the node; empty: nobody asked for it."""
+    """The id of the request behind `decision`, for log records here and on the node; empty: no request."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):
-    """What one run holds on a node."""
+    """The resources of one run on a node."""
 
     instance: InstanceId
     incarnation: Incarnation
@@ -205,11 +209,12 @@ class NodeLedger(Record, frozen=True, kw_only=True):
     refused_ports: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
     """`PORT/PROTOCOL` that the node found in use, busy until then."""
     serial: int = 0
-    """Of the last start that the node was given. It outlives the runs: by it an old ticket is known."""
+    """The ticket of the last start that the node received. It outlives the runs: by it an old ticket is
+    recognised."""
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):
-    """What exactly a run is started with, secrets excepted; stored before it is sent."""
+    """The exact content of a run's start, secrets excepted; stored before it is sent."""
 
     hash: str
     body: str
@@ -236,7 +241,7 @@ class CrashRecord(Record, frozen=True, kw_only=True):
     nonce: str = ""
     """Of the run."""
     received_at: dt.datetime | None = None
-    """By the controller's clock; what is kept goes by this. `at` is by the node's."""
+    """By the controller's clock, which decides how long it is kept. `at` is by the node's."""
 
 
 class SequenceRecord(Record, frozen=True, kw_only=True):
@@ -244,7 +249,7 @@ class SequenceRecord(Record, frozen=True, kw_only=True):
 
     reserved: int
     epoch: int = 0
-    """Of the leader that reserved them."""
+    """The epoch of the leader that reserved them."""
 
 
 class DecisionRecord(Decision, Record, frozen=True, kw_only=True):
@@ -252,7 +257,7 @@ class DecisionRecord(Decision, Record, frozen=True, kw_only=True):
 
 
 def earlier_starts(before: InstanceRecord | None) -> tuple[EarlierStart, ...]:
-    """What the next start under the id of this record remembers."""
+    """The earlier starts for the next start under the id of this record."""
     if before is None:
         return ()
     if before.started_at is None and not before.console_end and not before.restarts:
@@ -270,12 +275,12 @@ def earlier_starts(before: InstanceRecord | None) -> tuple[EarlierStart, ...]:
 
 
 def live(state: InstanceState) -> bool:
-    """Something of it may exist."""
+    """Whether a process of it may exist."""
     return state not in INSTANCE_LIFECYCLE.terminal
 
 
 def next_state(record: InstanceRecord, trigger: InstanceTrigger) -> InstanceState:
-    """By the table of states; `IllegalTransition` tells how the record came to its state."""
+    """The next state by the table; `IllegalTransition` lists how the record came to its state."""
     story = [f"run {record.incarnation} on '{record.node}'", f"wanted: {record.wanted}"]
     if record.state_before_offline is not None:
         story.append(f"was {record.state_before_offline}")
@@ -284,7 +289,7 @@ def next_state(record: InstanceRecord, trigger: InstanceTrigger) -> InstanceStat
 
 
 def is_ready(record: InstanceRecord) -> bool:
-    """Can it be used? Not while it is going, and nobody knows while its node is out of reach."""
+    """Whether it can be used. Not while it is stopping, and unknown while its node is unreachable."""
     return record.readiness is Readiness.READY and record.state is InstanceState.RUNNING
 
 

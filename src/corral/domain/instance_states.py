@@ -1,11 +1,12 @@
-"""The states of one run of an instance, shared by controller and daemon; the history of a run; the pause after a clean
-exit.
+"""The states of one run of an instance, shared by controller and daemon; the history of a run; the pause
+after a clean exit.
 
-`OFFLINE` means that the run is not watched: its node is out of reach of the controller, or there was no daemon on
-the node. Nothing is assumed dead, so every live state can fall into it and come back to whatever is then found.
+`OFFLINE` means that the run is not watched: its node is unreachable for the controller, or there was no
+daemon on the node. Nothing is assumed dead, so every live state can change to it and back to whatever is then
+found.
 
-The history has the last steps of a run, which the error of a refused step lists. A clean exit is one that the run's
-group allows.
+The history has the last steps of a run, which the error of a refused step lists. A clean exit is one that the
+run's group allows.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class InstanceTrigger(enum.StrEnum):
 
 
 class Wanted(enum.StrEnum):
-    """What the controller wants of the run, whatever its state."""
+    """The desired state of the run, whatever its state."""
 
     RUN = "run"
     DRAIN = "drain"
@@ -112,18 +113,18 @@ FOUND_IN: Final = {
     _S.STOPPED: _T.EMPTIED,
     _S.CRASHED: _T.FAIL,
 }
-"""The trigger that takes a run out of OFFLINE, by the state in which it is found. Those of the two ends are the same
-from every state."""
+"""The trigger that takes a run out of OFFLINE, by the state in which it is found. Those of the two terminal
+states are the same from every state."""
 
 _AHEAD: Final = {
     state: INSTANCE_LIFECYCLE.reachable(state, avoiding=_S.OFFLINE) - {state} for state in InstanceState
 }
-"""What a run can still come to while its node is in reach."""
+"""The states that a run can still reach while its node is reachable."""
 
 
 def reported(current: InstanceState, told: InstanceState) -> InstanceState:
-    """The state after a node reported one. A report may skip states, and never goes back: it is ignored when the run
-    is past what it says, or over."""
+    """The state after a node's report. A report may skip states, and never goes back: it is ignored when the
+    run is past the reported state, or over."""
     return told if told in _AHEAD[current] else current
 
 
@@ -133,7 +134,7 @@ STEPS_KEPT: Final = 8
 class StateStep(msgspec.Struct, frozen=True, kw_only=True):
     trigger: InstanceTrigger
     state: InstanceState
-    """That it led to."""
+    """The state that it led to."""
     reason: str = ""
 
     def __str__(self) -> str:
@@ -141,38 +142,38 @@ class StateStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run. Every change of its state is a step of the table."""
+    """The history of one run. Every change of its state is a step of the table."""
 
     subject: str
-    """As a refusal names the run."""
+    """The run's name in a refusal."""
     state: InstanceState = INSTANCE_LIFECYCLE.initial
     steps: tuple[StateStep, ...] = ()
 
     def stepped(self, trigger: InstanceTrigger, reason: str = "") -> StateHistory:
-        """One step on; `IllegalTransition` with the last steps when the table has none."""
+        """The history after one step; `IllegalTransition` with the last steps when the table has none."""
         state = INSTANCE_LIFECYCLE.step(self.subject, self.state, trigger, story=map(str, self.steps))
         step = StateStep(trigger=trigger, state=state, reason=reason)
         return msgspec.structs.replace(self, state=state, steps=(*self.steps, step)[-STEPS_KEPT:])
 
     def found(self, state: InstanceState, reason: str = "") -> StateHistory:
-        """Nobody watched the run for a while, and it was found in this state: whatever it was in before, if it had
-        not ended."""
+        """The run was not watched for a while, and was found in this state, whatever its state was before, if
+        it had not ended."""
         return self.stepped(InstanceTrigger.UNWATCHED).stepped(FOUND_IN[state], reason)
 
     def ended(self, state: InstanceState, reason: str = "") -> StateHistory:
-        """Nothing of the run is left, and this is how. The same end, told again, is no step."""
+        """No process of the run is left, and this is its end. A repeated report of the same end is no step."""
         return self if self.state is state else self.stepped(FOUND_IN[state], reason)
 
 
 ENDED: Final = "ended"
-"""The outcome of a clean end: by itself, with code 0 or one that the group names."""
+"""The outcome of a clean exit: by itself, with code 0 or one that the group names."""
 PLACE_SECONDS: Final = 5
-"""After a clean end the next start comes this long after the last one at the earliest: it counts as no failure, and must
-not be started all the time for that."""
+"""After a clean exit the next start comes this long after the last one at the earliest: it counts as no
+failure, but must not be restarted in a loop."""
 _SPREAD: Final = 0.25
 LONGEST_PLACE_SECONDS: Final = PLACE_SECONDS * (1 + _SPREAD)
 
 
 def place_seconds(fraction: float) -> float:
-    """The pause of one place, spread so that many do not come at once: `fraction` in [0, 1) decides."""
+    """The pause of one replacement, spread so that many do not start at once: `fraction` in [0, 1) decides."""
     return PLACE_SECONDS * (1 + _SPREAD * fraction)
