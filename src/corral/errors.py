@@ -1,8 +1,8 @@
-"""One error tree for the whole product.
+"""The errors of the whole product.
 
-Every failure that a person or a peer may see is a `CorralError`: a wire-stable code, a
-message that says what and why, and a hint that says what to do next. The class says who
-has to act: the caller (`Rejected`), time (`Retryable`), or we (`Bug`).
+Every failure that a person or a peer may see is a `CorralError`: a wire-stable code, a message with what
+happened and why, and a hint for what to do next. The class says who has to act: the caller (`Rejected`)
+or the authors (`Bug`); a `Retryable` failure may pass by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class Code(enum.Enum):
-    """Wire-stable codes: the name travels, the number is its HTTP status."""
+    """Wire-stable codes: the name is sent, the number is its HTTP status."""
 
     status: int
 
@@ -186,7 +186,7 @@ class Retryable(CorralError):
 
 
 class Bug(CorralError):
-    """We broke a promise of our own; the message carries what is needed to find out."""
+    """An invariant of Corral is broken; the message has what is needed to find out."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INTERNAL, message, hint="this is a bug in Corral; please report it")
@@ -212,7 +212,7 @@ _LONGEST_TYPO: Final = 200
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice a typo most likely meant, for "did you mean" hints. A long word is no typo of anything."""
+    """The choice that a typo most likely meant, for "did you mean" hints. A long word is not matched."""
     if len(word) > _LONGEST_TYPO:
         return None
     found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
@@ -222,7 +222,7 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 def unknown_choice(
     kind: str, word: str, choices: Iterable[str], *, code: Code, field: str | None = None
 ) -> Rejected:
-    """A refusal that lists what would have been accepted."""
+    """A refusal that lists the accepted values."""
     known = sorted(choices)
     if not known:
         return Rejected(code, f"unknown {kind} '{word}'", hint=f"there is no {kind} at present", field=field)

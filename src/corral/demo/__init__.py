@@ -1,1 +1,1 @@
-"""What `corral up --demo` runs: shipped with the package, so that it is there without a clone."""
+"""The program of `corral up --demo`: shipped with the package, so that it is there without a clone."""

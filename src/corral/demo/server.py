@@ -31,7 +31,7 @@ NAMES = ("Ada", "Alan", "Barbara", "Dennis", "Edsger", "Frances", "Grace", "Ken"
 
 
 class ProtocolError(Exception):
-    """The client does not speak the protocol; it is hung up on."""
+    """The client violates the protocol; its connection is closed."""
 
 
 def say(text: str) -> None:
@@ -122,7 +122,7 @@ class Server:
         }
 
     async def run(self, *, bots: random.Random | None, pace: float) -> int:
-        """Serve until told to stop; the exit code."""
+        """Serve until stopped; the exit code."""
         say(f"starting {VERSION_NAME} on port {self._port}")
         try:
             listener = await asyncio.start_server(self._accept, self._host, self._port)
@@ -146,7 +146,7 @@ class Server:
         return self._exit_code
 
     def _read_input(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread: input may be a pipe, a terminal, a file or nothing. Its end ends nothing."""
+        """In a thread: input may be a pipe, a terminal, a file or nothing. Its end does not end the server."""
         for line in sys.stdin:
             loop.call_soon_threadsafe(self._obey, line.strip())
 
@@ -198,7 +198,7 @@ class Server:
         os._exit(1)
 
     async def _come_and_go(self, bots: random.Random, pace: float) -> None:
-        """Players that are none: names that appear in the list and go again."""
+        """Simulated players: names that appear in the list and go again."""
         while True:
             await asyncio.sleep(bots.uniform(0.3, 1.7) * pace)
             if self._players and (bots.random() < 0.4 or len(self._players) >= self._max_players):

@@ -1,5 +1,5 @@
-"""How deeply values from outside may be nested. What is deeper would end whoever encodes it: an encoder goes only
-as deep as the stack it is called from leaves room for."""
+"""Limits of nesting for values from outside. A deeper value would crash its encoder: an encoder goes only as
+deep as the stack of its caller allows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REST: Final = bytes(set(range(256)) - set(b"{}[]"))
 
 
 def deeper_than(value: object, levels: int) -> bool:
-    """Whether more maps and lists lie inside each other. Looks no deeper than that, and never recurses."""
+    """Whether more maps and lists are nested. Looks no deeper than that, and never recurses."""
     here = [value] if isinstance(value, Mapping | list | tuple) else []
     for _ in range(levels):
         if not here:
@@ -37,7 +37,7 @@ def _children(value: object) -> list[object]:
 
 
 def json_deeper_than(raw: bytes, levels: int) -> bool:
-    """The same of a whole JSON text, which was found to be one: without building anything of it."""
+    """The same for a whole valid JSON text: without building anything of it."""
     if raw.count(b"{") + raw.count(b"[") <= levels:
         return False
     left = _STRINGS.sub(b"", raw).translate(_ALIKE, _REST)
@@ -49,8 +49,8 @@ def json_deeper_than(raw: bytes, levels: int) -> bool:
 
 
 def first_repeated(names: Iterable[K]) -> K | None:
-    """The first of these that stood before. Each is looked up once: the names come from outside, as many as a body
-    has room for."""
+    """The first repeated one. Each is looked up once: the names are untrusted, as many as a body has room
+    for."""
     seen: set[K] = set()
     for name in names:
         if name in seen:
@@ -60,8 +60,8 @@ def first_repeated(names: Iterable[K]) -> K | None:
 
 
 def repeated_key(raw: bytes) -> str | None:
-    """A key that stands twice in one object of a JSON text, which was found to be one and not to be deep. Readers do
-    not agree which of the two counts."""
+    """A key that occurs twice in one object of a valid JSON text that is not deep. Readers do not agree which
+    of the two counts."""
     found: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A lifecycle is a table: `(phase, trigger) -> phase`, with everything derived from it."""
+"""Lifecycles as tables: `(phase, trigger) -> phase`, with everything derived from them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T = TypeVar("T", bound=enum.Enum)
 class Lifecycle(Generic[P, T]):
     """An immutable transition table with its initial and terminal phases.
 
-    A phase with no way out must be listed as terminal and a terminal phase must have none:
-    a table that says otherwise does not construct.
+    A phase without an exit must be listed as terminal and a terminal phase must have none: otherwise the
+    constructor raises.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Lifecycle(Generic[P, T]):
         return (phase, trigger) in self.transitions
 
     def step(self, subject: str, phase: P, trigger: T, *, story: Iterable[str] = ()) -> P:
-        """The next phase, or `IllegalTransition` with the subject's story."""
+        """The next phase, or `IllegalTransition` with the subject's history."""
         target = self.transitions.get((phase, trigger))
         if target is None:
             raise IllegalTransition(subject, phase.name, trigger.name.lower(), story)
@@ -55,7 +55,7 @@ class Lifecycle(Generic[P, T]):
         return frozenset(seen)
 
     def mermaid(self) -> str:
-        """The diagram of the documentation, generated so that it cannot lie."""
+        """The diagram of the documentation, generated from the table."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.initial.name}"]
         for (source, trigger), target in self.transitions.items():
             lines.append(f"    {source.name} --> {target.name}: {trigger.name.lower()}")

@@ -1,7 +1,7 @@
 """Whether a module on a node is as desired, and the orders that bring it there.
 
-One comparison for both ends: the controller sends the orders that it gives, and the node holds starts of instances
-back while it gives any. Pure: desired and observed in, orders out.
+One comparison for both ends: the controller sends the resulting orders, and the node delays starts of
+instances while there are any. Pure: desired and observed in, orders out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from corral.domain.module_records import NodeModuleState
 
 
 class DesiredModule(msgspec.Struct, frozen=True, kw_only=True):
-    """One module that a node shall have."""
+    """One module that a node should have."""
 
     id: str
     version: str
@@ -29,7 +29,7 @@ class DesiredModule(msgspec.Struct, frozen=True, kw_only=True):
     """Of the sidecar; empty: none, and whatever the node has is fine."""
     reload_ms: int = 0
     recover_ms: int = 0
-    """Requests of operators that the node shall have carried out; 0: none."""
+    """Operator requests that the node should have carried out; 0: none."""
 
 
 class ObservedModule(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,19 +37,19 @@ class ObservedModule(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     sha256: str = ""
-    """Of the archive that is installed; empty: none that could be used."""
+    """Digest of the installed archive; empty: none that could be used."""
     version: str = ""
     intent: ModuleIntent | None = None
     paused_reason: str | None = None
     """None: its daemon does not report it."""
     settings_sha256: str = ""
-    """Those that the module took or refused last."""
+    """The settings that the module accepted or refused last."""
     refused_sha256: str = ""
-    """An archive that did not come up there."""
+    """An archive that failed to start there."""
     signature_sha256: str | None = None
     """Of the archive `sha256`. None: its daemon does not report it, and it is not compared."""
     refused_signature_sha256: str | None = None
-    """That with which `refused_sha256` came."""
+    """The signature that came with `refused_sha256`."""
     reload_ms: int | None = None
     """The last reload that it carried out. None: its daemon does not count them, and none is sent."""
     recover_ms: int = 0
@@ -57,7 +57,7 @@ class ObservedModule(msgspec.Struct, frozen=True, kw_only=True):
 
 class InstallOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Install this archive, in place of another one where `previous_version` names it. Where the node has the
-    archive: take its new signature."""
+    archive: use its new signature."""
 
     id: str
     previous_version: str = ""
@@ -83,9 +83,9 @@ ModuleOrder = InstallOrder | ControlOrder | UninstallOrder
 
 
 def difference(desired: DesiredModule | None, observed: ObservedModule | None) -> tuple[ModuleOrder, ...]:
-    """The orders, one after the other, that bring a module of a node to what is desired; none exactly when it is
-    so. An archive that was refused is not installed again unless an operator asks for it or it has a new signature;
-    the version that runs in its place follows the intent."""
+    """The orders, one after the other, that bring a module of a node to what is desired; none exactly when it
+    is as desired. An archive that was refused is not installed again without an operator request or a new
+    signature; the version that runs in its place follows the intent."""
     if desired is None:
         return () if observed is None else (UninstallOrder(id=observed.id),)
     if observed is None:
@@ -98,8 +98,8 @@ def difference(desired: DesiredModule | None, observed: ObservedModule | None) -
 
 
 def _in_place(desired: DesiredModule, observed: ObservedModule) -> tuple[ModuleOrder, ...]:
-    """The archive is the desired one. An order to install brings intent and settings along; what an operator asked
-    for goes before it, so that it need not wait for the signature to be checked."""
+    """The archive is the desired one. An order to install contains intent and settings; operator requests go
+    before it, so that they need not wait for the check of the signature."""
     recover, reload = _recover_due(desired, observed), _reload_due(desired, observed)
     control = ControlOrder(id=desired.id, recover=recover, reload=reload)
     if _resigned(desired, observed.signature_sha256):
@@ -148,7 +148,7 @@ def _same_intent(desired: DesiredModule, observed: ObservedModule) -> bool:
 def applied(
     desired: DesiredModule | None, observed: ObservedModule | None, orders: Iterable[ModuleOrder]
 ) -> ObservedModule | None:
-    """What a node has once it obeyed these orders of `difference`."""
+    """The state of a node once it has carried out these orders of `difference`."""
     for order in orders:
         if isinstance(order, UninstallOrder) or desired is None:
             observed = None
@@ -185,9 +185,9 @@ def _controlled(desired: DesiredModule, observed: ObservedModule, order: Control
 
 
 def reported(observed: ObservedModule, report: NodeModuleState) -> ObservedModule:
-    """What a node has by its report, given what it should have by the orders that were sent. A report counts only
-    where it tells what became of the archive that was ordered last, or of the one that was refused: an older one may
-    still be on its way."""
+    """The state of a node by its report, given its expected state by the orders that were sent. A report
+    counts only where it names the archive that was ordered last, or the one that was refused: an older report
+    may still be in transit."""
     if report.refused_sha256 and report.refused_sha256 == observed.sha256:
         known = observed.refused_sha256 == observed.sha256
         signature = observed.refused_signature_sha256 if known else observed.signature_sha256
@@ -196,7 +196,7 @@ def reported(observed: ObservedModule, report: NodeModuleState) -> ObservedModul
             observed,
             sha256=report.sha256,
             version=report.version,
-            intent=report.intent,  # that of the order went with the archive, and may not have been followed
+            intent=report.intent,  # that of the order came with the archive, and may not have been applied
             paused_reason=observed.paused_reason if report.intent is observed.intent else None,
             refused_sha256=report.refused_sha256,
             signature_sha256=None,

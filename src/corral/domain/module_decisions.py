@@ -1,7 +1,7 @@
-"""What is to be done next with a module: pure answers to what is stored and what is running.
+"""Decisions about a module: the next thing to do, from what is stored and what is running. Pure.
 
-The engine asks again after each thing it did, until the answer is to rest. So nothing depends on how a
-module came to where it stands: a host that was killed in the middle of anything goes on from the record.
+The engine calls `decide` after each thing it did, until the result is to rest. So nothing depends on how a
+module reached its state: a host that was killed in the middle of anything continues from the record.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from corral.errors import Code, IllegalTransition, Rejected
 DEATHS_WINDOW: Final = 600.0
 """Seconds within which deaths of a process are counted."""
 _HELD_BACK: Final = {ModuleIntent.PAUSED: "paused", ModuleIntent.INACTIVE: "deactivated"}
-"""What an operator who holds a module back leaves as the reason."""
+"""The reason of a module that an operator holds back."""
 _TOLD_STEPS: Final = 5
-"""Steps of the story that a refusal shows."""
+"""Steps of the history that a refusal shows."""
 MODULES_DISABLED: Final = "modules_disabled"
 """The reason of a module that would run, on a host that was started without modules."""
 
 
 class Runs(enum.Enum):
-    """How far the module's process has come."""
+    """The progress of the module's process."""
 
     NOTHING = "nothing"
     LOADED = "loaded"
     """`on_load` is done."""
     STARTED = "started"
-    """`on_start` is done, and what it registered is known to be good."""
+    """`on_start` is done, and its registrations are valid."""
     BOUND = "bound"
-    """Its handles, routes and commands are there."""
+    """Its handles, routes and commands are bound."""
 
 
 class Todo(enum.Enum):
@@ -62,12 +62,12 @@ class Todo(enum.Enum):
     REWIND = "rewind"
     """By the table back to INSTALLED: there is no process that could be in this phase."""
     EXPLAIN = "explain"
-    """Stay, but say the new reason."""
+    """Stay, but record the new reason."""
     FAIL = "fail"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision depends on."""
+    """All inputs of a decision."""
 
     phase: ModulePhase
     intent: ModuleIntent
@@ -75,14 +75,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     hosted: bool = True
     """Whether the module has a class for this host; without, it follows its intent and runs nothing."""
     enabled: bool = True
-    """Whether this host runs modules at all; where it does not, what is wanted is kept, and waits."""
+    """Whether this host runs modules at all; where it does not, the intent is kept, and waits."""
     runs: Runs = Runs.NOTHING
     unresolved: tuple[str, ...] = ()
     """Ids of the requirements that it cannot start without."""
     conflict: str = ""
     """Id of a capability it provides and another active module provides already."""
     waited_out: bool = False
-    """It has been WAITING for as long as it may."""
+    """It has been WAITING for the longest time allowed."""
     backing_off: bool = False
     """Its process died; the time of the next attempt has not come."""
     lost: str = "host_restarted"
@@ -90,7 +90,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     doomed: str = ""
     """The reason of something that can end in FAILED only."""
     wish: str = ""
-    """Why it is wanted otherwise than active, where the intent does not say it all."""
+    """Why its desired state is not active, where the intent alone does not explain it."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ def _installed(view: View) -> Decision:
 
 
 def _held_back(view: View) -> Decision:
-    """It rests; paused and then deactivated, or the other way round, it says the later one."""
+    """It rests; paused and then deactivated, or the other way round, the reason is the later one."""
     if view.wish or view.reason not in _HELD_BACK.values() or view.reason == _HELD_BACK[view.intent]:
         return REST
     return _explain(_HELD_BACK[view.intent])
@@ -193,8 +193,8 @@ def stepped(
     version: str = "",
     failure: FailureStory | None = None,
 ) -> PackageRecord:
-    """The record one step on, with the step in its story; `IllegalTransition` when the table has none.
-    `version`: of whom the step tells, where that is not the record's own."""
+    """The record after one step, with the step in its history; `IllegalTransition` when the table has none.
+    `version`: the version of the step, where that is not the record's own."""
     phase = MODULE_LIFECYCLE.step(subject(record), record.phase, trigger, story=recent(record))
     step = PhaseStep(
         at=at, from_phase=record.phase, to_phase=phase, reason=reason, version=version or record.version
@@ -210,12 +210,12 @@ def stepped(
 
 
 def _kept(record: PackageRecord, trigger: ModuleTrigger) -> FailureStory | None:
-    """Why it failed is kept until it is recovered or replaced."""
+    """The failure is kept until the module is recovered or replaced."""
     return None if trigger is ModuleTrigger.RECOVER else record.failure
 
 
 def first_step(record: PackageRecord, *, at: dt.datetime) -> PackageRecord:
-    """A new record, with its installation as the first step of its story."""
+    """A new record, with its installation as the first step of its history."""
     step = PhaseStep(
         at=at,
         from_phase=None,
@@ -235,7 +235,7 @@ def loaded(record: PackageRecord, *, reason: str, at: dt.datetime) -> PackageRec
 
 
 def rewound(record: PackageRecord, *, reason: str, at: dt.datetime) -> PackageRecord:
-    """The record walked back to INSTALLED by the table, from wherever something may run."""
+    """The record stepped back to INSTALLED by the table, from any phase in which something may run."""
     if record.phase is ModulePhase.ACTIVE:
         record = stepped(record, ModuleTrigger.STOP, reason=reason, at=at)
     if record.phase is ModulePhase.STOPPING:
@@ -257,8 +257,8 @@ def recent(record: PackageRecord) -> list[str]:
 
 
 def check_verb(record: PackageRecord, verb: Verb) -> None:
-    """Raise `IllegalTransition`, with the recent story, for what cannot be asked of the module now. Asking
-    for what is so already is no mistake: it was perhaps asked before and the answer got lost."""
+    """Raise `IllegalTransition`, with the recent history, for a verb that the module cannot take now. A
+    request for the present state is no mistake: it may be a retry after a lost answer."""
     failed = record.phase is ModulePhase.FAILED
     paused = record.intent is ModuleIntent.PAUSED
     rule = VERBS[verb]
@@ -270,7 +270,7 @@ def check_verb(record: PackageRecord, verb: Verb) -> None:
 
 
 def _instead(record: PackageRecord, verb: Verb) -> str:
-    """What to do in the place of a verb that was refused."""
+    """What to do instead of a verb that was refused."""
     if record.phase is ModulePhase.FAILED:
         return f"`corral module recover {record.id}` comes first, or `corral module uninstall {record.id}`"
     nothing = f"there is nothing to {verb.value}"
@@ -299,7 +299,7 @@ def restart_delay(
     deaths: Sequence[float], *, now: float, mended: int, steps: Sequence[float]
 ) -> float | None:
     """Seconds until a process that died is started again, by the times of its deaths (the last included);
-    None when it died too often within the window and nothing but an operator will help."""
+    None when it died too often within the window and an operator has to act."""
     count = sum(1 for at in deaths if now - at < DEATHS_WINDOW)
     if count > mended:
         return None

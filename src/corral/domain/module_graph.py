@@ -1,8 +1,9 @@
-"""The graph of modules by capabilities: conflicts and cycles, found before anything is stored; requirements that are
-still unmet; and the order of stopping, in which no module loses what it depends on before it is stopped itself.
+"""The graph of modules by capabilities: conflicts and cycles, found before anything is stored; requirements
+that are still unmet; and the order of stopping, in which no module loses what it depends on before it is
+stopped itself.
 
-A module is looked at once for each host it runs on, for the registries of hosts are separate: the node's part
-of a paired module may need what its controller's part provides.
+A module is one vertex for each host it runs on, for the registries of hosts are separate: the node's part of
+a paired module may need what its controller's part provides.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from corral.errors import Code, Rejected
 
 
 class Provided(NamedTuple):
-    """What a registry holds under an id."""
+    """An entry of a registry."""
 
     version: str
     provider: str
@@ -43,14 +44,14 @@ class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rival(msgspec.Struct, frozen=True, kw_only=True):
-    """Another package with the same capability, which is not in the way as long as it is not wanted active."""
+    """Another package with the same capability, which is no conflict as long as its intent is not active."""
 
     id: str
     provider: str
 
 
 class GraphReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a package that may be installed would be connected to."""
+    """The connections of a package that may be installed."""
 
     depends_on: tuple[str, ...] = ()
     """Packages that provide what it needs."""
@@ -60,8 +61,8 @@ class GraphReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applies(requirement: Requirement, manifest: Manifest, host: ModuleHost) -> bool:
-    """Does the module's part on this host need it? What comes from a node is nothing to the controller's
-    part, nor is what that part itself provides to the one on the node."""
+    """Whether the module's part on this host needs it. Capabilities of a node do not concern the controller's
+    part, nor those of that part itself the one on the node."""
     if host not in manifest.hosts:
         return False
     if host is ModuleHost.DAEMON:
@@ -73,8 +74,9 @@ def applies(requirement: Requirement, manifest: Manifest, host: ModuleHost) -> b
 
 
 def provisions_on(manifest: Manifest, host: ModuleHost) -> tuple[Provision, ...]:
-    """What the module's part on this host hands out: everything it provides, but for what one part of a
-    paired module requires of the other (`from: controller`, `from: node`), which is the other's alone."""
+    """The capabilities that the module's part on this host provides to others: all, except those that one
+    part of a paired module requires of the other (`from: controller`, `from: node`), which are the other
+    part's alone."""
     if host not in manifest.hosts:
         return ()
     if len(manifest.hosts) == 1:
@@ -99,8 +101,8 @@ def unresolved(
     from_controller: Mapping[str, Provided | tuple[str, str]] | None = None,
     with_optional: bool = False,
 ) -> list[Unresolved]:
-    """What keeps the part on this host from starting; nothing when it may. `provided` is the host's own
-    registry, `from_controller` what a node knows of the controller's."""
+    """What keeps the part on this host from starting; empty when it may. `provided` is the host's own
+    registry, `from_controller` the part of the controller's that a node knows."""
     found = []
     for requirement in manifest.capabilities.requires:
         if not applies(requirement, manifest, host) or (requirement.optional and not with_optional):
@@ -128,9 +130,9 @@ def unmet(requirement: Requirement, offer: Provided | tuple[str, str] | None) ->
 def check_graph(
     candidate: Manifest, installed: Sequence[PackageRecord], *, built_in: Collection[str] = ()
 ) -> GraphReport:
-    """Refuse what cannot be installed beside the others: CAPABILITY_CONFLICT for an id that another package
-    provides whose intent is active (or the host itself), CAPABILITY_CYCLE for modules that need one another.
-    An installed package of the candidate's id is the one to be replaced."""
+    """Refuse a package that cannot be installed beside the others: CAPABILITY_CONFLICT for an id that another
+    package provides whose intent is active (or the host itself), CAPABILITY_CYCLE for modules that need one
+    another. An installed package of the candidate's id is the one to be replaced."""
     others = [record for record in installed if record.id != candidate.id]
     rivals = tuple(_rivals(candidate, others, built_in))
     manifests = {record.id: record.manifest for record in others} | {candidate.id: candidate}
@@ -215,7 +217,7 @@ def _cycle(edges: _Edges, starts: Iterable[_Part]) -> list[_Part]:
     for start in starts:
         came_from: dict[_Part, _Part] = {}
         waiting = [start]
-        for part in waiting:  # grows while it is walked: breadth first, so the circle told is a shortest one
+        for part in waiting:  # grows during the loop: breadth first, so the cycle found is a shortest one
             for following in edges.get(part, ()):
                 if following == start:
                     return _way(start, part, came_from)
@@ -233,7 +235,8 @@ def _way(start: _Part, last: _Part, came_from: Mapping[_Part, _Part]) -> list[_P
 
 
 def _without_repeats(cycle: Sequence[_Part]) -> list[str]:
-    """By name; two parts of one module in a row are told once, but a module on itself is `a → a`."""
+    """Names without repeats; two parts of one module in a row are named once, but a module on itself is `a →
+    a`."""
     names = [part.module for part in cycle]
     told = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
     return told if len(told) > 1 else [names[0], names[0]]
@@ -244,8 +247,8 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def stages_of_end(manifests: Mapping[str, Manifest]) -> list[list[str]]:
-    """Modules by id, in stages: all consumers of a module stand in an earlier stage than it does. Modules
-    that need each other, which an installation refuses, would share the last stage."""
+    """Modules by id, in stages: all consumers of a module are in an earlier stage than it is. Modules that
+    need each other, which an installation refuses, would share the last stage."""
     providers = {
         provision.id: id for id, manifest in manifests.items() for provision in manifest.capabilities.provides
     }

@@ -1,7 +1,7 @@
-"""`module.yaml` as a value: what a module says about itself before any of its code is run.
+"""`module.yaml` as a value: the declarations of a module, read before any of its code is run.
 
-Field names travel in camelCase, as authors write them. Reading the text, with path and line in each
-refusal, is the work of `corral.modules.manifest.manifest_reader`.
+Field names are in camelCase, as authors write them. `corral.modules.manifest.manifest_reader` reads the text,
+with path and line in each refusal.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ModuleHost(enum.StrEnum):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of all parts. Unknown keys are refused where an author's text is read; a stored manifest may
-    have been written by a newer Corral and is taken as it is."""
+    """Base of all parts. Unknown keys are refused in an author's text; a stored manifest may have been
+    written by a newer Corral and is accepted as it is."""
 
 
 class HostBackend(Part, frozen=True, kw_only=True):
@@ -55,13 +55,13 @@ class Source(enum.StrEnum):
 
 
 class Requirement(Part, frozen=True, kw_only=True):
-    """A capability the module needs before it starts, or takes where there is one."""
+    """A capability the module needs before it starts, or uses where there is one."""
 
     id: str
     version_range: str = "*"
     optional: bool = False
     from_: Source | None = msgspec.field(default=None, name="from")
-    """Whose registry it is looked up in; None: that of the host the module runs on."""
+    """The registry of the look-up; None: that of the host the module runs on."""
 
 
 class CapabilitiesPart(Part, frozen=True, kw_only=True):
@@ -81,15 +81,15 @@ class StoragePart(Part, frozen=True, kw_only=True):
 
 
 class EventsPart(Part, frozen=True, kw_only=True):
-    """What the module listens to and tells. When `subscribes` is given, nothing else may be subscribed to;
-    what is not in `publishes` cannot be published."""
+    """The events that the module receives and publishes. When `subscribes` is given, nothing else may be
+    subscribed to; a type that is not in `publishes` cannot be published."""
 
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
 
 
 class FrontendPart(Part, frozen=True, kw_only=True):
-    """A page of the dashboard; files beneath `frontend/` of the archive."""
+    """A page of the dashboard; files below `frontend/` of the archive."""
 
     entry: str
     title: str
@@ -99,7 +99,7 @@ class FrontendPart(Part, frozen=True, kw_only=True):
 
 
 class ProcessLimits(Part, frozen=True, kw_only=True):
-    """What the module's process may use; 0 means: what the host's configuration says."""
+    """The limits of the module's process; 0: as the host's configuration."""
 
     memory_mb: int = 0
     processes: int = 0

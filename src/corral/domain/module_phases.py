@@ -1,6 +1,6 @@
 """The lifecycle of a module, the same on controller and daemon.
 
-The operator's intent is a field of its own; the phase only says where the module stands.
+The operator's intent is a field of its own; the phase is only the present state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Records of modules: the installed package (the same on both hosts), its state on each node, its cursor in the event
-log, the changes it made to a start; and the events that follow from the steps of a package.
-"""
+"""Records of modules: the installed package (the same on both hosts), its state on each node, its cursor in
+the event log, the changes it made to a start; and the events that follow from the steps of a package."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ WAITING_FOR: Final = "waiting_for_capability:"
 STORY_LENGTH: Final = 30
 """How many of its last steps a record remembers."""
 SIGNATURE_REFUSED: Final = "signature_refused"
-"""The reason of a package whose signature does not hold."""
+"""The reason of a package whose signature is invalid."""
 
 
 class PhaseStep(Record, frozen=True, kw_only=True):
-    """One step of a module's life, as it is told to operators."""
+    """One step of a module's life, as it is shown to operators."""
 
     at: dt.datetime
     from_phase: ModulePhase | None
@@ -38,7 +37,7 @@ class PhaseStep(Record, frozen=True, kw_only=True):
 
 
 class FailureStory(Record, frozen=True, kw_only=True):
-    """What is known about why a module failed: kept until it is recovered or replaced."""
+    """The known facts of a failure: kept until the module is recovered or replaced."""
 
     at: dt.datetime
     reason: str
@@ -64,7 +63,7 @@ class SignatureFacts(Record, frozen=True, kw_only=True):
 
 
 class PackageRecord(Record, frozen=True, kw_only=True):
-    """A package as it is installed: what it is, what is wanted of it, where it stands."""
+    """A package as it is installed: its content, its desired state, its phase."""
 
     id: str
     version: str
@@ -74,18 +73,19 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     phase: ModulePhase = ModulePhase.INSTALLED
     intent: ModuleIntent = ModuleIntent.ACTIVE
     reason: str = ""
-    """Why it is in this phase, such as `waiting_for_capability:ID`; empty when there is nothing to say."""
+    """Why it is in this phase, such as `waiting_for_capability:ID`; empty: no special reason."""
     paused_reason: str = ""
     previous_version: str = ""
-    """Whose data the archive found when it was put in place, until it has become ACTIVE; its own version when
-    other bytes of the same one were there."""
+    """The version whose data the archive found when it was put in place, until it has become ACTIVE; its own
+    version when other bytes of the same one were there."""
     data_version: str | None = None
     """Version that last worked on its data; empty: none yet. None: a record from before this was kept."""
     generation: int = 1
     """Which generation of its collections is the live one."""
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     reload_asked_ms: int = 0
-    """On the controller: when an operator last asked for a reload. Nodes that are away have it to come."""
+    """On the controller: when an operator last requested a reload. Nodes that are away still have to do it.
+    """
     signature: SignatureFacts | None = None
     installed_at: dt.datetime
     updated_at: dt.datetime
@@ -103,17 +103,17 @@ class PackageRecord(Record, frozen=True, kw_only=True):
 
     @property
     def upgraded_from(self) -> str:
-        """Another version whose data its `on_upgrade` has to bring up to date; empty: there is nothing to do."""
+        """Another version whose data its `on_upgrade` has to migrate; empty: none."""
         return self.previous_version if self.previous_version != self.version else ""
 
     @property
     def proven(self) -> bool:
-        """False once its signature was found not to hold: nothing of it may be used."""
+        """False once its signature was found invalid: nothing of it may be used."""
         return not (self.phase is ModulePhase.FAILED and self.reason == SIGNATURE_REFUSED)
 
 
 class ModuleCursor(Record, frozen=True, kw_only=True):
-    """Everything up to `cursor` was confirmed by the module, or was nothing it wanted."""
+    """Everything up to `cursor` was confirmed by the module, or did not match its subscriptions."""
 
     cursor: str
     at: dt.datetime
@@ -138,12 +138,12 @@ def event_of(from_phase: ModulePhase | None, to_phase: ModulePhase) -> EventType
 
 
 def told(before: PackageRecord | None, after: PackageRecord) -> list[Draft]:
-    """One event for each step that `after` has in its story and `before` had not, in order."""
+    """One event for each step that `after` has in its history and `before` had not, in order."""
     return [_draft(after, step) for step in _new_steps(before.story if before else (), after.story)]
 
 
 def uninstalled(record: PackageRecord, *, reason: str, at: dt.datetime) -> Draft:
-    """The event of the record's end; it has no story any more in which the step could stand."""
+    """The event of the record's removal; it has no history any more for the step."""
     step = PhaseStep(
         at=at,
         from_phase=record.phase,
@@ -155,8 +155,8 @@ def uninstalled(record: PackageRecord, *, reason: str, at: dt.datetime) -> Draft
 
 
 def _new_steps(known: tuple[PhaseStep, ...], story: tuple[PhaseStep, ...]) -> tuple[PhaseStep, ...]:
-    """The story without what was known: the longest end of the one that is the beginning of the other, for
-    a story loses its oldest steps as it grows."""
+    """The history without the known part: the longest suffix of the one that is a prefix of the other, for a
+    history loses its oldest steps as it grows."""
     for size in range(min(len(known), len(story)), 0, -1):
         if known[-size:] == story[:size]:
             return story[size:]
@@ -183,8 +183,9 @@ _DAY_MS: Final = 86_400_000
 
 
 class NodeModuleState(Record, frozen=True, kw_only=True):
-    """A module on one node, as the node told last. `version` and `sha256` are what it has there, which is not
-    the installed one where a new version did not come up (then `refused_sha256` names that)."""
+    """A module on one node, as the node last reported it. `version` and `sha256` are those installed there,
+    which differ from the desired ones where a new version failed to start (then `refused_sha256` names that).
+    """
 
     node: NodeId
     module: str
@@ -196,16 +197,16 @@ class NodeModuleState(Record, frozen=True, kw_only=True):
     error: str = ""
     refused_sha256: str = ""
     recover_asked_ms: int = 0
-    """When an operator last asked for another try there; it is told until the node has carried it out."""
+    """When an operator last requested another try there; it is sent until the node has carried it out."""
     recover_done_ms: int = 0
-    """The last such wish that the node carried out."""
+    """The last such request that the node carried out."""
     reload_done_ms: int | None = None
     """The last reload that it carried out; None: its daemon does not count them."""
     updated_at: dt.datetime
 
     @property
     def recover_owed_ms(self) -> int:
-        """The wish for another try that is not carried out yet; 0: none."""
+        """The request for another try that is not carried out yet; 0: none."""
         return self.recover_asked_ms if self.recover_asked_ms > self.recover_done_ms else 0
 
 
@@ -216,9 +217,9 @@ def awaited_capability(row: NodeModuleState) -> str:
 
 
 def next_wish(now: dt.datetime, asked_ms: int, *done_ms: int) -> int:
-    """The moment that names a wish of an operator, in milliseconds: later than the one that was asked for before,
-    and than what nodes have carried out, whatever clocks say: nodes may know of more than a store that was put
-    back. What lies more than a day ahead is no moment at which anybody asked."""
+    """The time that identifies an operator request, in milliseconds: later than the request before it, and
+    than those that nodes have carried out, whatever the clocks: nodes may know of more than a store that was
+    restored. A time more than a day ahead is ignored."""
     present = int(now.timestamp() * 1000)
     believed = [each for each in done_ms if each < present + _DAY_MS]
     return max(present, asked_ms + 1, *(each + 1 for each in believed))
@@ -230,18 +231,19 @@ def node_module_key(node: str, module: str) -> str:
 
 
 class Overridden(Record, frozen=True, kw_only=True):
-    """Something that a module wanted, and that does not hold: another had the last word on it."""
+    """A change by a module that has no effect: another module or the plan overrode it."""
 
     kind: str
     """`env` or `jvm_args`."""
     name: str
     """Of the variable; of `jvm_args` the argument as it was added."""
     by: str = ""
-    """The module whose wish holds; empty: the plan has it so."""
+    """The module whose change applies; empty: the plan's value does."""
 
 
 class ModuleChange(Record, frozen=True, kw_only=True):
-    """What a module on the node made of one start. With `dropped` nothing of it was taken, and that says why."""
+    """The changes of a module on the node to one start. With `dropped` none of them was applied, for that
+    reason."""
 
     module: str
     version: str = ""
@@ -253,5 +255,5 @@ class ModuleChange(Record, frozen=True, kw_only=True):
     """Names alone: values may be secrets."""
     env_removed: tuple[str, ...] = ()
     overridden: tuple[Overridden, ...] = ()
-    """Of these changes, those that do not hold."""
+    """Those of these changes that have no effect."""
     dropped: str = ""

@@ -1,4 +1,5 @@
-"""What operators may ask of an installed module: one table, from the command line to the module's life."""
+"""Verbs that operators may apply to an installed module: one table, from the command line to the module's
+lifecycle."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from corral.domain.module_phases import ModuleIntent
 
 
 class Verb(enum.StrEnum):
-    """The value is the word of the API, the command line and the audit."""
+    """The value is the word in the API, the command line and the audit."""
 
     ACTIVATE = "activate"
     DEACTIVATE = "deactivate"
@@ -25,16 +26,16 @@ class Verb(enum.StrEnum):
 
 
 class VerbRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verb asks for, and of which modules it can be asked."""
+    """The effect of a verb, and the modules to which it can be applied."""
 
     summary: str
-    """In the description of the API."""
+    """Its description in the API."""
     help: str
-    """On the command line."""
+    """Its description on the command line."""
     intent: ModuleIntent | None = None
-    """What is desired of the module from then on; None: what was."""
+    """The intent of the module from then on; None: unchanged."""
     runs: bool = True
-    """Shall the module run afterwards, so that it is a failure when it does not?"""
+    """Whether the module should run afterwards, so that it is a failure when it does not."""
     failed: bool | None = None
     """True: only of a module that is FAILED; False: only of others."""
     paused: bool | None = None

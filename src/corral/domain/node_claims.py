@@ -1,10 +1,10 @@
 """Claims of a node about itself, and the settings of operators that override them.
 
-Labels, memory, CPUs and runtimes in a handshake are claims. The holder of a node's certificate may claim anything, so
-what must not be claimed has label keys that begin with `trusted.`: only operators set those.
+Labels, memory, CPUs and runtimes in a handshake are claims. The holder of a node's certificate may claim
+anything, so what must not be claimed has label keys that begin with `trusted.`: only operators set those.
 
-Labels have one rule, for the configuration that sets them and the controller that accepts them. Times that nodes
-report are bounded by the clock of the controller, for a node's clock may be anywhere.
+Labels have one rule, for the configuration that sets them and the controller that accepts them. Times that
+nodes report are bounded by the clock of the controller, for a node's clock may be wrong.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class NodeClaims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of operators; everything empty: the node's claims count."""
+    """Settings of operators; everything empty: the node's claims apply."""
 
     labels: dict[str, str] = {}
     withheld: tuple[str, ...] = ()
     """Keys of labels that the node does not have, whatever it claims."""
     memory_mb: int = 0
-    """At most so much counts; 0: as claimed."""
+    """Upper bound; 0: as claimed."""
     cpus: int = 0
     runtimes: tuple[str, ...] = ()
-    """Only these count; empty: all that are claimed."""
+    """Only these apply; empty: all that are claimed."""
 
 
 def checked_claims(
     labels: Mapping[str, str], *, memory_mb: int, cpus: int, runtimes: tuple[str, ...]
 ) -> tuple[NodeClaims, tuple[str, ...]]:
-    """The claims as far as a node may make them, and the keys of those labels that it may not."""
+    """The claims that a node may make, and the keys of those labels that it may not."""
     refused = tuple(sorted(key for key in labels if key.startswith(TRUSTED)))
     claims = NodeClaims(
         labels={key: value for key, value in labels.items() if key not in refused},
@@ -60,7 +60,7 @@ def checked_claims(
 
 
 def in_force(claims: NodeClaims, settings: NodeSettings) -> NodeClaims:
-    """What counts of both."""
+    """The effective values of both."""
     claimed = {key: value for key, value in claims.labels.items() if key not in settings.withheld}
     allowed = settings.runtimes or claims.runtimes
     return NodeClaims(
@@ -72,7 +72,7 @@ def in_force(claims: NodeClaims, settings: NodeSettings) -> NodeClaims:
 
 
 def differences(old: NodeClaims, new: NodeClaims) -> dict[str, Any]:
-    """By field, what was claimed before and is claimed now; empty when that is the same."""
+    """By field, the old and the new claim; empty when they are the same."""
     before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
     return {field: [before[field], after[field]] for field in after if before[field] != after[field]}
 
@@ -83,7 +83,7 @@ _MAX_VALUE: Final = 255
 
 
 def check_labels(labels: Mapping[str, str], *, field: str = "labels") -> None:
-    """Refuse labels that could not be selected by: strange keys, huge values, too many."""
+    """Refuse labels that could not be selected by: invalid keys, huge values, too many."""
     problem = ""
     if len(labels) > _MAX_LABELS:
         problem = f"{len(labels)} labels are more than {_MAX_LABELS}"
@@ -102,11 +102,11 @@ def check_labels(labels: Mapping[str, str], *, field: str = "labels") -> None:
 
 
 _OLDEST: Final = dt.timedelta(days=3650)
-"""Nothing that runs or ended on a node is older."""
+"""No run on a node is older."""
 
 
 def told_time(milliseconds: int, now: dt.datetime) -> dt.datetime | None:
-    """A time in milliseconds since 1970, not after now; None for none, and for one that cannot be."""
+    """A reported time in milliseconds since 1970, not after now; None for none, and for an impossible one."""
     if milliseconds <= 0:
         return None
     try:

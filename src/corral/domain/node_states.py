@@ -1,4 +1,4 @@
-"""The two axes of a node: whether we reach it, and whether it takes work."""
+"""The two axes of a node: whether it is reachable, and whether it accepts instances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from corral.domain.lifecycle import Lifecycle
 
 
 class NodeState(enum.StrEnum):
-    """Can the controller reach the node?"""
+    """Whether the controller can reach the node."""
 
     ENROLLED = "ENROLLED"  # holds a certificate, never connected
     ONLINE = "ONLINE"  # has a live session
@@ -55,7 +55,7 @@ NODE_LIFECYCLE: Final = Lifecycle(
 
 
 class Admission(enum.StrEnum):
-    """Does the node take new instances?"""
+    """Whether the node accepts new instances."""
 
     OPEN = "open"
     CORDONED = "cordoned"

@@ -1,7 +1,7 @@
-"""Patterns from outside: RE2 only, so that no pattern can take longer than the text it searches.
+"""Patterns from outside: RE2 only, so that matching time is linear in the text.
 
 The one place where they are compiled. A pattern is bounded in length and in the memory it may use, so that
-compiling one does not hold up a loop.
+compiling one does not block a loop.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BytesPattern = CompiledPattern[bytes]
 
 
 def compile_pattern(text: str, *, field: str = "pattern", multiline: bool = False) -> Pattern:
-    """For texts; with `multiline` `^` and `$` are the ends of a line. INVALID_PATTERN with RE2's complaint."""
+    """For texts; with `multiline` `^` and `$` are the ends of a line. INVALID_PATTERN with RE2's message."""
     return cast(Pattern, _compiled(text, field, multiline, False))
 
 

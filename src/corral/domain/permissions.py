@@ -1,4 +1,4 @@
-"""Who may do what: permissions by resource and verb, and the three built-in roles."""
+"""Permissions by resource and verb, and the three built-in roles."""
 
 from __future__ import annotations
 

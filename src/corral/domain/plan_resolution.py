@@ -1,4 +1,4 @@
-"""From a group's document to the plan of a start: every name looked up, every draw drawn."""
+"""Resolution of a group's document to the plan of a start: every name looked up, every random choice made."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from corral.domain.variables import declared, defaults, merge_layers, property_v
 from corral.errors import Code, Rejected
 
 _HEAP_PARTS: Final = (4, 5)
-"""Of the memory, for a virtual machine needs more than its heap."""
+"""Share of the memory, for a virtual machine needs more than its heap."""
 
 
 class PlanSources(TemplateSources, Protocol):
-    """Where names are looked up: one snapshot of the store."""
+    """The look-ups: one snapshot of the store."""
 
     def artifact(self, platform: str, version: str, /) -> CatalogRecord | None: ...
 
@@ -53,12 +53,12 @@ class PlanSources(TemplateSources, Protocol):
 
 
 class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, ready to be stored, and what was drawn for it."""
+    """A plan, ready to be stored, and the random choices in it."""
 
     plan: Plan
     record: PlanRecord
     picks: tuple[str, ...] = ()
-    """The templates that were drawn among several, for the decision's record."""
+    """The templates that were chosen at random among several, for the decision's record."""
     passed_over: tuple[Alternative, ...] = ()
     """Extensions for every group that have nothing for this one."""
 
@@ -188,7 +188,7 @@ def _extensions(
     spec: GroupSpec, sources: PlanSources, program: CatalogRecord | None
 ) -> tuple[list[Candidate], tuple[Alternative, ...]]:
     """Those that the group names, in its order; then those that modules add to every group. Under the id of a
-    module's extension the group's own word goes before the module's."""
+    module's extension the group's own entry goes before the module's."""
     packages = sources.packages()
     runs = Program(program.platform, program.version) if program else Program()
     found = []

@@ -1,7 +1,7 @@
-"""The plan of a run: what exactly is started, in a form whose hash two sides compute alike.
+"""The plan of a run: exactly what is started, in a form whose hash both sides compute alike.
 
-A plan holds nothing of a single run (id, ports, token): runs of one group share theirs, unless
-templates were drawn for them. Secrets are in it by reference only.
+A plan holds nothing of a single run (id, ports, token): runs of one group share theirs, unless templates were
+chosen at random for them. Secrets are in it by reference only.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class PlanJvm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanProbe(ProbeSpec, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False):
-    """A probe as a plan says it: without what is as usual, so that a node of an earlier version, which refuses a field
-    that it does not know, refuses only what it cannot do."""
+    """A probe as in a plan: without default values, so that a node of an earlier version, which refuses an
+    unknown field, refuses only what it cannot do."""
 
 
 class PlanRestart(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,13 +74,13 @@ class PlanRestart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is started with."""
+    """The content of a run's start."""
 
     version: int = PLAN_VERSION
     group: str
     runtime: str
     command: tuple[str, ...]
-    """Empty: `jvm` says what is executed."""
+    """Empty: `jvm` has the program."""
     args: tuple[str, ...]
     env: dict[str, str]
     variables: dict[str, str]
@@ -121,7 +121,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     crash_keep_seconds: int
     restart: PlanRestart
     restart_on: str = "always"
-    """Beside `restart`, in which a node of an earlier version refuses a field that it does not know."""
+    """Separate from `restart`, in which a node of an earlier version refuses an unknown field."""
     clean_exit_codes: tuple[int, ...] = ()
 
 
@@ -137,5 +137,5 @@ def plan_hash(body: bytes) -> str:
 
 
 def read_plan(record: PlanRecord) -> Plan:
-    """Blind to fields a newer version may add."""
+    """Ignores fields that a newer version may add."""
     return msgspec.json.decode(record.body, type=Plan)

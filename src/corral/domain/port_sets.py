@@ -1,4 +1,4 @@
-"""Ports that belong together: those with `of` have the number of another port and an `offset`."""
+"""Sets of ports: those with `of` have the number of another port plus an `offset`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST_PORT = 65_535
 
 
 class TiedPort(msgspec.Struct, frozen=True, kw_only=True):
-    """One port of a set: its number is that of the set's first port and `offset`."""
+    """One port of a set: its number is that of the set's first port plus `offset`."""
 
     name: str
     offset: int
@@ -58,7 +58,7 @@ def _root(ports: Mapping[str, PortSpec], name: str) -> tuple[str, int]:
 
 
 def check_ports(ports: Mapping[str, PortSpec]) -> None:
-    """Refuse ports that no instance could ever have, naming the field."""
+    """Refuse ports that no instance could ever have, with the field."""
     for name, spec in ports.items():
         field = f"ports/{name[:80]}"
         group_name(name, field=field)
@@ -80,7 +80,7 @@ def check_ports(ports: Mapping[str, PortSpec]) -> None:
 
 
 def _check_tie(ports: Mapping[str, PortSpec], name: str, field: str) -> None:
-    """That following `of` ends at a port of this group with a number of its own."""
+    """Check that the chain of `of` ends at a port of this group with a number of its own."""
     passed = [name]
     while (of := ports[passed[-1]].of) is not None:
         if of not in ports:

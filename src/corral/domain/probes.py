@@ -1,6 +1,5 @@
-"""Probes: how a node finds out that an instance is ready and how many players it has, and which probes could never
-succeed.
-"""
+"""Probes: how a node detects that an instance is ready and how many players it has, and the check of probes
+that could never succeed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The documents of the control plane, as they lie in the store.
+"""The documents of the control plane, as stored.
 
-A record is replaced as a whole under compare-and-set; it never holds what only the present
-session knows (load, last contact), and never a secret in the clear.
+A record is replaced as a whole under compare-and-set; it never holds what belongs to the present session
+(load, last contact), and never a secret in the clear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from corral.domain.permissions import Role
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all stored documents: frozen, and blind to fields a newer version may add."""
+    """Base of all stored documents: frozen, and ignoring fields a newer version may add."""
 
 
 class ClusterRecord(Record, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     id: ClusterId
     created_at: dt.datetime
     group_format: int = 0
-    """Up to which format stored groups were brought."""
+    """The format to which stored groups were migrated."""
 
 
 class SealedAuthority(Record, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Renewal(Record, frozen=True, kw_only=True):
 
 
 class NodeRecord(Record, frozen=True, kw_only=True):
-    """A host that may connect: who it is, whether we reach it, whether it takes work."""
+    """A host that may connect: its identity, whether it is reachable, whether it accepts instances."""
 
     id: NodeId
     state: NodeState
@@ -63,31 +63,32 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     admission_reason: str = ""
     enrolled_at: dt.datetime
     serials: tuple[str, ...]
-    """Serial numbers of the certificates it may use: the newest, and the one it last proved to have."""
+    """Serial numbers of the certificates it may use: the newest, and the last one it has used."""
     machine_id: str = ""
     boot_id: str = ""
     version: str = ""
     address: str = ""
     labels: dict[str, str] = {}
-    """These, memory, CPUs and runtimes are what counts: the claims, as far as the settings let them."""
+    """Labels, memory, CPUs and runtimes are the effective ones: the claims, as far as the settings allow."""
     memory_mb: int = 0
     cpus: int = 0
     runtimes: tuple[str, ...] = ()
     claims: NodeClaims | None = None
-    """Of its last handshake; None: it had none since claims are kept apart, and what counts is what it claimed."""
+    """Of its last handshake; None: it had none since claims are stored separately, and the effective values
+    are its claims."""
     settings: NodeSettings = NodeSettings()
     capabilities: tuple[str, ...] = ()
     """What its daemon has proven to hold there, such as `cgroup-kill`."""
     host_info: dict[str, str | int] = {}
     worlds: tuple[str, ...] = ()
-    """The instances whose static directories lay there when it last connected, as it says."""
+    """The instances whose static directories lay there when it last connected, as it reported."""
     static_directory: str = ""
     """Where they lie."""
     last_seen: dt.datetime | None = None
-    """When it was last heard of in its last session, as far as a leader could write that down; None: it never was."""
+    """The last contact in its last session, as far as a leader could store it; None: there was none."""
     log_level: str = ""
     renewal: Renewal | None = None
-    """The last renewal: the same key is answered with the same certificate, for answers get lost."""
+    """The last renewal: the same key gets the same certificate again, for answers get lost."""
 
     @property
     def claimed(self) -> NodeClaims:
@@ -99,7 +100,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
 
 
 def with_claims(record: NodeRecord, claims: NodeClaims, settings: NodeSettings) -> NodeRecord:
-    """The node with these claims and settings, and what counts of them."""
+    """The node with these claims and settings, and the effective values."""
     found = in_force(claims, settings)
     return msgspec.structs.replace(
         record,
@@ -113,7 +114,7 @@ def with_claims(record: NodeRecord, claims: NodeClaims, settings: NodeSettings) 
 
 
 class SpoolPosition(Record, frozen=True, kw_only=True):
-    """How far a node's spool is stored; moves in the transaction of what it brought."""
+    """How far a node's spool is stored; updated in the transaction of its records."""
 
     spool_id: str
     sequence: int
@@ -130,11 +131,12 @@ class JoinTokenRecord(Record, frozen=True, kw_only=True):
     expires_at: dt.datetime
     created_by: str
     labels: dict[str, str] = {}
-    """That the node gets from the operator who made it."""
+    """Settings that the node gets from the operator who made the token."""
     used_at: dt.datetime | None = None
     used_by: NodeId | None = None
     used_key_sha256: str = ""
-    """Public key it was used with: the same key may ask again, the first answer may have been lost."""
+    """The public key it was used with: the same key may repeat the request, for the first answer may have
+    been lost."""
     certificate_pem: str = ""
 
 
@@ -151,7 +153,7 @@ class ApiTokenRecord(Record, frozen=True, kw_only=True):
 
 
 class AdminCertificateRecord(Record, frozen=True, kw_only=True):
-    """An administrator's certificate. It is worth as much as the token that asked for it."""
+    """An administrator's certificate. It has the permissions of the token that requested it."""
 
     serial: str
     name: str
@@ -160,17 +162,18 @@ class AdminCertificateRecord(Record, frozen=True, kw_only=True):
 
 
 class BegunEffect(Record, frozen=True, kw_only=True):
-    """What a request is about to do outside the store. Stored before it is done, so that it is not done twice."""
+    """An effect of a request outside the store. Stored before it is carried out, so that it is not carried
+    out twice."""
 
     token: TokenId
     """Whose request it is."""
     id: str = ""
-    """Goes with a command to its node, which executes it once."""
+    """Sent with a command to its node, which executes it once."""
     node: NodeId = NodeId("")
     """The node and the run that a command is meant for; other effects have none."""
     incarnation: Incarnation = Incarnation(0)
     undone: bool = False
-    """It is known that nothing was done: it may be tried again."""
+    """It is known that nothing was done: it may be retried."""
 
 
 class IdempotencyRecord(Record, frozen=True, kw_only=True):
@@ -186,7 +189,7 @@ class IdempotencyRecord(Record, frozen=True, kw_only=True):
 
 
 class AuditEntry(Record, frozen=True, kw_only=True):
-    """Who did what to whom, from where, and what it changed."""
+    """An entry of the audit: actor, action, target, origin, and changes."""
 
     actor: str
     action: str
@@ -198,7 +201,7 @@ class AuditEntry(Record, frozen=True, kw_only=True):
 
 
 class LogRecord(Record, frozen=True, kw_only=True):
-    """One record of a controller's or daemon's log, as everybody sees it."""
+    """One record of a controller's or daemon's log, as the API shows it."""
 
     at: dt.datetime
     level: str

@@ -1,5 +1,5 @@
-"""How the value of a secret may stand in a text: as it is, as texts quote it, and line by line. Pure, and small: every
-log needs it."""
+"""Forms of a secret's value in a text: as it is, as texts quote it, and line by line. Pure, and small: every
+log imports it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 SHORTEST_LINE: Final = 4
-"""Of a value with several lines, those with fewer characters say nothing and are in every other text."""
+"""Lines of a multi-line value with fewer characters are not secret and occur in every other text."""
 TELLING_LINE: Final = 8
-"""Lines with fewer characters may be words of anybody: hidden where people read, not looked for in files."""
+"""Lines with fewer characters may be ordinary words: masked in texts for people, not searched in files."""
 
 
 def forms(value: str) -> Iterator[str]:

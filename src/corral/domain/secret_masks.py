@@ -1,4 +1,4 @@
-"""Values of secrets, kept out of every text that leaves the node: their names stand in their place. Pure."""
+"""Masking of secret values in every text that leaves the node: their names take their place. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from corral.errors import Code, Rejected
 
 
 class SecretMask:
-    """Puts `%NAME%` where a text holds the value of the secret NAME: as it is, as texts quote it, and line by
-    line where it has several."""
+    """Puts `%NAME%` in place of the value of the secret NAME: as it is, as texts quote it, and line by line
+    where it has several."""
 
     def __init__(self, secrets: Mapping[str, str] = {}, *, unknown: frozenset[str] = frozenset()) -> None:
         self.unknown = unknown
@@ -29,7 +29,7 @@ class SecretMask:
         self.vague: frozenset[str] = frozenset(form for line in short for form in forms(line)).difference(
             secrets.values()
         )
-        """Of these the short lines of longer values: a file may hold them for any other reason."""
+        """Short lines of longer values among these: a file may hold them for any other reason."""
 
     def __bool__(self) -> bool:
         return bool(self.hidden)
@@ -54,13 +54,13 @@ def secret_names(types: Mapping[str, VariableSpec]) -> frozenset[str]:
 
 
 def names_within(text: str, names: Iterable[str]) -> list[str]:
-    """Those of these variables that `text` would be given the value of."""
+    """Those of these variables whose value `text` would contain."""
     return [name for name in names if f"%{name}%" in text]
 
 
 def refuse_in_command(plan: Plan) -> None:
-    """SECRET_EXPOSED with the field, for a plan that names a secret in its command line: every user of the host
-    can read the process list. The host address gets there by `%HOST_ADDRESS%`."""
+    """SECRET_EXPOSED with the field, for a plan that names a secret in its command line: every user of the
+    host can read the process list. The host address gets there by `%HOST_ADDRESS%`."""
     names = sorted(secret_names(plan.variable_types))
     if not names:
         return

@@ -1,11 +1,12 @@
-"""What not every caller may see: one table of sensitive fields, for the API, events, streams and the bridge to nodes.
+"""Sensitive fields, which not every caller may see: one table for the API, events, streams and the events
+sent to nodes.
 
-A field stands here once, by the name of the type that has it, and is hidden wherever that type is shown: a caller who
-may not see something in one place does not find it in another. Callers with `instances.sensitive` see everything that
-their other permissions let them read; for all others `redacted` (answers) and `redacted_event` (lists of events, event
-streams, events that go to nodes) put `HIDDEN` where the value was: it is seen that there is something.
+A field is listed once, by the name of the type that has it, and is hidden wherever that type is shown.
+Callers with `instances.sensitive` see everything that their other permissions let them read; for all others
+`redacted` (answers) and `redacted_event` (lists of events, event streams, events that go to nodes) put
+`HIDDEN` in place of the value: its presence stays visible.
 
-Secrets are another matter: tokens, keys and values of secret variables are in no type that is shown at all.
+Secrets are not covered: tokens, keys and values of secret variables are in no type that is shown at all.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HIDDEN: Final = "•••"
 
 
 class Sensitive(enum.Enum):
-    """What is hidden of a field."""
+    """Which part of a field is hidden."""
 
     VALUE = enum.auto()
     """Every text in it; names (of variables) and numbers of items stay."""
@@ -94,7 +95,7 @@ TOLD: Final[Mapping[str, Sensitive]] = dict.fromkeys(
     ),
     Sensitive.TEXT,
 )
-"""Names that hold sentences in whatever type has them: programs, modules and nodes have a say in them."""
+"""Names that hold sentences in any type: programs, modules and nodes contribute to them."""
 
 EVENT_FIELDS: Final[Mapping[EventType, Mapping[str, Sensitive]]] = {
     EventType.INSTANCE_COMMAND: {"line": Sensitive.VALUE},
@@ -102,7 +103,8 @@ EVENT_FIELDS: Final[Mapping[EventType, Mapping[str, Sensitive]]] = {
     EventType.MODULE_UPGRADE_ROLLED_BACK: {"story": Sensitive.VALUE},
     EventType.NODE_ERROR_REPORTED: {"message": Sensitive.VALUE, "context": Sensitive.TEXT},
 }
-"""In an event's `data`, beside what is `TOLD`: what modules raised and nodes ran into is otherwise only in logs."""
+"""In an event's `data`, beside those of `TOLD`: exceptions of modules and errors of nodes are otherwise only
+in logs."""
 
 _TOLD_IN_EVENTS: Final = {**TOLD, "exit": Sensitive.TEXT}
 
@@ -113,10 +115,10 @@ EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
     EventType.JOIN_TOKEN_USED: Permission.NODES_ENROL,
     EventType.JOIN_TOKEN_REVOKED: Permission.NODES_ENROL,
 }
-"""Types that are about something which needs a permission of its own; who lacks it never gets them."""
+"""Types that need a permission of their own; a caller without it never gets them."""
 
 NEVER_ON_NODES: Final = frozenset(EVENT_PERMISSIONS) | {EventType.INSTANCE_COMMAND}
-"""Types that no node gets, whatever its modules ask for: credentials, and what people type."""
+"""Types that no node gets, whatever its modules subscribe to: credentials, and what people type."""
 
 
 def sees_all(role: Role) -> bool:
@@ -130,14 +132,14 @@ def unseen_types(role: Role) -> frozenset[EventType]:
 
 
 def redacted(value: T) -> T:
-    """A shape of the API with everything in it that is sensitive hidden, however deep it lies."""
+    """A value of the API with everything in it that is sensitive hidden, at any depth."""
     hidden: T = _walked(value)
     return hidden
 
 
 def redacted_event(event: Event) -> Event:
-    """An event as those see it who may not see all; the same one when nothing of it is hidden. What a module
-    publishes is its own to choose."""
+    """An event for callers who may not see all; the same one when nothing of it is hidden. Data that a module
+    publishes is not redacted."""
     if event.type is EventType.MODULE_EVENT:
         return event
     rules = {**_TOLD_IN_EVENTS, **EVENT_FIELDS.get(event.type, {})}
@@ -150,8 +152,8 @@ def redacted_event(event: Event) -> Event:
 
 
 def refuse_hidden(value: object, *, field: str) -> None:
-    """INVALID_FIELD for a document that was read by somebody from whom values were hidden: written back, the
-    values would be gone. Call it when the document is known not to be deep."""
+    """INVALID_FIELD for a document that was read by a caller from whom values were hidden: written back, the
+    values would be lost. Call it when the document is known not to be deep."""
     if _holds_hidden(value):
         raise invalid(
             field,
@@ -194,7 +196,7 @@ def _walked_struct(value: msgspec.Struct) -> msgspec.Struct:
 
 @functools.cache
 def _steps(kind: type[msgspec.Struct]) -> tuple[tuple[str, Sensitive | None], ...]:
-    """The fields of a type that have to be looked at: those to hide, and with None those to look into. Most have
+    """The fields of a type to process: those to hide, and with None those to descend into. Most types have
     neither, and a list of instances is long."""
     rules = _rules(kind)
     info = inspect.type_info(kind)
@@ -209,7 +211,7 @@ def _steps(kind: type[msgspec.Struct]) -> tuple[tuple[str, Sensitive | None], ..
 
 
 def _may_hold(info: inspect.Type, above: frozenset[type]) -> bool:
-    """Whether something sensitive may lie in a value of this type; `above` are the types that it lies in."""
+    """Whether a value of this type may hold something sensitive; `above` are the types that contain it."""
     match info:
         case inspect.StructType(cls=cls, fields=fields):
             inner = above | {cls}
@@ -238,7 +240,7 @@ def _rules(kind: type) -> Mapping[str, Sensitive]:
 
 def _hide(value: Any, how: Sensitive) -> Any:
     if not value and not isinstance(value, int | float):
-        return value  # nothing is nothing to hide
+        return value  # empty: nothing to hide
     if how is Sensitive.URL:
         return shown_url(value)
     if how is Sensitive.TEXT:
@@ -251,7 +253,7 @@ def _hide(value: Any, how: Sensitive) -> Any:
 
 
 def _without_addresses(value: Any) -> Any:
-    """Texts anywhere in it without what is secret in addresses; the same value when there is none of that."""
+    """The value with the secret parts of addresses in its texts removed; the same value when there are none."""
     if isinstance(value, str):
         return shown_text(value)
     if isinstance(value, dict):

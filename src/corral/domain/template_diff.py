@@ -1,6 +1,7 @@
 """Differences of two versions of a template: for people, and as a delta of manifests for nodes.
 
-A node that has a version of a template is sent the delta to the next one. The result is trusted only when it has the digest that was announced; see `templates.manifest_digest`.
+A node that has a version of a template receives the delta to the next one. The result is trusted only when it
+has the announced digest; see `templates.manifest_digest`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What the newer version has, has no more, and has otherwise; sorted by path."""
+    """Added, removed and changed files of the newer version; sorted by path."""
 
     added: tuple[FileState, ...] = ()
     removed: tuple[FileState, ...] = ()
@@ -79,7 +80,7 @@ def _state(file: TemplateFile) -> FileState:
 
 
 def _differ(old: TemplateFile, new: TemplateFile) -> bool:
-    """In what people see; the pieces a content is kept in are not."""
+    """Whether they differ for people; the pieces in which a content is stored do not count."""
     return (old.digest, old.mode) != (new.digest, new.mode)
 
 
@@ -133,7 +134,8 @@ def delta_between(old: Manifest, new: Manifest) -> bytes:
 
 
 def apply_delta(old: Manifest, delta: bytes) -> Manifest:
-    """The newer manifest, sorted; DIGEST_MISMATCH when the delta cannot be read. Compare its digest!"""
+    """The newer manifest, sorted; DIGEST_MISMATCH when the delta cannot be read. The caller compares its
+    digest."""
     try:
         change = msgspec.json.decode(delta, type=_Delta)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
-"""The templates of a start, in the order in which they are laid, and the checks of a template's parents and settings.
+"""Selection of the templates of a start, in the order in which they are laid, and the checks of a template's
+parents and settings.
 
-First the chain, in its order; then the picks, sorted by priority and name. Each brings its parents before
+First the chain, in its order; then the picks, sorted by priority and name. Each has its parents before
 itself; a template is laid once, at its first place.
 """
 
@@ -19,7 +20,7 @@ from corral.domain.variable_checks import check_declaration, check_names, check_
 from corral.errors import Code, Rejected
 
 MAX_DEPTH: Final = 32
-"""Of parents above each other."""
+"""Depth of parents."""
 MAX_LAYERS: Final = 1000
 
 Draw = Callable[[int], int]
@@ -27,7 +28,7 @@ Draw = Callable[[int], int]
 
 
 class TemplateSources(Protocol):
-    """Where templates are looked up: one snapshot of the store."""
+    """The look-ups: one snapshot of the store."""
 
     def template(self, name: str, /) -> TemplateRecord | None: ...
 
@@ -47,7 +48,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[Layer, ...] = ()
     picks: tuple[str, ...] = ()
-    """What was drawn among several, for the decision's record."""
+    """What was chosen at random among several, for the decision's record."""
 
 
 class _Pick(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ def select_templates(spec: GroupSpec, sources: TemplateSources, draw: Draw) -> S
 def check_parents(
     name: str, parents: Sequence[str], sources: TemplateSources, *, field: str = "parents"
 ) -> None:
-    """Refuse parents of a template that are missing or would stand above themselves."""
+    """Refuse parents of a template that are missing or form a cycle."""
     stack = _Stack(sources)
     for position, parent in enumerate(parents):
         at = f"{field}/{position}"
@@ -83,14 +84,14 @@ def check_parents(
 
 
 class _Stack:
-    """Layers as they come; a dictionary, so that each name has one place."""
+    """Layers in order; a dictionary, so that each name has one place."""
 
     def __init__(self, sources: TemplateSources) -> None:
         self._sources = sources
         self.layers: dict[str, Layer] = {}
 
     def lay(self, record: TemplateRecord, override: bool, above: tuple[str, ...], field: str) -> None:
-        """`above`: the names on the way to this one, for the circle and the depth."""
+        """`above`: the names on the way to this one, for the cycle and the depth."""
         if record.name in above:
             raise _cycle((*above[above.index(record.name) :], record.name), field)
         if record.name in self.layers:
@@ -135,7 +136,7 @@ def _picks(
 
 
 def _highest(candidates: Sequence[_Pick]) -> list[_Pick]:
-    """Those of the highest priority, each template once, in an order that a draw can rely on."""
+    """Those of the highest priority, each template once, in a stable order for the random choice."""
     top = max(pick.priority for pick in candidates)
     once: dict[str, _Pick] = {}
     for pick in candidates:
@@ -193,7 +194,7 @@ def _cycle(names: Sequence[str], field: str) -> Rejected:
 
 
 def check_settings(settings: TemplateSettings, *, field: str = "settings") -> TemplateSettings:
-    """Refuse what cannot work. Whether the parents exist is `selection.check_parents`'s to say."""
+    """Refuse settings that cannot work. Whether the parents exist is checked by `check_parents`."""
     for position, parent in enumerate(settings.parents):
         template_name(parent, field=f"{field}/parents/{position}")
     check_names(settings.variables, field=f"{field}/variables")

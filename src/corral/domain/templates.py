@@ -1,8 +1,7 @@
 """Templates: named, versioned file trees.
 
-A version is a manifest, the list of its files, and the settings that hold for them. The manifest is a
-blob like the contents it names; the record of a template holds no more of a version than is needed to
-choose it and to plan with it.
+A version is a manifest, the list of its files, and the settings for them. The manifest is a blob like the
+contents it names; the record of a template holds only what is needed to choose a version and to plan with it.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from corral.domain.spec import Argument, PathText, Spec, VariableSpec
 from corral.errors import Code, Rejected
 
 PIECE: Final = 4 * 1024 * 1024
-"""Contents longer than this are kept in pieces of this size, each a blob of its own."""
+"""Contents longer than this are stored in pieces of this size, each a blob of its own."""
 INLINE: Final = 64 * 1024
-"""An archive up to this size travels within the control stream."""
+"""An archive up to this size is sent within the control stream."""
 MODES: Final = (0o444, 0o555, 0o644, 0o755)
 """What is kept of a file's mode: executable or not, and marked read-only or not."""
 
@@ -66,12 +65,12 @@ class TemplateFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """What it is stored as."""
+        """The blobs that it is stored as."""
         return self.pieces or (self.digest,)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The files of a version, sorted by path; directories that are empty by themselves are listed."""
+    """The files of a version, sorted by path; empty directories are listed."""
 
     files: tuple[TemplateFile, ...] = ()
     directories: tuple[str, ...] = ()
@@ -95,11 +94,11 @@ def manifest_digest(manifest: Manifest) -> str:
 
 
 class TemplateSettings(Spec, frozen=True, kw_only=True):
-    """What holds for the files of a version, beside the files."""
+    """Settings for the files of a version."""
 
     description: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     parents: tuple[Annotated[str, msgspec.Meta(max_length=127)], ...] = ()
-    """Templates that lie beneath it, in this order."""
+    """Templates that are laid below it, in this order."""
     variables: dict[str, Argument] = msgspec.field(default_factory=dict)
     variable_types: dict[str, VariableSpec] = msgspec.field(default_factory=dict)
     substitute: tuple[PathText, ...] = ()
@@ -113,7 +112,7 @@ class TemplateVersion(Record, frozen=True, kw_only=True):
     manifest: str
     """Digest of the manifest's blob."""
     hash: str
-    """SHA-256 of the version's tar.gz; what nodes and plans know the version by."""
+    """SHA-256 of the version's tar.gz; the id of the version for nodes and plans."""
     archive_size: int
     files: int
     size: int

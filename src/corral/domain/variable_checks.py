@@ -1,4 +1,4 @@
-"""Do values fit what is declared about them? A refusal names the variable, its type and what is allowed."""
+"""Checks of values against their declarations. A refusal names the variable, its type and what is allowed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from corral.errors import Code, Rejected
 
 MAX_VARIABLES: Final = 1000
 SECRET_PREFIX: Final = "CORRAL_SECRET_"  # noqa: S105 - a prefix of names
-"""Of the variables of a node's environment that may be named as secrets."""
+"""The prefix of environment variables of a node that may be named as secrets."""
 JOIN_VARIABLE: Final = f"{SECRET_PREFIX}JOIN"
-"""Where a daemon finds its join token, as an argument would be visible to every user of the host: no workload's."""
+"""The variable with a daemon's join token, as an argument would be visible to every user of the host: never a
+workload's."""
 BOOLEANS: Final = ("true", "false")
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 _INT: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -27,15 +28,15 @@ _SHOWN: Final = 40
 
 
 class SecretReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a node looks a secret up."""
+    """The place where a node looks a secret up."""
 
     kind: str
-    """`file`: beneath the node's secrets directory; `env`: in the daemon's environment."""
+    """`file`: below the node's secrets directory; `env`: in the daemon's environment."""
     name: str
 
 
 def check_variable_name(name: str, *, field: str) -> str:
-    """A name that `%NAME%` can say."""
+    """A name that can be written as `%NAME%`."""
     if _NAME.fullmatch(name) is None:
         raise Rejected(
             Code.INVALID_FIELD,
@@ -70,7 +71,7 @@ def check_declaration(name: str, spec: VariableSpec, *, field: str) -> None:
 
 
 def check_value(name: str, spec: VariableSpec, value: str, *, field: str | None = None) -> str:
-    """The value itself when it fits; of a secret its reference is looked at, for here it has no other value."""
+    """The value itself when it fits; of a secret its reference is checked, for here it has no other value."""
     at = field or f"variables/{name}"
     if "\0" in value:
         raise _misfit(name, spec, "it holds a NUL character", "a text without it", at)
@@ -137,8 +138,8 @@ def check_names(values: Mapping[str, str], *, field: str) -> None:
 
 
 def check_secret_reference(value: str, *, field: str) -> SecretReference:
-    """`file://NAME` beneath the node's secrets directory, or `env://CORRAL_SECRET_NAME`. Never shown: a
-    value that is no reference may be the secret itself, given by mistake."""
+    """`file://NAME` below the node's secrets directory, or `env://CORRAL_SECRET_NAME`. Never shown: a value
+    that is no reference may be the secret itself, given by mistake."""
     if value.startswith("file://"):
         name = value.removeprefix("file://")
         try:
@@ -160,7 +161,7 @@ def check_secret_reference(value: str, *, field: str) -> SecretReference:
 
 
 def check_secret_value(name: str, spec: VariableSpec, value: str) -> None:
-    """What was found for a secret, on the node. The refusal does not show it."""
+    """Check the value found for a secret, on the node. The refusal does not show it."""
     if "\0" in value:
         raise _misfit(name, spec, "it holds a NUL character", "a text without it", None)
     _check_text(name, spec, value, None, "what its reference leads to does not match")

@@ -1,11 +1,11 @@
-"""Variables of a run: their layers, and the substitution of `%NAME%` in a command, an argument, a variable of the
-environment, an address or a file.
+"""Variables of a run: their layers, and the substitution of `%NAME%` in a command, an argument, a variable of
+the environment, an address or a file.
 
-A name that no layer defines stays as it is and is reported: the text may simply hold percent signs.
-Values are not looked at again, so one that holds `%X%` itself cannot bring in another.
+A name that no layer defines stays as it is and is reported: the text may simply hold percent signs. Values
+are not substituted again, so one that holds `%X%` itself cannot bring in another.
 
-A higher layer wins over a lower one. Lowest first: templates in the order they are laid, the group's properties, the group's variables, the
-node's labels, the instance's own, and what is built in.
+A higher layer wins over a lower one. Lowest first: templates in the order they are laid, the group's
+properties, the group's variables, the node's labels, the instance's own, and the built-in ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def merge_layers(*layers: Mapping[str, str]) -> dict[str, str]:
 def declared(
     templates: Iterable[TemplateSettings], group: Mapping[str, VariableSpec]
 ) -> dict[str, VariableSpec]:
-    """The declarations that hold: the group's win over those of its templates, later templates over earlier."""
+    """The effective declarations: the group's win over those of its templates, later templates over earlier."""
     merged: dict[str, VariableSpec] = {}
     for settings in templates:
         merged.update(settings.variable_types)
@@ -73,7 +73,7 @@ def run_variables(
     instance: Mapping[str, str],
     built_in: Mapping[str, str],
 ) -> dict[str, str]:
-    """Everything a run knows; `planned` is `Plan.variables`. Secrets are references still."""
+    """All variables of a run; `planned` is `Plan.variables`. Secrets are still references."""
     return merge_layers(planned, label_variables(node_labels), instance, built_in)
 
 
@@ -98,7 +98,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "INSTANCE_GROUPS": "GROUP",
     "RAM_MB": "MEMORY_MB",
 }
-"""What migrants know these values as, and the port as the node sees it."""
+"""Names that other systems use for these values, and the port as the node sees it."""
 
 
 BUILT_IN: Final = frozenset(
@@ -117,11 +117,11 @@ BUILT_IN: Final = frozenset(
         *ALIASES,
     }
 )
-"""What every run has, whatever others say; `PORT_<NAME>` beside them."""
+"""Names that every run has, whatever the layers define; `PORT_<NAME>` beside them."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the built-in variables of one run are made of."""
+    """The inputs of the built-in variables of one run."""
 
     instance_id: str
     group: str
@@ -139,7 +139,8 @@ class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def built_in(facts: InstanceFacts) -> dict[str, str]:
-    """The variables every run has; those without a value now are left out, so that they are missed."""
+    """The variables every run has; those without a value now are left out, so that they are reported as
+    missing."""
     values: dict[str, str | int] = {
         "INSTANCE_ID": facts.instance_id,
         "INSTANCE_NAME": facts.instance_id,
@@ -168,7 +169,7 @@ class Substituted(msgspec.Struct, frozen=True):
 
 
 class Unresolved(msgspec.Struct, frozen=True):
-    """A name that nobody defines, and the line (from 1) where it is first met."""
+    """A name that no layer defines, and the line (from 1) of its first use."""
 
     name: str
     line: int
@@ -183,7 +184,7 @@ class SubstitutedBytes(msgspec.Struct, frozen=True):
 
 
 def substitute(text: str, values: Mapping[str, str]) -> Substituted:
-    """The text with every known `%NAME%` replaced, and the names nobody knows."""
+    """The text with every known `%NAME%` replaced, and the unknown names."""
     if "%" not in text:
         return Substituted(text)
     result = substitute_bytes(text.encode(errors="surrogatepass"), values)
@@ -201,7 +202,7 @@ def substitute_all(texts: Iterable[str], values: Mapping[str, str]) -> tuple[lis
 def substitute_bytes(data: bytes, values: Mapping[str, str]) -> SubstitutedBytes:
     """The same for a file of any encoding that extends ASCII: bytes that are no `%NAME%` stay untouched.
 
-    Whether an unresolved name is an error is the caller's to say.
+    Whether an unresolved name is an error is for the caller to decide.
     """
     pieces: list[bytes] = []
     missing: dict[str, int] = {}

@@ -1,12 +1,12 @@
-"""Versions by Semantic Versioning 2.0 (parsed strictly, ordered by precedence), and ranges of them as authors write
-them.
+"""Versions by Semantic Versioning 2.0 (parsed strictly, ordered by precedence), and ranges of them as authors
+write them.
 
 A range is one or several alternatives between `||`. An alternative is a list of conditions, all of which
 hold: `>=1.0 <2`, `^1.2` (nothing that breaks: below 2), `~1.2` (below 1.3), `1.x` and `1.2` (any below),
 `1.2.3` (that one), `[1.0,2.0)` (an interval, an end left out is open) or `*` (anything).
 
 A pre-release lies in a range only if a condition names a pre-release of the same release: `<2` does not
-let `2.0.0-rc.1` in, and `>=1.0` no `1.5.0-beta`. `*` alone takes pre-releases, too.
+include `2.0.0-rc.1`, and `>=1.0` no `1.5.0-beta`. `*` alone includes pre-releases, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION: Final = re.compile(
 
 
 class Version(msgspec.Struct, frozen=True, eq=False):
-    """One version. Two are equal when neither goes before the other: build metadata counts for nothing."""
+    """One version. Two are equal when neither precedes the other: build metadata is ignored."""
 
     major: int
     minor: int = 0
@@ -41,7 +41,7 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def precedence(self) -> tuple[object, ...]:
-        """What versions are ordered by: a pre-release goes before its release, numbers before words."""
+        """The sort key of versions: a pre-release goes before its release, numbers before words."""
         labels = tuple(
             (0, int(label), "") if _NUMERIC.fullmatch(label) else (1, 0, label) for label in self.prerelease
         )
@@ -77,7 +77,7 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
 
 def parse_version(text: str, *, field: str | None = None) -> Version:
-    """The version that a text is; INVALID_FIELD when it is none. The text comes back by `str`."""
+    """The version of a text; INVALID_FIELD when it is none. `str` gives the text back."""
     found = _VERSION.fullmatch(text) if len(text) <= VERSION_MAX else None
     if found is None:
         raise Rejected(
@@ -120,13 +120,13 @@ class VersionRange(msgspec.Struct, frozen=True):
     alternatives: tuple[_Alternative, ...]
 
     def allows(self, version: Version | str) -> bool:
-        """Does it lie in here? A text that is no version raises INVALID_FIELD."""
+        """Whether the version is in the range. A text that is no version raises INVALID_FIELD."""
         asked = parse_version(version) if isinstance(version, str) else version
         return any(each is None or _holds(each, asked) for each in self.alternatives)
 
     @property
     def anything(self) -> bool:
-        """Does it let in whatever there is, even what is no version?"""
+        """Whether it includes everything, even a text that is no version."""
         return None in self.alternatives
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ class VersionRange(msgspec.Struct, frozen=True):
 
 
 def parse_range(text: str, *, field: str | None = None) -> VersionRange:
-    """The range that a text is; INVALID_FIELD says which part of it is none."""
+    """The range of a text; INVALID_FIELD names the invalid part."""
     if len(text) > RANGE_MAX:
         raise _refused(text, f"it is longer than {RANGE_MAX} characters", field)
     try:

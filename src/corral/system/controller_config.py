@@ -209,7 +209,7 @@ class InstanceRetentionSection(Section, frozen=True, kw_only=True):
 
 
 class ControllerConfig(Section, frozen=True, kw_only=True):
-    """What a controller was told. Construct it through `load_controller`, which checks."""
+    """The configuration of a controller. Construct it through `load_controller`, which checks."""
 
     data: Annotated[kind.Directory, described("Directory of everything the controller keeps.")] = (
         pathlib.Path("/var/lib/corral/controller")

@@ -141,7 +141,7 @@ class DiskSection(Section, frozen=True, kw_only=True):
 
 
 class DaemonConfig(Section, frozen=True, kw_only=True):
-    """What a daemon was told. Construct it through `load_daemon`, which checks."""
+    """The configuration of a daemon. Construct it through `load_daemon`, which checks."""
 
     data: Annotated[kind.Directory, described("Directory of everything the daemon keeps.")] = pathlib.Path(
         "/var/lib/corral/daemon"
