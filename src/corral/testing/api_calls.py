@@ -38,7 +38,7 @@ Item = dict[str, Any]
 
 
 class Api(Protocol):
-    """Anybody who calls the API as an administrator: `LocalController`, `ApiCaller`."""
+    """A caller of the API as an administrator: `LocalController`, `ApiCaller`."""
 
     async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any: ...
 
@@ -55,7 +55,7 @@ class ApiCaller:
 
 
 async def create_group(api: Api, name: str, command: Sequence[str], **spec: Any) -> Item:
-    """A group of `min` instances (1 unless told otherwise), ready as soon as they run; other keys as in its document."""
+    """A group of `min` instances (default 1), ready as soon as they run; other keys as in its document."""
     document = {"name": name, "command": list(command), "min": 1, "min_alive_ms": 0, **spec}
     made: Item = await api.call("POST", "/api/v1/groups", document)
     return made
@@ -70,7 +70,7 @@ async def instances_of(api: Api, group: str) -> list[Item]:
 async def wait_for_instances(
     api: Api, group: str, count: int, *, state: str = "RUNNING", deadline: float = DEADLINE
 ) -> list[Item]:
-    """Exactly so many instances of a group in a state; the failure tells what they were in."""
+    """Exactly so many instances of a group in a state; the failure shows their states."""
     seen: list[Item] = []
 
     async def there() -> bool:
@@ -87,7 +87,7 @@ async def wait_for_instances(
 async def wait_for_instance(
     api: Api, id: str, condition: Callable[[Item], bool], *, deadline: float = DEADLINE
 ) -> Item:
-    """One instance, once it is as wanted."""
+    """One instance, once it matches."""
     seen: list[Item] = []
 
     async def there() -> bool:

@@ -1,6 +1,5 @@
-"""The host of a module on the bench, in memory: it answers the module's calls and records its messages; with the
-module's manifest, the route of a request and the subscribers of an event.
-"""
+"""The host of a module on the bench, in memory: it answers the module's calls and records its messages; with
+the module's manifest, the route of a request and the subscribers of an event."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from corral.testing.bench_storage import BenchStorage
 
 
 class BenchClock:
-    """Stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self._now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -48,7 +47,7 @@ class BenchClock:
 
 
 class BenchTask:
-    """A task of the module's, and when it is due next."""
+    """A task of the module, and its next due time."""
 
     def __init__(self, schedule: m.Schedule, now: dt.datetime) -> None:
         self.schedule = schedule
@@ -205,7 +204,7 @@ T = TypeVar("T")
 
 
 class BenchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route answered; a streamed body is whole."""
+    """The answer of a route; a streamed body is whole."""
 
     status: int
     headers: dict[str, str]
@@ -225,13 +224,13 @@ class ConsumerLink:
         return await self._link.call(CAPABILITY, body, answer, deadline=deadline)
 
     def notify(self, method: str, body: object) -> None:
-        """A consumer says nothing by itself."""
+        """No-op: a consumer sends no notices."""
 
 
 def find_route(
     routes: Iterable[RouteDeclaration], method: str, path: str
 ) -> tuple[RouteDeclaration, dict[str, str]]:
-    """The route and what stands for the names in its path; LookupError when there is none."""
+    """The route and the values of the names in its path; LookupError when there is none."""
     for route in routes:
         found = re.fullmatch(_pattern(route.path), path)
         if found is not None and route.method == method:
@@ -249,7 +248,7 @@ def _pattern(path: str) -> str:
 
 
 def is_wanted(subscription: Subscribe, *, type: str, subject: str) -> bool:
-    """That events were missed concerns everybody."""
+    """Whether the module subscribes to the event; missed events concern every module."""
     if type == EVENTS_MISSED:
         return True
     return (not subscription.types or type in subscription.types) and (
@@ -258,7 +257,7 @@ def is_wanted(subscription: Subscribe, *, type: str, subject: str) -> bool:
 
 
 def shown_values(samples: Iterable[MetricSample]) -> dict[str, float]:
-    """By name: counters of all labels added up, of the others the last."""
+    """By name: counters summed over all labels, of the others the last value."""
     series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     counters = set()
     for sample in samples:

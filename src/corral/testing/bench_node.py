@@ -1,7 +1,7 @@
-"""A node for a daemon module on the bench: instances that start and stop when the test says so.
+"""A node for a daemon module on the bench: instances that the test starts and stops.
 
-Their directories are real and empty, beneath a temporary one; `ctx.files` works there as on a node. What
-`ctx.processes` spawns is not executed, and ends when the test says so.
+Their directories are real and empty, below a temporary one; `ctx.files` works there as on a node. Programs
+that `ctx.processes` spawns are not executed; the test ends them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BenchSideRuns:
         return self.sides.get(name)
 
     def end(self, name: str, *, code: int = 0, signal: str = "", output: str = "") -> None:
-        """It ends by itself, or by a signal; nothing when it has."""
+        """End it, by itself or by a signal; no-op when it has ended."""
         side = self.sides[name]
         if side.running:
             number = signals.Signals[signal].value if signal else 0
@@ -80,7 +80,7 @@ Hook = Callable[..., Awaitable[Any]]
 
 
 class ChangeDropped(AssertionError):
-    """What the module made of a start would be dropped on a node; the text says why."""
+    """The module's changes of a start would be dropped on a node; the text is the reason."""
 
 
 class _Files(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class _Files(msgspec.Struct, frozen=True):
 
 
 class BenchInstance:
-    """One instance, as the operations see a run."""
+    """One instance, with the interface of a run."""
 
     def __init__(self, spec: InstanceSpec, directory: Path, runtime: BenchSideRuns) -> None:
         self.spec = spec
@@ -140,9 +140,9 @@ class BenchNode:
         env: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> InstanceSpec:
-        """`on_instance_starting`; the instance as the module leaves it. `ChangeDropped` when a node would drop
-        what it changed. `fields` are more of InstanceSpec's; with `is_java=False` no
-        jvm_args are taken."""
+        """`on_instance_starting`; the instance as the module leaves it. `ChangeDropped` when a node would
+        drop its changes. `fields` are more of InstanceSpec's; with `is_java=False` no jvm_args are accepted.
+        """
         spec = self._add(
             instance_id, group=group, jvm_args=list(jvm_args), args=list(args), env=dict(env or {}), **fields
         )
@@ -160,8 +160,8 @@ class BenchNode:
         return spec
 
     async def started(self, instance_id: str, *, adopted: bool = False, **fields: Any) -> InstanceHandle:
-        """`on_instance_started`; an instance that is not known starts without the hook before it, as one does
-        that ran before the module."""
+        """`on_instance_started`; an unknown instance starts without the hook before it, as one that ran
+        before the module."""
         if instance_id not in self._instances:
             self._add(instance_id)
         instance = self._instances[instance_id]
@@ -203,30 +203,30 @@ class BenchNode:
         return exit
 
     def forget(self, instance_id: str) -> None:
-        """Its directory goes, and the node knows it no more."""
+        """Remove its directory; the node does not know it any more."""
         shutil.rmtree(self._instances.pop(instance_id).directory)
 
     # --- files and processes --------------------------------------------------------------------
 
     def path(self, instance_id: str) -> Path:
-        """The instance's directory, for a test to look at and to put files into."""
+        """The instance's directory, for a test to read and to put files into."""
         return self._instances[instance_id].directory
 
     def processes(self, instance_id: str) -> list[SideProcess]:
-        """What the module has beside the instance, by name."""
+        """The module's processes beside the instance, by name."""
         sides = self._instances[instance_id].runtime.sides
         return [
             msgspec.convert(body_of(sides[name]), SideProcess, from_attributes=True) for name in sorted(sides)
         ]
 
     def environment_of(self, instance_id: str, name: str) -> dict[str, str]:
-        """What the module gave a process beside the instance's own environment."""
+        """The variables that the module gave a process beside the instance's own environment."""
         return self._instances[instance_id].runtime.environments[self._stored(name)]
 
     def end_process(
         self, instance_id: str, name: str, *, exit_code: int = 0, signal: str = "", output: str = ""
     ) -> None:
-        """It ends by itself, or by a signal (`SIGKILL`); the module is not told, as on a node."""
+        """End it, by itself or by a signal (`SIGKILL`); the module is not notified, as on a node."""
         runtime = self._instances[instance_id].runtime
         runtime.end(self._stored(name), code=exit_code, signal=signal, output=output)
 

@@ -22,7 +22,7 @@ from corral.system.entropy import SystemEntropy
 
 
 class BenchScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What the storage asks of a module's scope."""
+    """The part of a module's scope that the storage uses."""
 
     module_id: str
     manifest: Manifest
@@ -46,7 +46,7 @@ class BenchStorage:
 
 @contextlib.asynccontextmanager
 async def open_storage(manifest: Manifest, *, clock: Clock) -> AsyncIterator[BenchStorage]:
-    """For as long as the context lasts; then nothing of it is left. `clock` is the one keys expire by."""
+    """For as long as the context lasts; then all of it is removed. `clock` is the one keys expire by."""
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as directory:
         store = await open_store("sqlite", data=pathlib.Path(directory))
         try:

@@ -1,4 +1,4 @@
-"""Control groups of daemons whose instances were ended behind their backs: nobody else removes them."""
+"""Removal of control groups of daemons whose instances were killed from outside: no daemon removes them."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def drop_groups(directory: pathlib.Path) -> None:
 
 
 def _remove(group: pathlib.Path) -> None:
-    with contextlib.suppress(OSError):  # not there, or somebody's
+    with contextlib.suppress(OSError):  # missing, or of another user
         group.rmdir()

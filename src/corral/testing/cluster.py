@@ -1,8 +1,8 @@
 """A whole cluster inside one process: real controllers and daemons, real sockets and certificates.
 
-Faster than processes and easier to look into; what needs a kill or a second interpreter uses
-`corral.testing.processes`. Daemons run workloads as the user of the tests and without control groups
-unless a test says otherwise; when the cluster ends, so does every instance it left running.
+Faster than processes and easier to inspect; tests that need a kill or a second interpreter use
+`corral.testing.processes`. Daemons run workloads as the user of the tests and without control groups unless a
+test sets otherwise; when the cluster ends, so does every instance it left running.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class LocalController:
         return digest
 
     def lend_template(self, name: str, hash: str, *, node: str) -> None:
-        """This node may have this version, as if something that needs it could run there."""
+        """This node may have this version, as if a group that needs it could run there."""
         self._grant(node, Needs(templates=frozenset({(name, hash)})))
 
     def _grant(self, node: str, needs: Needs) -> None:
@@ -206,8 +206,8 @@ class LocalCluster:
         accept_older_store: bool = False,
         **flags: Any,
     ) -> LocalController:
-        """Start a controller; with `wait` it leads or stands by when this returns. With `via` all
-        daemons know it only by the proxy's address."""
+        """Start a controller; with `wait` it leads or is on standby when this returns. With `via` all daemons
+        know it only by the proxy's address."""
         if via is not None:
             flags["grpc__advertise"] = via.address
         config = controller_config(self._directory / name, **flags)
@@ -239,8 +239,8 @@ class LocalCluster:
         join: str | None = None,
         **flags: Any,
     ) -> LocalDaemon:
-        """Enrol and start a daemon. Without a controller its data directory must hold an identity
-        already, and `controllers` says whom to dial."""
+        """Enrol and start a daemon. Without a controller its data directory must hold an identity already,
+        and `controllers` are the addresses to dial."""
         known = {"controllers": [controller.grpc_address]} if controller else {}
         settings = {**known, "node__id": node_id, **flags}
         config = daemon_config(self._directory / node_id, **settings)

@@ -14,7 +14,7 @@ from corral.store.store_errors import Fenced, StorageFailed, StoreUnavailable
 
 
 class Failure(enum.Enum):
-    """What happens to a batch, or to the question about its fate."""
+    """What happens to a batch, or to the query about its outcome."""
 
     BEFORE = "refused before anything was stored"
     AFTER = "stored, but the answer is lost"
@@ -27,7 +27,7 @@ class FailingStore(Store):
     """Like the store it wraps, with `commits` that fail on request.
 
     >>> store.commits.fail(Failure.AFTER)        # the next batch is stored, its answer lost
-    >>> store.commits.fail_resolving(times=2)    # and twice nobody knows what became of it
+    >>> store.commits.fail_resolving(times=2)    # and twice its outcome stays unknown
     >>> store.commits.hold(); ...; store.commits.let_go()  # batches wait before they are stored
     """
 
@@ -46,11 +46,11 @@ class FailingStore(Store):
 
 
 class FailingCommits:
-    """As the engine it wraps, until it is told to fail; then like that, once for each request."""
+    """As the engine it wraps, until a failure is requested; then fails so, once for each request."""
 
     def __init__(self, inner: CommitEngine) -> None:
         self.batches: list[int] = []
-        """How many transactions each batch had that came this far, probes (0) included."""
+        """The number of transactions of each batch that came this far, probes (0) included."""
         self._inner = inner
         self._failures: deque[Failure] = deque()
         self._unresolved = 0
@@ -62,11 +62,11 @@ class FailingCommits:
         self._failures.extend(failures)
 
     def fail_resolving(self, *, times: int) -> None:
-        """Answer the next questions about a batch in doubt with "unavailable"."""
+        """Answer the next queries about a batch in doubt with "unavailable"."""
         self._unresolved += times
 
     def let_resolve(self) -> None:
-        """From now on questions about a batch in doubt are answered again."""
+        """From now on queries about a batch in doubt are answered again."""
         self._unresolved = 0
 
     def hold(self) -> None:

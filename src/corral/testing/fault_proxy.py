@@ -1,4 +1,4 @@
-"""A TCP proxy that misbehaves on request: it cuts, delays, throttles, falls silent, and heals."""
+"""A TCP proxy that fails on request: it cuts, delays, throttles, stalls, and heals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BLOCK: Final = 16 * 1024
 
 
 class FaultProxy:
-    """Stands between two ends that believe they speak directly. Use as `async with`."""
+    """A proxy between two ends that seem to be connected directly. Use as `async with`."""
 
     def __init__(self, target: str = "127.0.0.1:0") -> None:
         self.retarget(target)
@@ -59,8 +59,8 @@ class FaultProxy:
         await asyncio.gather(*pumps, return_exceptions=True)
 
     def stall(self, *, answers_only: bool = False) -> None:
-        """Connections stay open and nothing passes, not even their end: the peer looks alive and is
-        not. With `answers_only` it still hears the client, but what it says is held back."""
+        """Connections stay open and nothing passes, not even their end: the peer looks alive and is not. With
+        `answers_only` it still receives requests, but its answers are held back."""
         self._answers_flow.clear()
         if not answers_only:
             self._requests_flow.clear()
@@ -70,11 +70,12 @@ class FaultProxy:
         self._delay = seconds
 
     def throttle(self, bytes_per_second: float, *, requests: bool = False) -> None:
-        """One line for all connections together, towards the client or with `requests` towards the target; 0 lifts it."""
+        """One rate for all connections together, towards the client or with `requests` towards the target; 0
+        lifts it."""
         self._bytes_per_second[requests] = bytes_per_second
 
     def heal(self) -> None:
-        """Forget every fault and let go of what was held back; connections that were cut stay cut."""
+        """Remove every fault and release what was held back; connections that were cut stay cut."""
         self._refusing = False
         self._delay = 0.0
         self._bytes_per_second = [0.0, 0.0]
@@ -95,7 +96,7 @@ class FaultProxy:
         try:
             await self._serve(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # a reset is what we are for
+            pass  # a reset is what this proxy makes
         finally:
             self._pumps.discard(task)
             writer.transport.abort()
@@ -133,7 +134,7 @@ class FaultProxy:
             writer.write_eof()
 
     async def _wait_for_line(self, size: int, *, requests: bool) -> None:
-        """All connections share one line: each block waits for those before it."""
+        """All connections share one rate: each block waits for those before it."""
         now = asyncio.get_running_loop().time()
         free_at = max(self._line_free_at[requests], now) + size / self._bytes_per_second[requests]
         self._line_free_at[requests] = free_at

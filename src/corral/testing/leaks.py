@@ -1,7 +1,7 @@
-"""What a test left behind: tasks, threads, descriptors, child processes.
+"""Leaks of a test: tasks, threads, descriptors, child processes.
 
-Things of ours must be gone. What belongs to the machinery (gRPC's poller, the loop's default
-executor, the interpreter's own descriptors) is known by name and passed over.
+Objects of ours must be gone. Those of libraries (gRPC's poller, the loop's default executor, the
+interpreter's own descriptors) are known by name and ignored.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def lingering_tasks() -> list[str]:
 
 
 def _task_name(task: asyncio.Task[object]) -> str:
-    """Its name, and where it stands: a task of a library has no name that says anything."""
+    """Its name, and where it waits: the name of a library's task is not enough."""
     stack = task.get_stack(limit=1)
     place = f" at {stack[0].f_code.co_qualname}:{stack[0].f_lineno}" if stack else ""
     return f"{task.get_name()} of {getattr(task.get_coro(), '__qualname__', '?')}{place}"

@@ -1,4 +1,4 @@
-"""The second adapter of `PackageStore`: records in memory, with everything that was told."""
+"""The second adapter of `PackageStore`: records in memory, with all events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corral.modules.package_store import Change, Told
 
 
 class MemoryBook:
-    """Keeps `commits`, one list of events each. `fail_next` lets the store not answer for a while; with
+    """Keeps `commits`, one list of events each. `fail_next` makes the store unavailable for a while; with
     `after` the step happens all the same, as when an answer gets lost."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class MemoryBook:
         return [draft for commit in self.commits for draft in commit]
 
     def types(self, subject: str) -> list[EventType]:
-        """What was told about a subject, in order."""
+        """The types of events about a subject, in order."""
         return [draft.type for draft in self.told if draft.subject == subject]
 
     def fail_next(self, steps: int, *, after: bool = False) -> None:
@@ -83,5 +83,5 @@ class MemoryBook:
 
 
 def _stored(record: PackageRecord) -> PackageRecord:
-    """As a store would give it back: what cannot be written is found out here."""
+    """The record as a store would return it: one that cannot be encoded fails here."""
     return msgspec.json.decode(msgspec.json.encode(record), type=PackageRecord)

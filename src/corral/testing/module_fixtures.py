@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def house(request: pytest.FixtureRequest) -> AsyncIterator[ModuleHouse]:
-    from corral.testing.cluster import LocalCluster  # all of Corral: who needs no house does not wait for it
+    from corral.testing.cluster import LocalCluster  # all of Corral: imported only by tests that use it
     from corral.testing.module_house import ModuleHouse
 
     source = pathlib.Path(request.config.invocation_params.dir)

@@ -31,7 +31,7 @@ class ModuleHouse:
         return await asyncio.to_thread(build_module, self._source, target)
 
     async def install(self, archive: pathlib.Path | None = None, **options: Any) -> dict[str, Any]:
-        """Install the module under test, or another archive beside it; answers the module as it stands."""
+        """Install the module under test, or another archive beside it; the module's state as answered."""
         if archive is None:
             built = await self.build()
             archive, self._id = built.path, built.manifest.id
@@ -53,7 +53,7 @@ class ModuleHouse:
         return found
 
     async def wait_on_node(self, phase: str = "ACTIVE") -> dict[str, Any]:
-        """How the module stands on the node, once it is what is installed, in that phase and at rest."""
+        """The module's state on the node, once it is the installed version, in that phase and at rest."""
         seen: list[dict[str, Any]] = []
 
         async def there() -> bool:

@@ -1,4 +1,4 @@
-"""Module processes for tests: a module whose code is whatever the test says, and a look at the loop."""
+"""Module processes for tests: a module with code of the test, and a measurement of the loop's lag."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def line():
             found.setblocking(True)
             return found
 '''
-"""Source of a function for modules that go past the SDK."""
+"""Source of a function for modules that bypass the SDK."""
 
 _SOURCE: Final = '''
 import asyncio, json, os, socket, struct, sys, threading, time
@@ -82,7 +82,7 @@ class Module(PlatformModule):
 
 
 class Told:
-    """What a module said and asked for; answers `Nothing` to all of it."""
+    """The notices and requests of a module; answers `Nothing` to all of them."""
 
     def __init__(self) -> None:
         self.lines: list[LogLine] = []
@@ -104,7 +104,7 @@ class Told:
 
 
 class Workbench:
-    """Starts modules in a house."""
+    """Starts modules in a process pool."""
 
     def __init__(self, house: ProcessPool, directory: pathlib.Path) -> None:
         self.house = house
@@ -120,7 +120,7 @@ class Workbench:
         limits: Limits | None = None,
         module_id: str = "bench",
     ) -> ModuleProcess:
-        """A constructed module whose `on_load` (in a thread) and `on_start` (on its loop) do `code`."""
+        """A constructed module whose `on_load` (in a thread) and `on_start` (on its loop) run `code`."""
         told = told or Told()
         process = await self.house.start(
             module_id,
@@ -153,7 +153,7 @@ async def run_hook(process: ModuleProcess, hook: str = "on_load", *, deadline: f
 
 
 class LoopLag:
-    """The longest time that the loop did not get round."""
+    """The longest time that the loop was blocked."""
 
     def __init__(self) -> None:
         self.worst = 0.0

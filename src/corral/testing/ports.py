@@ -1,7 +1,7 @@
 """Ports for servers that a test stops and starts again.
 
-They lie below the range from which the kernel takes ports for outgoing connections: one that is
-free for a moment while its server restarts is not taken by a stranger.
+They lie below the range from which the kernel takes ports for outgoing connections: one that is free for a
+moment while its server restarts is not taken by another process.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 
 _FIRST: Final = 20_000
 _LAST: Final = 29_900
-"""Below 30,000, where groups begin whose documents were copied from ours."""
+"""Below 30,000, where the groups of copied documents begin."""
 
 
 def free_addresses(count: int) -> list[str]:
-    """Different loopback addresses that nobody listens on right now."""
+    """Different loopback addresses without a listener right now."""
     with contextlib.ExitStack() as held:
         found: list[str] = []
         while len(found) < count:
@@ -30,7 +30,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def free_range(count: int) -> tuple[int, int]:
-    """The first and last of so many ports in a row that nobody uses right now, TCP or UDP."""
+    """The first and last of so many consecutive ports that are free right now, TCP or UDP."""
     while True:
         first = random.randrange(_FIRST, _LAST - count)
         with contextlib.ExitStack() as held, contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A node's cache without a controller: what tests put on its shelf is there, and nothing else."""
+"""A node's cache without a controller: it holds what the test puts in, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ File = bytes | tuple[bytes, int]
 
 
 class ShelfCache:
-    """`template` and `artifact` put something on the shelf and give what a plan says of it. `shut` keeps
-    whoever asks waiting; `broken` answers with this error."""
+    """`template` and `artifact` put something into the cache and return its entry in a plan. `shut` makes
+    callers wait; `broken` answers with this error."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
@@ -32,7 +32,7 @@ class ShelfCache:
         self.asked: list[str] = []
         self.kept: list[tuple[BootstrapKey, pathlib.Path, int]] = []
         self.guards: list[FileGuard] = []
-        """What each call of `keep_bootstrap` was to leave secrets out with."""
+        """The secrets to leave out, of each call of `keep_bootstrap`."""
 
     def template(
         self, name: str, files: Mapping[str, File], *, directories: Iterable[str] = (), override: bool = True
@@ -87,7 +87,7 @@ class ShelfCache:
 
 
 class ShelfUse:
-    """What one preparation takes."""
+    """The entries that one preparation uses."""
 
     def __init__(self, cache: ShelfCache) -> None:
         self._cache = cache

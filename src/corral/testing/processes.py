@@ -76,7 +76,7 @@ class ServiceProcess:
         return self._log.read_text(errors="replace")
 
     async def ready(self) -> str:
-        """What it printed after `ready: `; fails with its log when it ended instead."""
+        """The text after `ready: `; fails with its log when it ended instead."""
         while True:
             try:
                 line = await asyncio.to_thread(self._lines.get, timeout=_START_SECONDS)
@@ -119,7 +119,7 @@ class ServiceProcess:
         self._process.stdout.close()
 
     async def dispose(self) -> None:
-        """However it stands: gone afterwards."""
+        """Gone afterwards, whatever its state."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGCONT)

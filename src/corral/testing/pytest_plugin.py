@@ -1,7 +1,8 @@
 """Fixtures for our tests and for those of module authors: uvloop, and leak checks that are always on.
 
 A test fails when it leaves a thread, a task, a descriptor, a child, or any process that lives in its
-directories. One that means to leave instances running asks for `reaper`; they are ended all the same.
+directories. A test that leaves instances running on purpose uses the fixture `reaper`; they are ended all the
+same.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ async def _no_leaks_in_loop() -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_survivors(request: pytest.FixtureRequest, _no_leaks: None, _guardian: Guardian) -> Iterator[Reaper]:
-    """Runs when the test's own fixtures are done and its directories still there: what lives in them
-    is ended, and the test fails unless it asked for `reaper`."""
+    """Runs when the test's own fixtures are done and its directories still exist: processes in them are
+    ended, and the test fails unless it uses `reaper`."""
     reaper = Reaper(_guardian)
     for name in _DIRECTORIES:
         if name in request.fixturenames:
@@ -112,7 +113,7 @@ def _no_survivors(request: pytest.FixtureRequest, _no_leaks: None, _guardian: Gu
     if found or reaper.quiet:
         reaper.close()
     else:
-        reaper.release()  # without another look at all there is
+        reaper.release()  # without another scan
     if found:
         pytest.fail("left running: " + "; ".join(map(str, found)), pytrace=False)
 

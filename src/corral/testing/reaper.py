@@ -1,9 +1,10 @@
-"""Nothing outlives its test: keepers, shims and workloads are ended with the directories they live in.
+"""The end of all processes of a test: keepers, shims and workloads are killed with the directories they live
+in.
 
-What Corral starts is made to survive; so tests need something made to end it. A `Reaper` ends what
-belongs to its directories. The `Guardian`, a process beside the tests, does the same for tests that
-were killed: it holds a pipe of ours, and when that ends it ends what belongs to the directories that
-were still in use.
+Processes that Corral starts are made to survive; so tests need something that ends them. A `Reaper` ends the
+processes of its directories. The `Guardian`, a process beside the tests, does the same for tests that were
+killed: it holds a pipe of ours, and when that closes it ends the processes of the directories that were still
+in use.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Guardian:
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody killed it; the test goes on without
+        with contextlib.suppress(BrokenPipeError):  # it was killed; the test goes on without
             self._process.stdin.write(line.encode(errors="surrogateescape") + b"\n")
             self._process.stdin.flush()
 
@@ -67,22 +68,22 @@ def guard() -> None:
 
 
 def reap(directory: pathlib.Path, *, since: int = 0) -> list[Process]:
-    """End whatever lives in a directory; what there was."""
+    """End the processes of a directory; returns them."""
     return end_all([directory], since=since)
 
 
 class Reaper:
-    """Ends what belongs to the directories of one test, and to nobody before the test."""
+    """Ends the processes of the directories of one test, and none from before the test."""
 
     def __init__(self, guardian: Guardian | None = None) -> None:
         self._guardian = guardian
         self._since = now_in_ticks()
         self._directories: list[pathlib.Path] = []
         self.quiet = False
-        """The test means to leave processes behind: they are ended without a word."""
+        """The test leaves processes behind on purpose: they are ended without a failure."""
 
     def watch(self, directory: pathlib.Path) -> None:
-        """From now on, whatever lives in this directory is ended with the test."""
+        """From now on, processes in this directory are ended with the test."""
         if directory not in self._directories:
             self._directories.append(directory)
             if self._guardian is not None:
@@ -92,25 +93,25 @@ class Reaper:
         return survivors(self._directories, since=self._since) if self._directories else []
 
     def lingering(self, *, seconds: float) -> list[Process]:
-        """Those that are still there after having had time to end."""
+        """Processes that are still there after a grace period."""
         deadline = time.monotonic() + seconds
         while (found := self.survivors()) and time.monotonic() < deadline:
             time.sleep(0.02)
         return found
 
     def reap(self) -> list[Process]:
-        """End everything now; what there was."""
+        """End all now; returns them."""
         return end_all(self._directories, since=self._since) if self._directories else []
 
     def close(self) -> None:
-        """End everything, and let go of the directories."""
+        """End all, and release the directories."""
         try:
             self.reap()
         finally:
             self.release()
 
     def release(self) -> None:
-        """Let go of the directories, in which nothing lives any more."""
+        """Release the directories, in which no process lives any more."""
         for directory in self._directories:
             if self._guardian is not None:
                 self._guardian.release(directory)

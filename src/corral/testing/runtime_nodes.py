@@ -1,6 +1,5 @@
-"""Nodes for tests, with the process runtime or one of windows; everything of them is gone afterwards. Also a detached
-run: started as a daemon starts it, and left as a daemon that ends leaves it.
-"""
+"""Nodes for tests, with the process runtime or one with windows, removed completely afterwards. Also a
+detached run: started as a daemon starts it, and left as a daemon that ends leaves it."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ CGROUP_KINDS = ("none", "v1", "v2")
 
 
 def keeper_pid(data: pathlib.Path) -> int:
-    """Of the keeper of this node, living or dead. Blocks for a moment while one begins."""
+    """The pid of this node's keeper, living or dead. Blocks for a moment while one starts."""
     lock = data / "keeper" / lock_name(socket_name(PROTOCOL))
     for _ in range(1000):
         if text := lock.read_text():
@@ -50,7 +49,7 @@ def keeper_pid(data: pathlib.Path) -> int:
 
 
 def open_files(pid: int) -> list[str]:
-    """What a process has open, by name; nothing when it has ended."""
+    """The open files of a process, by name; empty when it has ended."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():

@@ -1,6 +1,5 @@
-"""Peers with the real protocol over real TLS that send only what a test writes; and runs as a node lists them, with the
-ticket of a start that the store does not know, as after a restore.
-"""
+"""Peers with the real protocol over real TLS that send only what a test writes; and runs as a node lists
+them, with the ticket of a start that the store does not know, as after a restore."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ class ScriptedDaemon:
             "machine_id": "machine-1",
             "boot_id": "boot-1",
             "spool_id": "spool-1",
-            "features": [name for name in FEATURES if name != RUN_ENDS],  # nobody here answers that
+            "features": [name for name in FEATURES if name != RUN_ENDS],  # not answered here
         }
         return Handshake(**{**defaults, **fields})
 
@@ -98,8 +97,8 @@ class ScriptedDaemon:
         return await self.read()
 
     async def send(self, message: DaemonMessage | bytes) -> None:
-        """Write a frame, or any bytes, after those of earlier calls: gRPC ends a stream on which two tasks write at
-        once. When the stream is over, `read` or `ending` say why."""
+        """Write a frame, or any bytes, after those of earlier calls: gRPC ends a stream on which two tasks
+        write at once. When the stream is over, `read` or `ending` have the reason."""
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             async with self._writing:
                 await self._call.write(message)
@@ -125,8 +124,8 @@ class ScriptedDaemon:
 
     @contextlib.asynccontextmanager
     async def answering_pings(self) -> AsyncIterator[None]:
-        """For as long as this is open, incoming frames are dropped and pings answered: a session does not end because
-        a test takes its time."""
+        """For as long as this is open, incoming frames are dropped and pings answered, so that a slow test
+        does not end the session."""
         async with Tasks() as tasks:
             tasks.spawn(self._answer_pings(), name="scripted/pongs")
             yield
@@ -221,7 +220,7 @@ class ScriptedController:
 
 
 def ticketed(tickets: StartTickets, run: RunningInstance, *, node: str, serial: int) -> RunningInstance:
-    """The same run, with the ticket that its node would have been given."""
+    """The same run, with the ticket that its node would have received."""
     record = InstanceRecord(
         id=InstanceId(run.instance_id),
         group=GroupName(run.group),

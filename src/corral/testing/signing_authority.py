@@ -1,8 +1,8 @@
-"""A signing authority for tests, with its logs and signers: bundles in both formats as cosign makes them, right or wrong
-at will.
+"""A signing authority for tests, with its logs and signers: bundles in both formats as cosign makes them,
+valid or invalid as requested.
 
-Everything is real cryptography; nothing goes over the network. `Wrong` names one thing that does not
-hold in a bundle while all the rest does, so that a test sees that very check refuse.
+Everything is real cryptography without network access. `Wrong` names one thing that is invalid in a bundle
+while all the rest is valid, so that a test sees that very check refuse.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Wrong(enum.Enum):
     SET_OF_ANOTHER_TIME = enum.auto()
     """The log signed the entry, but not with this time."""
     FOREIGN_LOG = enum.auto()
-    """Signed throughout by a log that nobody trusts."""
+    """Signed throughout by an untrusted log."""
     MISSING_SET = enum.auto()
     MISSING_ENTRY = enum.auto()
     MISSING_TIMESTAMP = enum.auto()
-    """The certificate was never shown to a certificate log."""
+    """The certificate was never submitted to a certificate log."""
     FOREIGN_TIMESTAMP = enum.auto()
-    """The certificate was shown to a certificate log that nobody trusts."""
+    """The certificate was submitted to an untrusted certificate log."""
     WRONG_INCLUSION = enum.auto()
     """The proof of inclusion leads elsewhere; the newer format only."""
     WRONG_CHECKPOINT = enum.auto()
@@ -188,11 +188,11 @@ class TrustHouse:
 
     @functools.cached_property
     def stranger(self) -> TrustHouse:
-        """A house that nobody trusts."""
+        """An authority that is not trusted."""
         return TrustHouse(signed_at=self.signed_at)
 
     def at(self, moment: dt.datetime) -> TrustHouse:
-        """The same house, signing at another time."""
+        """The same authority, signing at another time."""
         house = copy.copy(self)
         house.signed_at = moment.replace(microsecond=0)
         return house

@@ -1,4 +1,4 @@
-"""Certificates of a trust house: authorities, and signers as Fulcio issues them."""
+"""Certificates of the signing authority for tests: authorities, and signers as Fulcio issues them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def issue_signer(
     for_code: bool = True,
     curve: ec.EllipticCurve | None = None,
 ) -> CertifiedKey:
-    """A certificate of ten minutes for `name` (an address or a URI), shown to `log` if there is one."""
+    """A certificate of ten minutes for `name` (an address or a URI), submitted to `log` if there is one."""
     key = ec.generate_private_key(curve or ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.CODE_SIGNING if for_code else ExtendedKeyUsageOID.CLIENT_AUTH
     said = x509.UniformResourceIdentifier(name) if "://" in name else x509.RFC822Name(name)

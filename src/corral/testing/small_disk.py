@@ -1,4 +1,4 @@
-"""A small disk of a test's own, which can be filled."""
+"""A small disk for one test, which can be filled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _DETACH = 2
 
 @contextlib.contextmanager
 def small_disk(path: pathlib.Path, *, size: str) -> Iterator[pathlib.Path]:
-    """Of this size (`256k`, `2m`), mounted at this new directory, and gone afterwards. Skips the test where that is not
-    allowed: only root can have one."""
+    """A file system of this size (`256k`, `2m`), mounted at this new directory, and unmounted afterwards.
+    Skips the test where that is not allowed: only root may mount."""
     path.mkdir()
     if _LIBC.mount(b"tmpfs", bytes(path), b"tmpfs", 0, f"size={size}".encode()):
         pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")

@@ -1,10 +1,10 @@
-"""Which processes belong to a directory, and how to end them all.
+"""Processes that belong to a directory, and how to end them all.
 
-A process belongs to a directory when its working directory, an open file, its command line or its
-environment lies in there, when a run record in there names it (with the time it was started), when its
-environment or control group carries the mark of a node whose data lies in there, or when it descends
-from one that does. That finds keepers, shims, workloads and what they left behind, however they were
-started. Standard library only: the guardian runs this alone.
+A process belongs to a directory when its working directory, an open file, its command line or its environment
+lies in there, when a run record in there names it (with the time it was started), when its environment or
+control group carries the mark of a node whose data lies in there, or when it descends from one that does.
+That finds keepers, shims, workloads and their leftovers, however they were started. Standard library only:
+the guardian runs this alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 _PROC: Final = pathlib.Path("/proc")
 _ROUND_SECONDS: Final = 5.0
 _STILL_SECONDS: Final = 5.0
-"""A process that cannot be stopped for so long, in a system call that does not end, is killed as it is."""
+"""A process that cannot be stopped for so long, in a system call that does not return, is killed as it is."""
 _STAT_BYTES: Final = 4096
 _RECORDED: Final = (("pid", "start"), ("shim", "shim_start"))
 _KEEPERS: Final = ("keeper", "*/keeper", "*/*/keeper")
@@ -51,7 +51,7 @@ class _Status(NamedTuple):
 
 
 def now_in_ticks() -> int:
-    """The time in which start times are told; what was started before the test is not of the test."""
+    """The time in the unit of start times; a process that was started before the test is not of the test."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
@@ -76,12 +76,12 @@ def survivors(directories: Iterable[pathlib.Path], *, since: int = 0) -> list[Pr
 
 
 def end_all(directories: Iterable[pathlib.Path], *, since: int = 0, seconds: float = 20.0) -> list[Process]:
-    """Kill what belongs to these directories, until nothing does; what was there. Raises `TimeoutError`
-    with the rest.
+    """Kill the processes of these directories, until there are none; returns them. Raises `TimeoutError` with
+    the rest.
 
-    All are stopped before any is killed: a child whose parents die first cannot be told from a stranger.
-    A stop is no barrier by itself (a `fork` under way still completes), so they are killed only when
-    nothing new is seen after all of them were seen standing still.
+    All are stopped before any is killed: a child whose parents die first cannot be told apart from
+    an unrelated process. A stop is no barrier by itself (a `fork` under way still completes), so they are
+    killed only when no new process is seen after all of them were seen stopped.
     """
     places = list(directories)
     ended: dict[int, Process] = {}
@@ -110,7 +110,7 @@ def _stop(processes: list[Process]) -> None:
 
 
 def _kill(processes: list[Process]) -> None:
-    """All of them at once: one that is left alone for a moment could still see the others go."""
+    """Kill all of them at once: one that is left for a moment could still see the others end."""
     with contextlib.ExitStack() as stack:
         poll = select.poll()
         waited = 0
@@ -130,7 +130,7 @@ def _kill(processes: list[Process]) -> None:
 
 @contextlib.contextmanager
 def _held(process: Process) -> Iterator[int | None]:
-    """A pidfd of just this process; None when it is gone and its number free or another's."""
+    """A pidfd of this very process; None when it is gone and its number free or another's."""
     try:
         pidfd = os.pidfd_open(process.pid)
     except (ProcessLookupError, OSError):
@@ -144,7 +144,7 @@ def _held(process: Process) -> Iterator[int | None]:
 
 
 def _reap(ended: Mapping[int, Process]) -> None:
-    """Children of ours among them would stay as zombies."""
+    """Reap our own children among them, which would stay as zombies."""
     for pid in ended:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
@@ -167,8 +167,8 @@ def _nodes(directories: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 
 def node_mark(data: pathlib.Path) -> str:
-    """What `corral.runtimes.cgroups.selection.owner_of` says, which cannot be imported here: it stands in
-    the environment of every process of a node, or in the name of its control group."""
+    """The same as `corral.runtimes.cgroups.selection.owner_of`, which cannot be imported here: it is in the
+    environment of every process of a node, or in the name of its control group."""
     return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline that tells what it died in."""
+"""Waiting for a condition, with a deadline whose failure shows the last state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, overload
 T = TypeVar("T")
 
 DEADLINE: Final = 60.0
-"""Generous: it costs nothing where all is well, and a busy machine is slow."""
+"""Generous: it costs nothing in a passing test, and a busy machine is slow."""
 _PAUSE: Final = 0.01
 
 
@@ -34,8 +34,8 @@ async def eventually(
     deadline: float = DEADLINE,
     state: Callable[[], Any] | None = None,
 ) -> Any:
-    """The first true value of `condition`. At the deadline the failure shows its last value, the
-    exception it raised, or what `state` says."""
+    """The first true value of `condition`. At the deadline the failure shows its last value, the exception it
+    raised, or the result of `state`."""
     ends = time.monotonic() + deadline
     last: Any = None
     while True:

@@ -1,10 +1,10 @@
-"""Workloads for tests: small programs that behave, misbehave and die as real ones do; and the check of numbered output,
-that nothing is lost, doubled, reordered or damaged.
+"""Workloads for tests: small programs that behave, misbehave and die as real ones do; and the check of
+numbered output, that nothing is lost, doubled, reordered or damaged.
 
-Each function gives the argument list of a program. Most are `/bin/sh`, which starts in a millisecond
-and takes less than a megabyte, so that a test may run a hundred; the rest are `python -I -S`. They
-need no files, so that they run as any user from any directory. A program that says something says it
-in one known line first (`up …`), so that a test can wait for it.
+Each function gives the argument list of a program. Most are `/bin/sh`, which starts in a millisecond and
+takes less than a megabyte, so that a test may run a hundred; the rest are `python -I -S`. They need no files,
+so that they run as any user from any directory. A program that prints anything prints one known line first
+(`up …`), so that a test can wait for it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def checksum(number: int) -> int:
 def chatty(
     *, lines: int = 0, per_second: int = 0, tag: str = "line", padding: int = 0, then: str = "exec sleep 3600"
 ) -> Argv:
-    """Writes `TAG NUMBER CHECKSUM [PADDING]`, numbered from 1: flat out, or `per_second` in ten bursts
-    a second. After `lines` of them (0: never) it goes on as the script `then` says."""
+    """Writes `TAG NUMBER CHECKSUM [PADDING]`, numbered from 1: flat out, or `per_second` in ten bursts a
+    second. After `lines` of them (0: never) it continues with the script `then`."""
     burst = max(1, per_second // _BURSTS_PER_SECOND)
     pause = f"; [ $((n % {burst})) -eq 0 ] && sleep {burst / per_second:.4f}" if per_second else ""
     more = f'[ "$n" -lt {lines} ]' if lines else ":"
@@ -55,18 +55,18 @@ def chatty(
 
 
 def silent() -> Argv:
-    """Runs, says nothing, reads nothing; ends by the first signal."""
+    """Runs, prints nothing, reads nothing; ends by the first signal."""
     return shell("exec sleep 86400")
 
 
 def not_reading() -> Argv:
-    """Says `up` and never reads its input."""
+    """Prints `up` and never reads its input."""
     return shell("echo up; exec sleep 86400")
 
 
 def reading_commands(*, code: int = 0) -> Argv:
-    """Says `up`, answers each line with `got LINE`; `stop` ends it with `code`, `die` kills it, and the
-    end of its input ends it with 3."""
+    """Prints `up`, answers each line with `got LINE`; `stop` ends it with `code`, `die` kills it, and the end
+    of its input ends it with 3."""
     return shell(
         'echo up; while IFS= read -r line; do case "$line" in stop) echo bye; exit "$1" ;; '
         'die) kill -9 $$ ;; *) printf "got %s\\n" "$line" ;; esac; done; exit 3',
@@ -75,7 +75,7 @@ def reading_commands(*, code: int = 0) -> Argv:
 
 
 def slow_stopper(seconds: float) -> Argv:
-    """Takes its time: after `stop` or SIGTERM it says `stopping`, and ends with 0 that much later."""
+    """Stops slowly: after `stop` or SIGTERM it prints `stopping`, and ends with 0 that much later."""
     return shell(
         'pause=$1; later() { echo stopping; sleep "$pause"; exit 0; }; trap later TERM; echo up; '
         'while IFS= read -r line; do [ "$line" = stop ] && later; done; exit 3',
@@ -84,17 +84,17 @@ def slow_stopper(seconds: float) -> Argv:
 
 
 def ignoring_signals() -> Argv:
-    """Says `up`, reads nothing and ignores every signal that can be ignored, its children too."""
+    """Prints `up`, reads nothing and ignores every signal that can be ignored, its children too."""
     return shell("trap '' TERM INT HUP QUIT USR1 USR2 PIPE; echo up; while :; do sleep 3600; done")
 
 
 def closing_descriptors() -> Argv:
-    """Says `up`, then closes input, output and errors and lives on."""
+    """Prints `up`, then closes input, output and errors and lives on."""
     return shell("echo up; exec sleep 86400 <&- >&- 2>&-")
 
 
 def forking(children: int = 3) -> Argv:
-    """Says `child PID` for each child and `up`; all of them stay."""
+    """Prints `child PID` for each child and `up`; all of them stay."""
     return shell(
         'n=0; while [ "$n" -lt "$1" ]; do n=$((n + 1)); sleep 86400 & echo "child $!"; done; echo up; wait',
         str(children),
@@ -136,7 +136,7 @@ while True:
 
 
 def double_forking(*, stays: bool = True, deaf: bool = True) -> Argv:
-    """Leaves a grandchild in a session of its own, without descriptors, in `/`, deaf to signals; says
+    """Leaves a grandchild in a session of its own, without descriptors, in `/`, ignoring signals; prints
     `grandchild PID`. Without `stays` the main process ends with 0 at once."""
     return python(_DOUBLE_FORK, "stay" if stays else "leave", "deaf" if deaf else "hears")
 
@@ -144,7 +144,7 @@ def double_forking(*, stays: bool = True, deaf: bool = True) -> Argv:
 def crashing(
     *, code: int = 1, signal: int = 0, after_seconds: float = 0.0, after_bytes: int = 0, says: str = ""
 ) -> Argv:
-    """Ends by itself: with `code`, or by `signal`, after a delay, some output, or a last word."""
+    """Ends by itself: with `code`, or by `signal`, after a delay, some output, or a last line."""
     words = f"printf '%s\\n' {_quoted(says)}; " if says else ""
     output = f"head -c {after_bytes} /dev/zero | tr '\\0' x; " if after_bytes else ""
     delay = f"sleep {after_seconds:g}; " if after_seconds else ""
@@ -197,14 +197,14 @@ while True:
 
 
 def holding_ports(*, tcp: int | str | None = None, udp: int | str | None = None) -> Argv:
-    """Binds loopback ports (numbers, or `%PORT%` in a group), says `up tcp:N udp:N`; ends with 1 and
+    """Binds loopback ports (numbers, or `%PORT%` in a group), prints `up tcp:N udp:N`; ends with 1 and
     `Address already in use` when one is taken."""
     words = [f"{kind}:{port}" for kind, port in (("tcp", tcp), ("udp", udp)) if port is not None]
     return python(_HOLD_PORT, *words)
 
 
 def allocating(megabytes: int) -> Argv:
-    """Really uses memory, 8 MiB a step; says `up` when it has all of it."""
+    """Really uses memory, 8 MiB a step; prints `up` when it has all of it."""
     return python(
         "import sys, time\nheld = []\n"
         "for _ in range(int(sys.argv[1]) // 8):\n    held.append(b'x' * (8 << 20))\n"
@@ -257,13 +257,13 @@ def describing_itself() -> Argv:
 
 
 class NumberedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the numbered lines of one workload."""
+    """The result for the numbered lines of one workload."""
 
     first: int
     last: int
     """0 when there was no numbered line."""
     lost: tuple[int, ...]
-    """Numbers between first and last that never came."""
+    """Missing numbers between first and last."""
     doubled: tuple[int, ...]
     reordered: tuple[int, ...]
     """Numbers that came after a greater one, for the first time."""
@@ -290,7 +290,7 @@ class NumberedOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_numbered(output: bytes | str | Iterable[str], *, tag: str = "line") -> NumberedOutput:
-    """Judge the lines that begin with `tag`. Of bytes and text an unfinished last line does not count."""
+    """Check the lines that begin with `tag`. In bytes and text an unfinished last line does not count."""
     numbers: list[int] = []
     damaged: list[str] = []
     whole = re.compile(rf"{re.escape(tag)} (\d+) (\d+)( x+)?")

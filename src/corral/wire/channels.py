@@ -17,8 +17,8 @@ Options = list[tuple[str, Any]]
 def server_options(
     *, connections: int = 0, handshake_seconds: float = 10.0, idle_seconds: float | None = None
 ) -> Options:
-    """`connections` bounds how many there are (0: does not); a peer that takes longer than `handshake_seconds` until
-    it speaks HTTP/2 is cut, and one that had no call for `idle_seconds` is told to go."""
+    """`connections` bounds their number (0: does not); a peer that takes longer than `handshake_seconds` to
+    speak HTTP/2 is disconnected, and one without a call for `idle_seconds` receives a GOAWAY."""
     bounds: Options = [("grpc.server_handshake_timeout_ms", round(handshake_seconds * 1000))]
     if connections:
         bounds.append(("grpc.max_allowed_incoming_connections", connections))
@@ -35,13 +35,13 @@ def server_options(
         ("grpc.http2.min_ping_interval_without_data_ms", _SERVER_MINIMUM_MS),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.so_reuseport", 0),
-        # One control stream and a few transfers: more on one connection is no daemon of ours.
+        # One control stream and a few transfers: a daemon uses no more on one connection.
         ("grpc.max_concurrent_streams", 64),
     ]
 
 
 def channel_options(server_name: str) -> Options:
-    """`server_name` is what the certificate must say, whatever address is dialled."""
+    """`server_name` is the name required in the certificate, whatever address is dialled."""
     return [
         ("grpc.ssl_target_name_override", server_name),
         ("grpc.default_authority", server_name),
@@ -51,8 +51,8 @@ def channel_options(server_name: str) -> Options:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        # Each channel has its own connection: bulk must not queue before control.
+        # Each channel has its own connection: bulk data must not queue before control frames.
         ("grpc.use_local_subchannel_pool", 1),
-        # We reconnect by our own clock and address book.
+        # The link reconnects by its own clock and list of addresses.
         ("grpc.enable_retries", 0),
     ]

@@ -1,6 +1,7 @@
-"""Features: optional parts of the protocol. Each side names those it knows in the handshake; what both know is used.
+"""Features: optional parts of the protocol. Each side names those it knows in the handshake; what both know
+is used.
 
-`PeerSupport` is what a pair of features means together, settled here once for a stream and nowhere else: what the
+`PeerSupport` is the meaning of a set of features, computed here once for a stream and nowhere else: what the
 edge of a stream can translate or answer it does, and other code checks the one property it is about to use.
 """
 
@@ -14,7 +15,7 @@ import msgspec
 BATCH: Final = "batch"
 """Several envelopes in one frame."""
 SPOOL: Final = "spool"
-"""Numbered, confirmed delivery of what a node must not lose."""
+"""Numbered, confirmed delivery of records that a node must not lose."""
 RENEW: Final = "renew"
 """Certificate renewal over the stream."""
 LOG_LEVEL: Final = "log-level"
@@ -22,40 +23,43 @@ LOG_LEVEL: Final = "log-level"
 DATA: Final = "data"
 """Bulk transfer by DataService on a second channel."""
 CONSOLE: Final = "console"
-"""Console batches with offsets and acknowledgements, queries, and acknowledgements of commands; else one
-ConsoleOutput a line, and a command that was sent was accepted."""
+"""Console batches with offsets and acknowledgements, queries, and acknowledgements of commands; otherwise one
+ConsoleOutput per line, and a command that was sent counts as accepted."""
 TEMPLATES: Final = "templates"
-"""Template versions by hash, manifests and deltas, bundles of contents, saving files back; else whole
+"""Template versions by hash, manifests and deltas, bundles of contents, saving files back; otherwise whole
 TemplateData frames. Needs DATA."""
 WORKLOAD: Final = "workload"
-"""The controller hands on what workloads say about themselves."""
+"""The controller forwards the reports of workloads about themselves."""
 FILES: Final = "files"
-"""Looking into an instance's files: a walk may begin beneath a path and go on where another ended, a read may begin
-at an offset; else nobody is asked for files."""
+"""Reading an instance's files: a walk may begin below a path and continue where another ended, a read may
+begin at an offset; otherwise no files are requested."""
 
 MODULES: Final = "modules"
 """Module sets with intents and settings in the handshake, offers in place of inline archives, orders to
-modules, numbered events, events from nodes, capability calls, figures of modules; else the published frames:
-archives inline, up to what a frame carries. Needs DATA."""
+modules, numbered events, events from nodes, capability calls, metrics of modules; otherwise the published
+frames: archives inline, up to the size of a frame. Needs DATA."""
 
 TICKETS: Final = "tickets"
-"""A start brings a ticket, which the node gives back with the runs of that start: by it a controller whose store
-was put back to an earlier state knows what it had ordered. Else only what a record names is taken for ours."""
+"""A start has a ticket, which the node returns with the runs of that start: by it a controller whose store
+was restored to an earlier state recognises its own orders. Otherwise only runs that a record names are
+recognised."""
 
 PORTIONS: Final = "portions"
-"""A handshake that lists more running instances than one frame may hold goes on in HandshakePortions; else such a
-handshake is refused."""
+"""A handshake that lists more running instances than one frame may hold continues in HandshakePortions;
+otherwise such a handshake is refused."""
 
 COMMAND_IDS: Final = "command-ids"
-"""A command has an id of its own, and the node puts it into the run's input once, however often it is sent; else
-a command that may have arrived is not sent again."""
+"""A command has an id of its own, and the node writes it into the run's input once, however often it is sent;
+otherwise a command that may have arrived is not sent again."""
 
 RUNS: Final = "runs"
-"""Asked for its consoles, a node also tells which runs of an instance it has, and finds a place by its time; else
-times are compared on the controller, and runs that were not reported are not known. Needs CONSOLE."""
+"""In console queries a node also lists the runs of an instance that it has, and finds an offset by its time;
+otherwise times are compared on the controller, and runs that were not reported are not known. Needs CONSOLE.
+"""
 
 RUN_ENDS: Final = "run-ends"
-"""The controller may ask how runs ended whose end it confirmed and has forgotten since; else it never learns that."""
+"""The controller may request the ends of runs that it confirmed and has lost since; otherwise they stay
+unknown."""
 
 FEATURES: Final = (
     BATCH,
@@ -77,12 +81,12 @@ FEATURES: Final = (
 
 
 def common(theirs: Iterable[str]) -> frozenset[str]:
-    """The features that hold on a stream with this peer."""
+    """The features in use on a stream with this peer."""
     return frozenset(FEATURES) & frozenset(theirs)
 
 
 class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything is True between two of this version. The default is a published peer."""
+    """Everything is True between two peers of this version. The default is a published peer."""
 
     batches: bool = False
     """Several messages in one frame."""
@@ -102,18 +106,18 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     templates: bool = False
     """Template versions by hash, contents over the second channel, and files saved back."""
     files: bool = False
-    """Questions about the files of an instance."""
+    """Queries about the files of an instance."""
     modules: bool = False
     """Sets of modules with intents, orders to them, numbered events, calls and metrics."""
     tickets: bool = False
     command_ids: bool = False
     """A command with an id is executed once, however often it is sent."""
     run_ends: bool = False
-    """Ends of runs are told again when they are asked for."""
+    """Ends of runs are reported again on request."""
 
 
 def support_of(named: Iterable[str]) -> PeerSupport:
-    """What holds on a stream with a peer that names these features."""
+    """The support on a stream with a peer that names these features."""
     known = common(named)
     data, console = DATA in known, CONSOLE in known
     return PeerSupport(

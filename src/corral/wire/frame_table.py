@@ -1,8 +1,8 @@
-"""The kinds of frames on the control stream, in both directions: how each is delivered, which fields it must have,
-and who deals with it.
+"""The kinds of frames on the control stream, in both directions: how each is delivered, which fields it must
+have, and which component handles it.
 
-Nobody else asks a frame for its kind. A kind that is in no table comes from a newer peer, and is ignored: additions
-are allowed.
+No other code checks the kind of a frame. A kind that is in no table comes from a newer peer, and is ignored:
+additions are allowed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class FrameDelivery(enum.Enum):
     STREAM = "stream"
     """A rule of the stream itself: one that is out of place ends it."""
     NOW = "now"
-    """Handed to its owner when it is read, and then gone."""
+    """Passed to its owner when it is read, and not stored."""
     STORED = "stored"
-    """Stored in the order in which it came, and confirmed if it has a number."""
+    """Stored in the order of arrival, and confirmed if it has a number."""
     BOTH = "both"
-    """Stored; what it says about the moment is handed to its owner before that."""
+    """Stored; its momentary content is passed to its owner before that."""
     IGNORED = "ignored"
-    """Of the protocol, and of no use here."""
+    """Part of the protocol, and not used here."""
 
 
 class FrameOwner(enum.StrEnum):
-    """Who deals with a frame. A complaint about it has this as its context."""
+    """The component that handles a frame. An error about it has this as its context."""
 
     LINK = "link"
     LOG = "log"
@@ -50,10 +50,9 @@ class FrameRule(msgspec.Struct, frozen=True, kw_only=True):
     owner: FrameOwner
     delivery: FrameDelivery = FrameDelivery.NOW
     required: tuple[str, ...] = ()
-    """Fields without which it makes no sense."""
+    """Required fields."""
     momentary: str = ""
-    """A field that, above zero in a frame without a number, says that it holds for the moment alone: then it is
-    not stored."""
+    """A field that, above zero in a frame without a number, marks it as momentary: then it is not stored."""
 
     @property
     def stored(self) -> bool:
@@ -187,23 +186,23 @@ class NodeFrame(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_once(self) -> bool:
-        """Is it for its owner now? What is merely said and has a number all the same is not."""
+        """Whether it is for its owner now. A momentary kind that has a number all the same is not."""
         delivery = self.rule.delivery
         return delivery is FrameDelivery.BOTH or (delivery is FrameDelivery.NOW and not self.sequence)
 
     @property
     def momentary(self) -> bool:
-        """Is it about the moment alone, and not to be stored?"""
+        """Whether it is momentary, and not to be stored."""
         field = self.rule.momentary
         return bool(field) and not self.sequence and getattr(self.payload, field) > 0
 
     @property
     def kept(self) -> bool:
-        """Is it for the intake? Whatever has a number is, so that it is confirmed."""
+        """Whether it is for the intake. Every frame with a number is, so that it is confirmed."""
         return bool(self.sequence) or (self.rule.stored and not self.momentary)
 
     def complaint(self) -> Rejected | None:
-        """About the first required field that it lacks."""
+        """The error about the first missing required field."""
         for field in self.rule.required:
             if not getattr(self.payload, field):
                 return Rejected(Code.MISSING_FIELD, f"{self.kind}.{field} is empty", field=field)
@@ -216,8 +215,8 @@ def node_frame(message: DaemonMessage) -> NodeFrame:
 
 
 def require(payload: Any, *further: str) -> None:
-    """MISSING_FIELD when the payload of a controller's frame lacks a required field, or one of these. An order is
-    answered, so its owner asks, and the answer says what is missing."""
+    """MISSING_FIELD when the payload of a controller's frame lacks a required field, or one of these. An
+    order has an answer, so its owner calls this, and the answer names the missing field."""
     name = payload.DESCRIPTOR.name
     for field in (*_RULES_OF_PAYLOADS[name].required, *further):
         if not getattr(payload, field):

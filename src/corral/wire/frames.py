@@ -1,5 +1,5 @@
-"""Frames of a stream, read on either side: bytes that are no message, or one of far too many parts, are an error of the
-peer's, with a code, and never a traceback of ours.
+"""Frames of a stream, read on either side: bytes that are no message, or one of far too many parts, are an
+error of the peer, with a code, and never a traceback of ours.
 
 The parts of a message are counted in its bytes, without building it: an empty part takes two bytes of a frame
 and a hundred times that in memory.
@@ -17,20 +17,21 @@ from google.protobuf.message import DecodeError
 from corral.errors import Code, Rejected
 
 MOST_MESSAGES: Final = 100_000
-"""Messages within one frame. The largest honest one is a handshake of 5,000 runs with their ports and changes."""
+"""Messages within one frame. The largest legitimate one is a handshake of 5,000 runs with their ports and
+changes."""
 MOST_FIELDS: Final = 250_000
-"""Fields of all of them, flat ones left out; this bounds what the counting costs, too."""
+"""Fields of all of them, flat ones left out; this also bounds the cost of the counting."""
 CONSOLE_BLOCKS: Final = 2000
 """Blocks in one ConsoleBatch."""
 _ENTRY: Final = 5
 """An entry of a map costs as much as so many messages."""
 _UNCOUNTED_BYTES: Final = 128 * 1024
-"""A field has two bytes at least, an entry with a key of its own eight: in so few there are not too many."""
+"""A field has at least two bytes, an entry with a key of its own eight: fewer bytes cannot hold too many."""
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 Shape = dict[int, tuple[int, Any]]
-"""Of a kind of message, by tag: what one of those that it holds costs, and their shape, None where there is nothing
-to count in them."""
+"""For a kind of message, by tag: the cost of each message that it holds, and their layout, None where there
+is nothing to count in them."""
 _shapes: dict[str, Shape] = {}
 
 
@@ -63,7 +64,7 @@ def _shape(descriptor: Any) -> Shape:
 
 
 def _is_flat(descriptor: Any) -> bool:
-    """Whether all of its fields together make nothing but this one message."""
+    """Whether all of its fields together make only this one message."""
     return not any(field.message_type is not None or field.is_repeated for field in descriptor.fields)
 
 
@@ -89,8 +90,8 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _count(body: bytes, shape: Shape) -> None:
-    """Go through the fields, over everything that is no message, and no further than the limits. One function, and
-    plain: it sees a hundred thousand fields of a large frame while everything else waits."""
+    """Count the fields, skipping everything that is no message, up to the limits. One plain function: it
+    processes a hundred thousand fields of a large frame while the loop waits."""
     fields = messages = at = 0
     end = len(body)
     outer: list[tuple[int, Shape]] = []
@@ -147,8 +148,8 @@ def _count(body: bytes, shape: Shape) -> None:
 
 
 class Undecodable(msgspec.Struct, frozen=True):
-    """What a client's stream gives in place of a frame that cannot be decoded. gRPC itself would log a traceback
-    and then say no more than if the stream had ended, which it has not."""
+    """The item of a client's stream in place of a frame that cannot be decoded. gRPC itself would log a
+    traceback and then behave as if the stream had ended, which it has not."""
 
     reason: str
 
@@ -162,7 +163,7 @@ class DecodingChannel:
     def stream_stream(
         self, method: str, *, response_deserializer: Callable[[bytes], Any], **fields: Any
     ) -> Any:
-        """What a generated stub asks its channel for."""
+        """Called by a generated stub."""
 
         def decode(body: bytes) -> Any:
             try:
@@ -175,17 +176,17 @@ class DecodingChannel:
 
 
 class CountingServer:
-    """A server to register services at whose frames are counted before they are decoded: nobody makes us build
-    millions of objects out of one frame."""
+    """A server for services whose frames are counted before they are decoded, so that one frame cannot make
+    it build millions of objects."""
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        """What generated code calls as well; it says the same as the method below."""
+        """Called by generated code as well; same content as the method below."""
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """What generated code calls with a service's methods."""
+        """Called by generated code with a service's methods."""
         counting = {
             name: handler._replace(request_deserializer=counted(handler.request_deserializer))
             for name, handler in handlers.items()
@@ -194,7 +195,7 @@ class CountingServer:
 
 
 def counted(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """`decode`, the `FromString` of a message, for bytes that somebody else wrote."""
+    """`decode`, the `FromString` of a message, for untrusted bytes."""
     descriptor = cast(Any, decode).__self__.DESCRIPTOR
 
     def checked(body: bytes) -> Any:
@@ -205,8 +206,8 @@ def counted(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 async def read_frame(stream: Any) -> Any:
-    """The next frame of a call or of a servicer's context, or gRPC's end of stream. BAD_REQUEST when it cannot be
-    decoded: whatever follows it cannot be trusted, so the stream is over."""
+    """The next frame of a call or of a servicer's context, or gRPC's end of stream. BAD_REQUEST when it
+    cannot be decoded: the rest of the stream cannot be trusted, so it is over."""
     try:
         frame = await stream.read()
     except DecodeError as error:

@@ -1,7 +1,7 @@
-"""Lists of the handshake: the modules that a node is to have and those it has, and running instances in portions, where
-there are more than one frame may hold.
+"""Lists of the handshake: the modules that a node should have and those it has, and running instances in
+portions, where there are more than one frame may hold.
 
-What a peer lists is read within bounds: a digest is one or empty, and a list has an end.
+Lists of a peer are read within bounds: a digest is valid or empty, and a list has a maximum length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 
 MOST_ENTRIES: Final = 1000
-"""Of a node's list that are looked at."""
+"""Entries of a node's list that are read."""
 INTENT_NUMBERS: Final[Mapping[ModuleIntent, pb.ModuleIntent]] = {
     ModuleIntent.ACTIVE: pb.MODULE_INTENT_ACTIVE,
     ModuleIntent.INACTIVE: pb.MODULE_INTENT_INACTIVE,
@@ -25,7 +25,7 @@ INTENT_NUMBERS: Final[Mapping[ModuleIntent, pb.ModuleIntent]] = {
 _INTENTS: Final[Mapping[int, ModuleIntent]] = {number: intent for intent, number in INTENT_NUMBERS.items()}
 _MOST_VERSION: Final = 100
 _MOST_REASON: Final = 500
-"""As much as an operator may give."""
+"""The largest value that an operator may set."""
 _ID: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -45,7 +45,7 @@ def desired_entry(desired: DesiredModule) -> pb.ModuleSetEntry:
 
 
 def read_desired(entry: pb.ModuleSetEntry) -> DesiredModule:
-    """From the controller, which knows what it says."""
+    """From the controller, which is trusted."""
     return DesiredModule(
         id=entry.module_id,
         version=entry.version,
@@ -60,7 +60,7 @@ def read_desired(entry: pb.ModuleSetEntry) -> DesiredModule:
 
 
 def observed_entry(observed: ObservedModule) -> pb.ModuleSetEntry:
-    """Without the phase and what else is told to people."""
+    """Without the phase and the texts for people."""
     return pb.ModuleSetEntry(
         module_id=observed.id,
         sha256=observed.sha256,
@@ -99,7 +99,7 @@ def _signature(
 
 
 def entries_of(entries: Iterable[pb.ModuleSetEntry]) -> dict[str, pb.ModuleSetEntry]:
-    """A node's list by id, without what cannot be a module; of two the last counts."""
+    """A node's list by id, without invalid module ids; of two the last counts."""
     kept: dict[str, pb.ModuleSetEntry] = {}
     for entry in entries:
         if len(kept) >= MOST_ENTRIES:
@@ -110,7 +110,7 @@ def entries_of(entries: Iterable[pb.ModuleSetEntry]) -> dict[str, pb.ModuleSetEn
 
 
 def read_intent(number: int) -> ModuleIntent | None:
-    """None: none was given, or one that we do not know."""
+    """None: none was given, or an unknown one."""
     return _INTENTS.get(number)
 
 
@@ -119,7 +119,7 @@ def is_module_id(text: str) -> bool:
 
 
 def digest_of(text: str) -> str:
-    """A digest, or nothing where it is none."""
+    """A digest, or empty where it is invalid."""
     return text if _DIGEST.fullmatch(text) else ""
 
 
@@ -131,7 +131,8 @@ _PORTION_RUNS: Final = 2000
 
 
 def portions_of(handshake: Handshake) -> list[HandshakePortion]:
-    """What follows the handshake, which loses it; nothing when all of it fits into its own frame."""
+    """The portions that follow the handshake, from which they are removed; none when all of it fits into its
+    own frame."""
     if len(handshake.running_instances) <= MOST_RUNNING and handshake.ByteSize() <= _ONE_FRAME_BYTES:
         return []
     portions = [HandshakePortion()]

@@ -1,9 +1,8 @@
-"""What waits to be sent on one stream, and how it becomes frames.
+"""The outbox of one stream: messages that wait to be sent, and their assembly to frames.
 
-Exactly one task per stream takes frames from its outbox and writes them. Everybody else only
-puts messages in, which never blocks: so a reader can answer while the peer does not read, and
-two floods cannot wait for each other. A peer that takes nothing makes the outbox overflow,
-which ends its stream and nobody else's.
+Exactly one task per stream takes frames from its outbox and writes them. All other code only puts messages
+in, which never blocks: so a reader can answer while the peer does not read, and two floods cannot wait for
+each other. A peer that reads nothing makes the outbox overflow, which ends its stream and no other.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Outbox(Generic[M]):
         self.accepted = 0
         """How many messages `send` took, since the stream began."""
         self.taken = 0
-        """How many of these are in frames. Whoever asks for another frame has written them."""
+        """How many of these are in frames. A call of `next_frame` means that the frame before was written."""
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._latest)
@@ -62,7 +61,7 @@ class Outbox(Generic[M]):
         return self._bytes
 
     def send(self, message: M) -> bool:
-        """Queue a message; False when the stream is over, or is by this very message."""
+        """Queue a message; False when the stream is over, or is ended by this very message."""
         if self._closed:
             return False
         size = message.ByteSize()
@@ -77,8 +76,8 @@ class Outbox(Generic[M]):
         return True
 
     def replace(self, key: str, message: M) -> bool:
-        """Queue state: an older value under the same key that was not sent yet is superseded. So many keys
-        wait, and then the stream is over as in `send`: a peer may choose them."""
+        """Queue state: an older value under the same key that was not sent yet is replaced. The number of
+        keys is bounded; beyond it the stream is over as in `send`: a peer may choose them."""
         if self._closed:
             return False
         if key not in self._latest and len(self._latest) >= self._max_messages:
@@ -90,7 +89,7 @@ class Outbox(Generic[M]):
         return True
 
     def close(self) -> None:
-        """No more frames: what waits is dropped, the writer ends."""
+        """No more frames: waiting messages are dropped, the writer ends."""
         self._closed = True
         self._queue.clear()
         self._latest.clear()
@@ -98,8 +97,8 @@ class Outbox(Generic[M]):
         self._wake.set()
 
     async def next_frame(self) -> M | None:
-        """The next frame to write, everything that waits in it up to the frame's bound; None at the end.
-        Whoever asks for it has written the one before."""
+        """The next frame to write, with all waiting messages up to the frame's bound; None at the end. A call
+        means that the frame before was written."""
         while not self._queue and not self._latest:
             if self._closed:
                 return None

@@ -1,4 +1,4 @@
-"""Our errors as gRPC statuses and back: the code travels beside the text, so no text is parsed."""
+"""Our errors as gRPC statuses and back: the code is sent beside the text, so no text is parsed."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _UNREACHED: Final = frozenset(
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.INTERNAL,  # what gRPC's core says when the line is cut under a write
+        grpc.StatusCode.INTERNAL,  # gRPC's status when the connection is cut during a write
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""Statuses without a code of ours that say nothing about the request: it may be tried again."""
+"""Statuses without a code of ours that do not concern the request: it may be retried."""
 _LATER: Final = frozenset({Code.RATE_LIMITED, Code.CONFLICT})
-"""Refusals that time mends."""
+"""Refusals that may pass."""
 _MAX_DETAILS: Final = 1000
 
 _OUT_OF_TIME = ("certificate is not yet valid", "certificate has expired")
-"""What gRPC's own text says when a certificate is fine and a clock is not, or the reverse."""
+"""gRPC's own text when a certificate is fine and a clock is not, or the reverse."""
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: CorralError) -> NoReturn:
@@ -49,7 +49,7 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: CorralError)
 
 
 def from_rpc(error: grpc.aio.AioRpcError, *, peer: str) -> CorralError:
-    """What the other side said, or that it could not be reached."""
+    """The error that the other side sent, or that it could not be reached."""
     trailers = cast(Any, error.trailing_metadata())  # grpc.aio.Metadata, which the stubs do not know
     name = str(trailers.get(_CODE_KEY, "")) if trailers is not None else ""
     details = error.details() or error.code().name

@@ -1,7 +1,7 @@
 """Bulk transfer: chunks under a credit, resumable by offset.
 
-The receiver grants a number of bytes; the sender never has more under way. So neither side
-holds more than the credit in memory, whatever the size of the transfer.
+The receiver grants a number of bytes; the sender never has more in transit. So neither side holds more than
+the credit in memory, whatever the size of the transfer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CreditWindow:
         self._granted.set()
 
     def close(self) -> None:
-        """The receiver is gone: whoever waits for credit is told."""
+        """The receiver is gone: a wait for credit ends."""
         self._closed = True
         self._granted.set()
 
@@ -57,14 +57,14 @@ class CreditWindow:
 
 
 class Regrant:
-    """The receiver's side: gives back what was consumed, in steps that are worth a message."""
+    """The receiver's side: grants consumed bytes again, in steps that are worth a message."""
 
     def __init__(self, credit: int) -> None:
         self._step = max(1, credit // 2)
         self._consumed = 0
 
     def consumed(self, amount: int) -> int:
-        """Count consumed bytes; a positive answer is the grant to send now."""
+        """Count consumed bytes; a positive result is the grant to send now."""
         self._consumed += amount
         if self._consumed < self._step:
             return 0

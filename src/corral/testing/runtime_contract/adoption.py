@@ -1,4 +1,4 @@
-"""Finding a run again after the provider's host was killed."""
+"""The contract of adoption: a run is found again after the provider's host was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input and console."""
+"""The contract of input and console."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Talking:
 
     @pytest.mark.trap("T16")
     async def test_a_burst_right_after_a_first_line_and_the_end(self, house: RuntimeHouse) -> None:
-        """Whoever paces his reading by the first line meets the end before he reads again."""
+        """A reader that waits for the first line meets the end before it reads again."""
         burst = shell("echo first; head -c 50000 /dev/zero | tr '\\0' x; exit 1")
         for _ in range(12):
             handle = await house.provider.start(house.spec(*burst))

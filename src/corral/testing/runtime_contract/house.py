@@ -1,4 +1,4 @@
-"""The node that the contract's tests run things on, and how they look at what runs there."""
+"""The node of the contract's tests, and how they inspect what runs there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RuntimeHouse(Protocol):
 
 
 def console_bytes(run_directory: str) -> bytes:
-    """All that is in a run's console, of which nothing was dropped."""
+    """All bytes of a run's console, of which none were dropped."""
     segments = sorted(pathlib.Path(run_directory, "console").glob("*.log"))
     return b"".join(segment.read_bytes() for segment in segments)
 

@@ -18,7 +18,7 @@ from corral.testing.workloads import shell
 
 
 async def _code(house: RuntimeHouse, handle: RunHandle, *command: str, timeout: float = 20.0) -> Code:
-    """How an execution is refused."""
+    """The code of a refused execution."""
     with pytest.raises(CorralError) as caught:
         await house.provider.execute(handle, command, timeout=timeout)
     return caught.value.code
