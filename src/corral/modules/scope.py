@@ -1,9 +1,9 @@
-"""All that a host holds on behalf of one loaded module. Closing the scope removes it, whether the module
-cooperates or not.
+"""Scope of a loaded module: all that a host holds on its behalf. Closing the scope removes it, whether the
+module cooperates or not.
 
-A scope lives as long as the module's process. What the module registers in `on_load` stays as long as
-that; what it registers from `on_start` on belongs to the start, and goes when the module is stopped.
-Events and tasks reach the module only while it serves, which is: while it is ACTIVE.
+A scope lives as long as the module's process. What the module registers in `on_load` stays for that time;
+what it registers from `on_start` on belongs to the start, and is removed when the module is stopped. Events
+and tasks reach the module only while it is ACTIVE ("serves").
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Undo = Callable[[], Awaitable[None] | None]
 
 HEALTH_CHECK: Final = "health_check"
 LOG_TAIL: Final = 20
-"""Log lines that are kept for the story of a failure."""
+"""Log lines that are kept for the report of a failure."""
 UNDO_SECONDS: Final = 5.0
 
 _log = structlog.get_logger("corral.modules.scope")
 
 
 class Owned:
-    """One thing a module registered. `release` forgets it without undoing: it ended by itself."""
+    """One registration of a module. `release` forgets it without undoing it: it ended by itself."""
 
     def __init__(self, scope: Scope, kind: str, name: str, undo: Undo) -> None:
         self.kind = kind
@@ -53,7 +53,7 @@ class Owned:
 
 
 class Scope:
-    """The host's side of one loaded module. Not safe for other threads than the loop's."""
+    """The host's side of one loaded module. Not thread-safe: for the loop's thread only."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Scope:
         self.manifest = manifest
         self.host = host
         self.generation = generation
-        """Which generation of its collections it works on."""
+        """The generation of the module's collections that it works on."""
         self.config = config
         self.breaker = breaker
         self.counts = counts
         self.log_tail: collections.deque[str] = collections.deque(maxlen=LOG_TAIL)
         self.hooks: frozenset[str] = frozenset()
-        """The hooks its class really has; known once it is constructed."""
+        """The hooks that its class defines; known once it is constructed."""
         self._clock = clock
         self._process: RunningModule | None = None
         self._loaded: list[Owned] = []
@@ -88,7 +88,7 @@ class Scope:
         self._tasks = Tasks()
         self._watching: asyncio.Task[None] | None = None
         self.quota = LogQuota(clock=clock)
-        """What the host itself says about this module, of each kind once a second."""
+        """Limits the host's own log records about this module: one of each kind per second."""
         self.closed = False
 
     @property
@@ -102,12 +102,12 @@ class Scope:
         return self._process is not None
 
     def attach(self, process: RunningModule) -> None:
-        """Once, as soon as there is one: it may call before it is told to."""
+        """Set the process, once, as soon as it exists: it may make calls before it receives any."""
         self._process = process
 
     @property
     def name(self) -> str:
-        """Of the module, where it is one among those who call."""
+        """Name of the module as a caller."""
         return self.module_id
 
     @property
@@ -116,10 +116,10 @@ class Scope:
         backend = self.manifest.backend_on(self.host)
         return (backend.hook_deadline_ms if backend else DEFAULT_HOOK_DEADLINE_MS) / 1000
 
-    # --- what it owns ---------------------------------------------------------------------------
+    # --- registrations --------------------------------------------------------------------------
     def own(self, kind: str, name: str, undo: Undo) -> Owned:
-        """Put something into the scope; `undo` takes it away again and is called at most once. Rejected
-        once the scope is closed: whoever made the thing has to take it away himself."""
+        """Add a registration; `undo` removes it and is called at most once. Rejected once the scope is
+        closed: then the caller has to remove it."""
         if self.closed:
             raise Rejected(Code.NOT_RUNNING, f"module '{self.module_id}' is not running any more")
         owned = Owned(self, kind, name, undo)
@@ -127,23 +127,23 @@ class Scope:
         return owned
 
     def registrations(self) -> list[tuple[str, str]]:
-        """Kind and name of all it holds, in the order they came."""
+        """Kind and name of all registrations, in the order they were made."""
         return [(owned.kind, owned.name) for owned in [*self._loaded, *(self._started or ())]]
 
     def begin_start(self) -> None:
-        """From here on, what is registered belongs to the start."""
+        """Registrations from here on belong to the start."""
         if self._started is None:
             self._started = []
 
     async def end_start(self) -> None:
-        """Undo what was registered since `begin_start`, the last first; the rest stays, but rests."""
+        """Undo the registrations made since `begin_start`, the last first; the others stay, inactive."""
         self.rest()
         while self._started:
             await self._undo(self._started.pop())
         self._started = None
 
     async def close(self) -> None:
-        """Undo everything, the last first. One undo that fails or hangs does not keep the others."""
+        """Undo everything, the last first. An undo that fails or hangs does not affect the others."""
         self.closed = True
         await self._tasks.close()
         await self.end_start()
@@ -170,17 +170,17 @@ class Scope:
             if owned in held:
                 held.remove(owned)
 
-    # --- whether it serves ----------------------------------------------------------------------
+    # --- serving --------------------------------------------------------------------------------
     @property
     def serving(self) -> bool:
         return self._serving.is_set()
 
     async def until_serving(self) -> None:
-        """Returns while the module is ACTIVE; what is to be delivered to it waits here."""
+        """Wait until the module is ACTIVE, before something is delivered to it."""
         await self._serving.wait()
 
     def serve(self, *, ask_health_every: float = 0.0) -> None:
-        """From now on it serves, and is asked for its health every so many seconds; 0: it is not."""
+        """Begin to serve, with a health check every so many seconds; 0: none."""
         self._serving.set()
         if ask_health_every and self._watching is None:
             self._watching = self._tasks.spawn(
@@ -194,8 +194,9 @@ class Scope:
             self._watching = None
 
     async def health(self, *, blame: bool = False) -> HealthAnswer:
-        """What its `health_check` says; a module without one answers for its loop alone. Only the watch blames it for
-        no answer: whoever may look must not be able to fail a busy module by looking often. Raises as `call`."""
+        """Result of `health_check`; for a module without one, an answer of its loop. Only the periodic check
+        counts a missing answer against the module: a client that checks often must not be able to fail a busy
+        module. Raises as `call`."""
         return await self.call(
             HEALTH_CHECK,
             HEALTH,
@@ -206,14 +207,15 @@ class Scope:
         )
 
     async def _watch_health(self, seconds: float) -> None:
-        """So that a module that answers nobody is noticed though nobody calls it: the breaker counts."""
+        """Check the health periodically, so that a module that does not answer is noticed even if nothing
+        calls it: the breaker counts."""
         said_unhealthy = False
         while True:
             await asyncio.sleep(seconds)
             try:
                 answer = await self.health(blame=True)
             except CorralError:
-                continue  # counted; what is gone or busy is somebody else's to see to
+                continue  # counted; a dead or busy process is handled elsewhere
             if not answer.healthy and not said_unhealthy:
                 _log.warning("module.unhealthy", module=self.module_id, detail=answer.detail)
             said_unhealthy = not answer.healthy
@@ -230,8 +232,8 @@ class Scope:
         blame: bool = True,
     ) -> T:
         """Call the module, counted and watched by the breaker. `what` names the call in reasons, such as
-        `event:GROUP_CREATED`. Without `blame` an overrun is not held against it: the caller had less
-        patience than the module was promised. Raises what `ModuleProcess.call` raises."""
+        `event:GROUP_CREATED`. Without `blame` an overrun is not counted against it: the caller's deadline was
+        shorter than the module's. Raises what `ModuleProcess.call` raises."""
         with self._watch(what, blame=blame):
             return await self.process.call(method, body, answer=answer, deadline=deadline)
 
@@ -239,8 +241,8 @@ class Scope:
     async def stream(
         self, what: str, method: str, body: object, *, answer: type[T], deadline: float
     ) -> AsyncIterator[tuple[T, AsyncIterator[bytes]]]:
-        """Like `call`, for answers that come in chunks. Only the answer's head is timed and watched: how
-        fast the rest goes is up to whoever reads it."""
+        """Like `call`, for answers that come in chunks. Only the answer's head is timed and watched: the
+        speed of the rest depends on the reader."""
         opening = self.process.stream(method, body, answer=answer, deadline=deadline)
         with self._watch(what, blame=True):
             head = await opening.__aenter__()
@@ -266,7 +268,7 @@ class Scope:
             self.breaker.answered(what)
             self._note_failure(what, error)
             raise
-        except BaseException:  # it was not even asked, or is gone: no sign that it answers
+        except BaseException:  # the call was never sent, or the process is gone: no evidence that it answers
             self.counts.failures += 1
             raise
         else:
@@ -275,7 +277,7 @@ class Scope:
             self.counts.took(self._clock.monotonic() - began)
 
     def _note_failure(self, what: str, error: ModuleRaised) -> None:
-        """Into the log with its traceback, at most once a second: a module may fail at every event."""
+        """Log a failure with its traceback, at most once a second: a module may fail at every event."""
         if (unsaid := self.quota.admit("call_failed")) is None:
             return
         _log.warning(

@@ -1,11 +1,11 @@
-"""Archives of modules on this host, by their digest, and what they unpack to.
+"""Archive store: archives of modules on this host, by digest, and their unpacked trees.
 
-A copy of what the store holds, and rebuilt from there: nothing in here is the only one. Contents are
-verified whenever they are used, so a crash or a bad disk costs time, never a wrong module. A tree is
-compared with the archive itself, whose digest was just checked: there is no note beside it to believe.
+It is a copy of what the store holds, and can be rebuilt from there. Contents are verified whenever they are
+used, so a crash or a bad disk costs time, never a wrong module. A tree is compared with the archive itself,
+whose digest was just checked: there is no separate checksum file to trust.
 
-Other users may enter the directories, but not list them, and read trees, but not archives: modules may run
-as one of them (`modules.run_as`).
+Other users may enter the directories, but not list them, and read trees, but not archives: modules may run as
+one of them (`modules.run_as`).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _ARCHIVE_MODE: Final = 0o400
 
 class ArchiveStore:
     """`DIRECTORY/SHA.zip`, its signature beside it, and `DIRECTORY/unpacked/SHA/`. One owner at a time; calls
-    for the same digest follow one another."""
+    for the same digest are serialised."""
 
     def __init__(self, directory: Path, *, max_bytes: int) -> None:
         self._directory = directory
         self._trees = directory / "unpacked"
         self._max_bytes = max_bytes
         self._files: dict[str, tuple[ArchiveFile, ...]] = {}
-        """What archives hold that were read before; a digest never comes to mean something else."""
+        """Contents of archives that were read before; a digest always has the same content."""
         self._turns = KeyedLocks[str]()
         self._opening = asyncio.Lock()
         self._open = False
 
     def path(self, sha256: str) -> Path:
-        """Where the archive is, if it is there."""
+        """Path of the archive, if it is stored."""
         return self._directory / f"{_checked(sha256)}.zip"
 
     def held(self) -> set[str]:
-        """Digests of which anything is here. Reads a directory."""
+        """Digests of which anything is stored. Reads a directory."""
         names: list[str] = []
         for directory in (self._directory, self._trees):
             with contextlib.suppress(FileNotFoundError):
@@ -65,8 +65,8 @@ class ArchiveStore:
         return {name.partition(".")[0] for name in names if _SHA256.fullmatch(name.partition(".")[0])}
 
     async def put(self, source: AsyncIterator[bytes] | Path, *, expect: str) -> Path:
-        """Keep an archive, durably; DIGEST_MISMATCH when it is not the expected one, and then nothing is
-        kept. Fine when it is here already."""
+        """Store an archive durably; DIGEST_MISMATCH when it is not the expected one, and then nothing is
+        stored. No effect when it is stored already."""
         path = self.path(expect)
         async with self._turn(expect):
             if await to_end(has_digest, path, expect):
@@ -83,8 +83,8 @@ class ArchiveStore:
         return path
 
     async def take(self, archive: Path, *, expect: str) -> Path:
-        """Keep an archive that lies on this host already, durably: it is moved here, not copied, unless it is
-        here already. DIGEST_MISMATCH when it is not the expected one; it stays where it is then."""
+        """Store an archive that is on this host already, durably: it is moved, not copied, unless it is
+        stored already. DIGEST_MISMATCH when it is not the expected one; it stays where it is then."""
         path = self.path(expect)
         async with self._turn(expect):
             with disk_faults():
@@ -92,7 +92,7 @@ class ArchiveStore:
         return path
 
     async def put_sidecar(self, sha256: str, kind: SidecarKind, content: bytes) -> Path:
-        """Keep a signature beside its archive, in place of whichever lay there."""
+        """Store a signature beside its archive, in place of the present one."""
         archive = self.path(sha256)
         path = archive.with_name(archive.name + SIDECAR_SUFFIXES[kind])
         others = [archive.with_name(archive.name + suffix) for suffix in SIDECAR_SUFFIXES.values()]
@@ -103,16 +103,16 @@ class ArchiveStore:
         return path
 
     async def unpacked(self, sha256: str, *, judge: Callable[[Path], object] | None = None) -> Path:
-        """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is not
-        there or not as it should be. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed.
-        `judge` is given the archive when it is what the digest says, in the same thread, and before anything
-        of it is read: what it raises is raised."""
+        """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is
+        missing or damaged. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed. `judge` is
+        called with the archive once its digest is verified, in the same thread, and before anything of it is
+        read: what it raises is raised."""
         async with self._turn(sha256):
             with disk_faults():
                 return await to_end(self._ensure_tree, sha256, judge)
 
     async def forget(self, sha256: str) -> None:
-        """Remove the archive, its signature and its tree; fine when there is nothing."""
+        """Remove the archive, its signature and its tree; no effect when there is none."""
         async with self._turn(sha256):
             with disk_faults():
                 await to_end(self._remove, sha256)
@@ -128,7 +128,7 @@ class ArchiveStore:
             yield
 
     def _prepare(self) -> None:
-        """Directories, and no more of what an earlier run left half done."""
+        """Create the directories, and remove what an interrupted run left."""
         for directory in (self._directory, self._trees):
             make_directory(directory)
             directory.chmod(_DIRECTORY_MODE)
@@ -166,7 +166,7 @@ class ArchiveStore:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            part = _new_part(self._directory)  # on another file system: beside its place first
+            part = _new_part(self._directory)  # on another file system: copied beside its place first
             try:
                 _copied(archive, part, self._max_bytes)
                 _keep(part, path)
@@ -175,7 +175,7 @@ class ArchiveStore:
             archive.unlink(missing_ok=True)
 
     def _ensure_tree(self, sha256: str, judge: Callable[[Path], object] | None) -> Path:
-        """Digest, contents and tree are those of one open file: whatever takes its place meanwhile."""
+        """Digest, contents and tree are of one open file, whatever replaces it meanwhile."""
         tree = self._trees / sha256
         try:
             file = self.path(sha256).open("rb")
@@ -198,7 +198,7 @@ class ArchiveStore:
         return tree
 
     def _make_tree(self, archive: IO[bytes], tree: Path) -> tuple[ArchiveFile, ...]:
-        """Beside its place, then moved there."""
+        """Make the tree beside its place, then move it there."""
         aside = Path(tempfile.mkdtemp(prefix=_PART, dir=self._trees))
         try:
             files = unpack(archive, aside / "new", max_bytes=self._max_bytes)
@@ -228,7 +228,7 @@ def _checked(sha256: str) -> str:
 
 
 def _move(source: Path, target: Path) -> None:
-    """A directory without write permission cannot be moved: its `..` would change."""
+    """Move a directory. One without write permission cannot be moved: its `..` would change."""
     mode = source.stat().st_mode
     source.chmod(0o700)
     source.rename(target)
@@ -285,7 +285,7 @@ def _other_digest(expect: str, found: str) -> CorralError:
 
 @contextlib.contextmanager
 def disk_faults() -> Iterator[None]:
-    """Errors of the file system about an archive as ours, by whether there is room."""
+    """Converts errors of the file system to ours: the disk is full, or unavailable."""
     try:
         yield
     except OSError as error:

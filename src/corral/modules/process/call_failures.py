@@ -13,7 +13,7 @@ _OUT_OF_MEMORY: Final = "MemoryError"
 
 
 class CallOverrun(Retryable):
-    """It did not answer by its deadline. The call was cancelled; a late answer is dropped."""
+    """The module did not answer by the deadline. The call was cancelled; a late answer is dropped."""
 
     def __init__(self, module_id: str, method: str, deadline: float) -> None:
         super().__init__(
@@ -25,7 +25,7 @@ class CallOverrun(Retryable):
 
 
 class ModuleRaised(Rejected):
-    """The module's code raised, or its answer could not be understood."""
+    """The module's code raised, or its answer could not be decoded."""
 
     def __init__(
         self, module_id: str, method: str, *, kind: str, message: str, traceback: str = "", hint: str = ""
@@ -39,7 +39,7 @@ class ModuleRaised(Rejected):
         self.kind = kind
         """The exception's class name."""
         self.detail = message
-        """What the exception said."""
+        """The exception's message."""
         self.traceback = traceback
 
 
@@ -56,7 +56,7 @@ class ProcessGone(Retryable):
 
 
 class ZygoteGone(Retryable):
-    """What module processes are forked from ended while one was being started."""
+    """The zygote ended while a module process was being started."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -67,7 +67,7 @@ class ZygoteGone(Retryable):
 
 
 class ModuleBusy(Retryable):
-    """As many calls are under way as may be."""
+    """The limit of concurrent calls to the module is reached."""
 
     def __init__(self, module_id: str) -> None:
         super().__init__(

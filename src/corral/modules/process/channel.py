@@ -1,9 +1,9 @@
 """Host's end of a module's socket: frames in and out on the host's loop, within bounds, never blocking.
 
-Reading is bounded in work per turn of the loop and in rate, and it pauses while the module has as many
-calls under way as may be: a module that sends too much waits in its own `send`. What the module does not
-read is held up to a bound; beyond it, or when nothing moves for a while, the module is cut off. Bytes
-that are no frame cut it off at once. A frame that is larger or nested deeper than its method allows is
+Reading is bounded in work per turn of the loop and in rate, and it pauses while the module has reached its
+limit of concurrent calls: a module that sends too much waits in its own `send`. Output that the module does
+not read is buffered up to a bound; beyond it, or when nothing moves for a while, the module is cut off. Bytes
+that are not a frame cut it off at once. A frame that is larger or nested deeper than its method allows is
 skipped undecoded.
 """
 
@@ -29,26 +29,28 @@ _HEAD: Final = 4
 _READ_BYTES: Final = 256 * 1024
 _FRAMES_AT_ONCE: Final = 32
 _COST_AT_ONCE: Final = 200.0
-"""After so much the rest waits for the next turn of the loop: what is made of it is done in this one."""
+"""Cost after which the rest waits for the next turn of the loop: handling the frames happens in the same
+turn."""
 _LAST_READS: Final = 8
 _LAST_COST: Final = 2500.0
-"""What is still taken in of a process that has ended: all at once, so it is bounded."""
+"""Most cost read from a process that has ended: all in one turn, so it is bounded."""
 _HIGH: Final = MAX_UNREAD - MAX_FRAME
-"""Above this, calls and answers wait: one more of the largest kind still fits."""
+"""Above this, calls and answers wait: one more frame of the largest kind still fits."""
 _STALL_SECONDS: Final = 5.0
 _FRAMES_PER_SECOND: Final = 4000.0
 _BURST: Final = 8000.0
 _NOTICE_COST: Final = 4.0
 _DEADLINE_BYTES: Final = 9
-"""Of what follows the body of a call; whether the body itself is too large is seen once the frame is taken apart."""
+"""Bytes that may follow the body of a call; the size of the body itself is checked once the frame is
+parsed."""
 
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class Channel:
-    """`take` gets each message; `lost` is called once, with the reason and what there is to say about it, when the
-    module broke a bound or closed its end. `limit` tells how large a frame may be by its head; `refused` is told of
-    one that is over its limit and why, and nobody else."""
+    """`take` gets each message; `lost` is called once, with the reason and details, when the module broke a
+    bound or closed its end. `limit` returns the largest size of a frame by its head; a frame over its limit
+    is passed to `refused`, with the reason, and to nothing else."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class Channel:
         self._listen()
 
     def send(self, message: Message) -> None:
-        """Raises FrameTooLarge. After the end it does nothing."""
+        """Queue a frame. Raises FrameTooLarge. After the end it does nothing."""
         frame = encode_frame(message)
         if not self._open:
             return
@@ -95,12 +97,12 @@ class Channel:
             self._lose(NOT_READING, f"{self._unsent_bytes} bytes wait for it; {MAX_UNREAD} are held")
 
     async def room(self) -> None:
-        """Until the module has read enough of what it was sent; at once after the end."""
-        while not self._room.is_set():  # many wake at once, and the first of them may fill it again
+        """Wait until the module has read enough of its input; returns at once after the end."""
+        while not self._room.is_set():  # many waiters wake at once, and the first may fill it again
             await self._room.wait()
 
     def pause(self, full: bool) -> None:
-        """Whether to leave what the module says where it is."""
+        """Pause or resume reading from the module."""
         if full == self._full:
             return
         self._full = full
@@ -110,13 +112,13 @@ class Channel:
             self._resume = self._loop.call_soon(self._work)
 
     def end_output(self) -> None:
-        """The module sees the end of its input once it has read the rest."""
+        """Close the output: the module sees the end of its input once it has read the rest."""
         if self._open and not self._unsent:
             with contextlib.suppress(OSError):  # it closed its own end
                 self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:
-        """Take in what an ended process had said: its last answers and log lines."""
+        """Read what an ended process had sent: its last answers and log lines."""
         for _ in range(_LAST_READS):
             try:
                 piece = self._socket.recv(_READ_BYTES) if self._open else b""
@@ -151,7 +153,7 @@ class Channel:
     def _listen(self) -> None:
         if self._open and not self._reading and not self._full:
             self._reading = True
-            with log_context.apart():  # it stays, whoever made it
+            with log_context.apart():  # the reader outlives the task that made it
                 self._loop.add_reader(self._socket, self._readable)
 
     def _stop_listening(self) -> None:
@@ -173,7 +175,7 @@ class Channel:
         self._work()
 
     def _work(self) -> None:
-        """A bounded share of what was read; the rest in the next turn, or when the rate allows."""
+        """Handle a bounded share of what was read; the rest in the next turn, or when the rate allows."""
         self._resume = None
         spent = 0.0
         for _ in range(_FRAMES_AT_ONCE):
@@ -195,7 +197,7 @@ class Channel:
         self._resume = self._loop.call_soon(self._work)
 
     def _next(self) -> float:
-        """Take one frame, and tell what it cost; 0 when none is complete."""
+        """Take one frame; returns its cost, 0 when none is complete."""
         if len(self._input) < _HEAD:
             return 0.0
         size = int.from_bytes(self._input[:_HEAD], "little")
@@ -213,7 +215,7 @@ class Channel:
         return cost
 
     def _take_frame(self, size: int) -> float:
-        """What it cost. Raises what is raised for something that is no frame."""
+        """Returns the frame's cost. Raises for bytes that are not a frame."""
         head = read_head(bytes(self._input[_HEAD : _HEAD + min(size, HEAD_BYTES)]))
         limit = self._limit(head)
         cost = (_NOTICE_COST if head.tag == "notice" else 1.0) + size / limit.bytes_per_cost
@@ -234,7 +236,7 @@ class Channel:
         return cost + parts / limit.parts_per_cost
 
     def _flush(self) -> None:
-        """As much as the module's socket takes."""
+        """Write as much as the module's socket takes."""
         try:
             while self._unsent:
                 sent = self._socket.send(self._unsent[0])
@@ -247,7 +249,7 @@ class Channel:
         except (BlockingIOError, InterruptedError):
             self._loop.add_writer(self._socket, self._flush)
         except OSError:
-            self._unsent.clear()  # it closed its end; the reader hears of it, or the zygote does
+            self._unsent.clear()  # it closed its end; the reader or the zygote reports that
             self._unsent_bytes = 0
         if not self._unsent:
             self._loop.remove_writer(self._socket)

@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 OVERRUNS: Final = 3
-"""So many in a row of the same hook, route, task, event or capability open the breaker."""
+"""Overruns in a row of the same hook, route, task, event or capability that open the breaker."""
 _MOST_NAMES: Final = 1000
-"""Of what is late; beyond that the oldest count is forgotten."""
+"""Most names counted; beyond that the oldest count is forgotten."""
 
 
 class _Row:
-    """Overruns in a row of one thing that is called."""
+    """Overruns in a row of one call target."""
 
     __slots__ = ("overruns", "silent_since")
 
@@ -24,11 +24,12 @@ class _Row:
 
 
 class Breaker:
-    """Counts overruns in a row for each thing that is called, by its name: what else answers meanwhile does
-    not count for it. It opens once; `opened` is told what overran.
+    """Counts overruns in a row for each call target, by its name: answers of other targets meanwhile do not
+    reset it. It opens once; `opened` is called with the name of the target.
 
-    Calls that were under way together are one silence, not many: an overrun counts only if its call
-    began after the last one that counted had ended. So a few impatient callers at once cannot open it."""
+    Concurrent calls count as one overrun, not many: an overrun counts only if its call began after the last
+    one that counted had ended. So a few callers with short deadlines cannot open it at once.
+    """
 
     def __init__(self, opened: Callable[[str], None], *, overruns: int = OVERRUNS) -> None:
         self._opened = opened
@@ -56,13 +57,13 @@ class Breaker:
 
 
 class CallCounts(msgspec.Struct, kw_only=True):
-    """What the host's calls into a module came to, since the module was first loaded."""
+    """Counters of the host's calls into a module, since the module was first loaded."""
 
     calls: int = 0
     failures: int = 0
-    """Of them, those that did not end with an answer."""
+    """Calls that did not end with an answer."""
     overruns: int = 0
-    """Of the failures, those that ended by their deadline."""
+    """Failures that ended by their deadline."""
     seconds: float = 0.0
     longest_seconds: float = 0.0
 

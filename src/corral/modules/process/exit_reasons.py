@@ -14,19 +14,20 @@ NOT_READING: Final = "cut_off:not_reading"
 BAD_FRAME: Final = "cut_off:bad_frame"
 SOCKET_CLOSED: Final = "cut_off:socket_closed"
 ZYGOTE_LOST: Final = "zygote_lost"
-"""What all modules are forked from is gone, and they with it. Nobody is to blame, unless `Death.blamed` says so."""
+"""The zygote is gone, and all modules with it. No module is blamed, unless `Death.blamed` is set."""
 
 _EXITS: Final = {EXIT_MEMORY: MEMORY_LIMIT, EXIT_HOST_GONE: SOCKET_CLOSED}
 _STARVED: Final = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
-"""What native code that gets no memory dies of, and what the kernel sends when there is none left."""
+"""Signals that native code dies of when it gets no memory, and what the kernel sends when there is none
+left."""
 _NEAR: Final = 0.75
-"""Of the limit, in memory that was really used: stacks count against it whether they are used or not."""
+"""Share of the limit in memory really used: stacks count against the limit whether they are used or not."""
 
 
 def ended_for(ours: str, zygotes: str, status: int) -> str:
-    """Why a process was ended, by what this host cut it off for and what the zygote ended it for; empty when it
-    ended by itself. A socket that closed may be but the first that is seen of its end, however long the rest
-    takes on a busy machine: it counts only for what had to be killed and the zygote had not ended already."""
+    """Why a process was ended, from why this host cut it off and why the zygote ended it; empty when it ended
+    by itself. A closed socket may be only the first sign of its end, however long the rest takes on a busy
+    machine: it counts only for a process that had to be killed and that the zygote had not ended already."""
     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     if ours == SOCKET_CLOSED and (zygotes or not killed):
         return zygotes
@@ -34,7 +35,8 @@ def ended_for(ours: str, zygotes: str, status: int) -> str:
 
 
 def death_reason(status: int, *, told: str, peak_bytes: int, memory_bytes: int) -> str:
-    """`told` is why somebody on our side ended it; it goes before what the kernel says."""
+    """The reason of a death. `told` is why the host ended the process; it takes precedence over the wait
+    status."""
     if told:
         return told
     if os.WIFSIGNALED(status):
@@ -57,7 +59,7 @@ _WORDS_BYTES: Final = 16 * 1024
 
 
 def crash_output_file() -> int:
-    """In memory, for what a crashing process says; it cannot be made to hold more."""
+    """A file in memory for the output of a crashing process; its size is fixed."""
     words = os.memfd_create("corral-last-words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(words, _WORDS_BYTES)
     fcntl.fcntl(words, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -65,5 +67,5 @@ def crash_output_file() -> int:
 
 
 def read_crash_output(words: int) -> str:
-    """The file is shared with the process: its position is wherever that wrote last."""
+    """Read the file, which is shared with the process: its position is wherever the process wrote last."""
     return os.pread(words, _WORDS_BYTES, 0).decode(errors="replace").strip("\0").strip()

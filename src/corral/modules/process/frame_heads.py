@@ -1,4 +1,4 @@
-"""The head of a module's frame: what it is and whose, read before anything else of it is decoded."""
+"""The head of a module's frame: its kind and number, read before anything else of it is decoded."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WITHOUT_BODY: Final = {
     "credit": FrameLimit(size=HEAD_BYTES),
 }
 LATE: Final = FrameLimit(size=0, bytes_per_cost=16 * 1024)
-"""Of an answer that nobody waits for: nothing of it is looked at."""
+"""Limit of an answer that no call waits for: nothing of it is decoded."""
 _WIDTHS: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
 _SIGNED: Final = 0xD0
 
 
 class NoFrame(Exception):
-    """There is no message of ours that begins like this."""
+    """The bytes do not begin like a message."""
 
 
 class FrameHead(msgspec.Struct, frozen=True):
@@ -45,17 +45,17 @@ class FrameHead(msgspec.Struct, frozen=True):
 
     @property
     def has_body(self) -> bool:
-        """Whether what begins at `end` is a value of the method's own form."""
+        """Is the value that begins at `end` in the method's own format?"""
         return self.tag in ("call", "answer", "notice")
 
     @property
     def fixed_limit(self) -> FrameLimit | None:
-        """Of a frame whose limit depends on nothing but what it is."""
+        """The limit of a frame that depends only on its kind."""
         return _WITHOUT_BODY.get(self.tag)
 
 
 def read_head(start: bytes) -> FrameHead:
-    """From the first `HEAD_BYTES` of a frame; NoFrame."""
+    """The head, from the first `HEAD_BYTES` of a frame; NoFrame."""
     try:
         tag, position = _tag(start)
         number, method = 0, ""

@@ -28,14 +28,14 @@ from corral.system.aio.tasks import Tasks
 _log = structlog.get_logger("corral.modules.process")
 
 _MOST_SECONDS: Final = 600.0
-"""As long as the SDK waits for the longest: an index over all that a module has stored."""
+"""Longest deadline, the SDK's own for the longest call: an index over all that a module has stored."""
 _MOST_UNANSWERED: Final = 2 * MAX_CALLS_FROM_MODULE
-"""Well above what the SDK allows: who gets here speaks without it."""
+"""Well above what the SDK allows: a module that exceeds it does not use the SDK."""
 
 
 class HostCalls:
-    """A call counts until its answer is on its way, never longer: the SDK makes the next one as soon as it has the
-    answer, so a module that uses it never has more here than it has there."""
+    """A call counts until its answer is queued, never longer: the SDK makes the next one as soon as it has
+    the answer, so a module that uses it never has more calls open here than there."""
 
     def __init__(
         self, module_id: str, channel: Channel, serve: Serve, cut_off: Callable[[str, str], None]
@@ -47,7 +47,7 @@ class HostCalls:
         self._owned = Tasks()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._given_up: set[asyncio.Task[None]] = set()
-        """Cancelled by the module, and not at their end yet."""
+        """Cancelled by the module, and not ended yet."""
         self._over = False
 
     def take(self, message: Call | Cancel) -> None:
@@ -78,22 +78,22 @@ class HostCalls:
         self._pause()
 
     def refuse(self, number: int, method: str, problem: str) -> None:
-        """Answer a call that was not looked at any further."""
+        """Answer a call that was refused by its head."""
         if not self._over:
             why = f"what is sent under '{shown(method)}' {problem}"
             self._channel.send(_failure(number, Code.BODY_TOO_LARGE, why))
 
     def end(self) -> None:
-        """Whatever is under way is of no use to anybody any more."""
+        """Cancel all calls under way."""
         self._over = True
         self._owned.cancel()
 
     async def ended(self) -> None:
-        """Until all of it has come to its end."""
+        """Wait until all of them have ended."""
         await self._owned.wait()
 
     def _forget(self, number: int, task: asyncio.Task[None] | None) -> None:
-        """Unless the number belongs to a later call already."""
+        """Forget a call, unless its number belongs to a later one already."""
         if self._tasks.get(number) is task:
             self._tasks.pop(number, None)
 
@@ -107,8 +107,9 @@ class HostCalls:
         self._pause()
 
     def _pause(self) -> None:
-        """Calls that were given up count here: a module cannot have more work done by giving up. Only then: what
-        else it says, its answers among it, does not wait behind calls of its own."""
+        """Pause reading at the limit. Cancelled calls count until they end: a module cannot have more work
+        done by cancelling. Only then: its other messages, answers among them, do not wait behind its own
+        calls."""
         if not self._over:
             under_way = len(self._tasks) + len(self._given_up)
             self._channel.pause(bool(self._given_up) and under_way > MAX_CALLS_FROM_MODULE)
@@ -137,7 +138,7 @@ class HostCalls:
     def _reply(self, call: Call, answer: object) -> Answer | Failure:
         try:
             return Answer(call.id, encode_body(answer))
-        except Exception as error:  # a file's name that is no text, a number that is too large, …
+        except Exception as error:  # a file name that is not text, a number that is too large, …
             method = shown(call.method)
             _log.error(
                 "module.call_failed",

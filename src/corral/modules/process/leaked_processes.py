@@ -1,4 +1,4 @@
-"""Leaked processes: those that did not end when told to finish, still running or killed since."""
+"""Leaked processes: those that did not end when sent `finish`, still running or killed since."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LeakedProcesses:
         self._killed: deque[Leak] = deque(maxlen=_KEPT)
 
     def all(self) -> list[Leak]:
-        """The newest last; of those that were killed, the last hundred."""
+        """All leaks, the newest last; of those that were killed, the last hundred."""
         return [*self._killed, *self._lingering.values()]
 
     def lingers_still(self, process: ModuleProcess) -> bool:

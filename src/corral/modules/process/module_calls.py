@@ -1,4 +1,4 @@
-"""ModuleCalls of the host to a module: numbered, bounded, each with a deadline; and what is streamed back."""
+"""Calls of the host to a module: numbered, bounded, each with a deadline; and streamed answers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from corral.system.aio.tasks import set_within
 T = TypeVar("T")
 
 _GRANT: Final = STREAM_CREDIT // 4
-"""Credit is given back in pieces of this size, not for each chunk."""
+"""Credit is returned in pieces of this size, not for each chunk."""
 _KIND_LENGTH: Final = 200
 _TEXT_LENGTH: Final = 4000
 _TRACEBACK_LENGTH: Final = 32_000
-"""What is kept of a failure: it is logged and stored."""
+"""Longest traceback that is kept of a failure: it is logged and stored."""
 _SMALL: Final = 4096
-"""Chunks that wait are joined up to this size: each has a cost of its own, however little is in it."""
+"""Waiting chunks are joined up to this size: each has a fixed cost, however small it is."""
 
 
 class _Pending:
@@ -50,17 +50,17 @@ class _Pending:
         self.method = method
         self.answer = answer
         self.streamed = False
-        """Somebody wants chunks."""
+        """The caller reads chunks."""
         self.chunks: deque[bytes] = deque()
         self.credit = STREAM_CREDIT
         self.last = True
-        """Nothing more is to come after the answer."""
+        """Nothing follows the answer."""
         self.broken: Exception | None = None
         self.news = asyncio.Event()
 
 
 class ModuleCalls:
-    """`cut_off` is called when the module sends more than it was granted."""
+    """Calls under way. `cut_off` is called when the module sends more than its credit."""
 
     def __init__(self, module_id: str, channel: Channel, cut_off: Callable[[str], None]) -> None:
         self._module_id = module_id
@@ -71,7 +71,8 @@ class ModuleCalls:
         self._death: Death | None = None
 
     async def call(self, method: str, body: object, *, answer: type[T], deadline: float) -> T:
-        """CallOverrun, ModuleRaised, ProcessGone or ModuleBusy; a call that is given up is cancelled."""
+        """CallOverrun, ModuleRaised, ProcessGone or ModuleBusy; a call that the caller abandons is
+        cancelled."""
         number, pending = self._begin(method)
         try:
             return await self._answer(number, pending, body, answer, deadline)
@@ -82,8 +83,8 @@ class ModuleCalls:
     async def stream(
         self, method: str, body: object, *, answer: type[T], deadline: float
     ) -> AsyncIterator[tuple[T, AsyncIterator[bytes]]]:
-        """The answer, and the chunks that follow it; none unless it says `streamed`. The deadline is for
-        the answer, and for each pause between chunks. Leaving cancels what was not read."""
+        """The answer, and the chunks that follow it; none unless the answer has `streamed`. The deadline
+        applies to the answer, and to each pause between chunks. Leaving the context cancels the rest."""
         number, pending = self._begin(method)
         pending.streamed, pending.last = True, False
         try:
@@ -94,7 +95,7 @@ class ModuleCalls:
             self._end(number, pending)
 
     def take(self, message: Answer | Failure | Chunk) -> None:
-        """What the module said; something late or unknown is dropped."""
+        """Take in a message of the module; a late or unknown one is dropped."""
         pending = self._pending.get(message.id)
         if pending is None:
             return
@@ -106,18 +107,18 @@ class ModuleCalls:
             pending.answer.set_result(message.body)
 
     def method(self, number: int) -> str:
-        """Which method was called under a number; empty when no such call is under way."""
+        """Method of the call with this number; empty when no such call is under way."""
         pending = self._pending.get(number)
         return pending.method if pending is not None else ""
 
     def refuse(self, number: int, problem: str) -> None:
-        """The answer to a call is more than may be looked at."""
+        """Fail a call whose answer is over its limit."""
         pending = self._pending.get(number)
         if pending is not None:
             self._break(pending, self._bad(pending.method, "BadAnswer", f"its answer {problem}"))
 
     def end(self, death: Death) -> None:
-        """Nobody waits any longer."""
+        """Fail all calls under way."""
         self._death = death
         for pending in self._pending.values():
             self._break(pending, ProcessGone(self._module_id, death))
@@ -151,9 +152,9 @@ class ModuleCalls:
         del self._pending[number]
         answered = pending.answer.done() and not pending.answer.cancelled()
         if self._death is None and pending.broken is None and not (answered and pending.last):
-            self._channel.send(Cancel(number))  # also when no chunk has come yet, or none is owed
+            self._channel.send(Cancel(number))  # also when no chunk has come yet, or none is pending
         if pending.answer.done() and not pending.answer.cancelled():
-            pending.answer.exception()  # seen, also when we were cancelled meanwhile
+            pending.answer.exception()  # retrieved, also when we were cancelled meanwhile
         pending.answer.cancel()
 
     async def _chunks(self, number: int, pending: _Pending, deadline: float) -> AsyncIterator[bytes]:
@@ -204,7 +205,7 @@ class ModuleCalls:
     def _encoded(self, pending: _Pending, body: object) -> msgspec.Raw:
         try:
             return encode_body(body)
-        except Exception as error:  # a text that is none, a number that is too large, …
+        except Exception as error:  # invalid text, a number that is too large, …
             raise self._bad(
                 pending.method, "BadCall", f"it cannot be sent: {error}"[:_TEXT_LENGTH]
             ) from error
@@ -212,7 +213,7 @@ class ModuleCalls:
     def _decoded(self, pending: _Pending, raw: msgspec.Raw, answer: type[T]) -> T:
         try:
             return msgspec.msgpack.decode(raw, type=answer)
-        except Exception as error:  # the text of which may hold the value that does not fit
+        except Exception as error:  # its text may hold the value that does not fit
             raise self._bad(pending.method, "BadAnswer", str(error)[:_TEXT_LENGTH]) from error
 
     def _bad(self, method: str, kind: str, message: str) -> ModuleRaised:

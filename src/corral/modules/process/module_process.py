@@ -61,29 +61,29 @@ _log = structlog.get_logger("corral.modules.process")
 T = TypeVar("T")
 
 _CLOSED_SECONDS: Final = 1.0
-"""A process that closed its end of the socket has so long to end; one that died is reported sooner."""
+"""Seconds for a process that closed its end of the socket to end by itself; a death is reported sooner."""
 _START: Final = f"{HOOK_PREFIX}on_start"
 _HARMFUL: Final = (
     "what all modules are forked from was lost again and again, and no other module ran each time"
 )
 _REFUSED_AT_ONCE: Final = 8.0
 _REFUSED_PER_SECOND: Final = 0.1
-"""How much of what a module sends may be over a limit before it is cut off: the SDK refuses all of it itself."""
+"""Rate of messages over a limit above which a module is cut off: the SDK refuses all of them itself."""
 
 
 class PoolCallbacks(Protocol):
-    """What a process needs of its process pool."""
+    """The methods that a process needs of its process pool."""
 
     def end(self, process: ModuleProcess) -> None:
-        """Have it killed with all its descendants; its death follows."""
+        """Have it killed with all its descendants; its death is reported later."""
 
     def starts(self, process: ModuleProcess) -> None:
-        """Its `on_start` is called."""
+        """Its `on_start` is about to be called."""
 
     def usage(self, process: ModuleProcess) -> Sample | None: ...
 
     def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
-        """It was told to finish and is still there."""
+        """It was sent `finish` and is still running."""
 
     def finished(self, process: ModuleProcess, ending: FinishResult) -> None: ...
 
@@ -110,7 +110,7 @@ class ModuleProcess:
         self.pid = pid
         self.limits = limits
         self.memory_bytes: int | None = None
-        """What it uses with its descendants, as its limit is watched by; None: nobody looked yet."""
+        """Memory of the process with its descendants, as measured for its limit; None: not measured yet."""
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self._pidfd = pidfd
         self._words = words
@@ -143,20 +143,21 @@ class ModuleProcess:
     def stream(
         self, method: str, body: object, *, answer: type[T], deadline: float
     ) -> AbstractAsyncContextManager[tuple[T, AsyncIterator[bytes]]]:
-        """The answer and the chunks that follow it, which raise as `call` does. The deadline is for the
-        answer and for each pause between chunks; whoever leaves cancels the rest."""
+        """The answer and the chunks that follow it, which raise as `call` does. The deadline applies to the
+        answer and to each pause between chunks; leaving the context cancels the rest."""
         return self._calls.stream(method, body, answer=answer, deadline=deadline)
 
     def notify(self, method: str, body: object) -> None:
-        """Never blocks. Dropped when the process is gone; one that does not read is cut off in the end."""
+        """Send a notice. Never blocks. Dropped when the process is gone; a process that does not read is cut
+        off in the end."""
         try:
             self._channel.send(NoticeFrame(method, encode_body(body)))
         except FrameTooLarge as error:
             _log.warning("module.notice_skipped", module=self.module_id, method=method, why=str(error))
 
     async def finish(self, *, grace: float) -> FinishResult:
-        """Let it end by itself; after `grace` seconds its whole tree is killed. Whoever calls again waits
-        for the same end; whoever is cancelled does not stop it."""
+        """Let it end by itself; after `grace` seconds its whole tree is killed. Further calls wait for the
+        same end; cancelling a caller does not stop it."""
         if self._finishing is None:
             self._finishing = self._tasks.spawn(
                 self._finish(grace), name=f"modules/finish/{self.module_id}", awaited=True
@@ -176,21 +177,21 @@ class ModuleProcess:
             self._pool.end(self)
 
     def sample(self) -> Sample | None:
-        """What it uses now, its descendants included; after its death, what it had used."""
+        """Present usage, descendants included; after its death, what it had used."""
         if not self.death.done():
             found = self._pool.usage(self) or sample_tree(self.pid, memory_bytes=self.memory_bytes)
             self._last = found or self._last
         return self._last
 
     def signal(self, number: signal.Signals) -> None:
-        """To this very process alone; nothing when it is over."""
+        """Send a signal to this very process only; no effect when it has ended."""
         if not self.death.done():
-            with contextlib.suppress(OSError):  # it ended, or we lack the right to: others end it too
+            with contextlib.suppress(OSError):  # ended, or no permission: it is ended otherwise, too
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def ended(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
-        """Called by the pool when nothing of the process is left. What it sent before is read first. `verdict`: on
-        the loss of the zygote that it died of."""
+        """Called by the pool when nothing of the process is left. What it sent before is read first.
+        `verdict`: the conclusion about the loss of the zygote that it died of."""
         if self.death.done():
             return
         self._serving.end()
@@ -222,7 +223,7 @@ class ModuleProcess:
         self._close(death)
 
     async def settled(self) -> None:
-        """After the death: until nothing of ours works for it any more."""
+        """After the death: wait until no task of the host works for it any more."""
         await self._serving.ended()
         await self._tasks.wait()
 
@@ -260,8 +261,8 @@ class ModuleProcess:
         return head.fixed_limit or limit_of(head.method or self._calls.method(head.number))
 
     def _refused(self, head: FrameHead, problem: str) -> None:
-        """What a module sent is over a limit: whoever waits for it is told, and one that goes on is cut off. An
-        answer to nobody comes too late, which is no fault."""
+        """A message is over a limit: its waiting caller gets the error, and a module that goes on is cut off.
+        A late answer, which no call waits for, is no fault."""
         method = head.method or self._calls.method(head.number)
         if head.tag in ("chunk", "cancel", "credit"):
             self._cut_off(FLOOD if head.tag == "chunk" else BAD_FRAME, f"a {head.tag} of it {problem}")
@@ -287,7 +288,7 @@ class ModuleProcess:
             case NoticeFrame():
                 self._take_notice(message)
             case Credit():
-                pass  # we stream nothing towards modules
+                pass  # nothing is streamed towards modules
 
     def _take_notice(self, notice: NoticeFrame) -> None:
         try:
@@ -295,7 +296,7 @@ class ModuleProcess:
         except OverLimit as error:
             self._note_over_limit("notice", notice.method, str(error))
         except Exception as error:
-            if not self._notice_failed:  # the first will do: a module may send thousands a second
+            if not self._notice_failed:  # the first one is enough: a module may send thousands a second
                 self._notice_failed = True
                 _log.error(
                     "module.notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
@@ -313,7 +314,7 @@ class ModuleProcess:
             self._cut_off(SOCKET_CLOSED)
 
     def _cut_off(self, reason: str, why: str = "") -> None:
-        """Its own fault: nothing it says counts from here on."""
+        """End the process through its own fault: its messages are ignored from here on."""
         if self.death.done() or self._told:
             return
         self._told, self._why = reason, why

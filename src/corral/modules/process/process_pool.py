@@ -40,12 +40,12 @@ from corral.system.entropy import Entropy, SystemEntropy
 _log = structlog.get_logger("corral.modules.process")
 
 _DEAF_SECONDS: Final = 30.0
-"""A zygote that does not end a process for so long is killed itself, which ends them all."""
+"""A zygote that does not end a process for so long is killed itself, which ends all of them."""
 
 
 class ProcessPool:
-    """Use as `async with`. `directory` is its own: the view, the zygote's log. Where modules run as somebody
-    else, it and everything up to `within` is made to let that user pass."""
+    """Use as `async with`. `directory` is its own: it holds the SDK directory and the zygote's log. Where
+    modules run as another user, it and every directory up to `within` is opened for that user to pass."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ProcessPool:
         confinement: Confinement | None = None,
         hold: float = HOLD_SECONDS,
     ) -> None:
-        """`hold`: seconds for which suspects of a lost zygote are held back at least."""
+        """`hold`: shortest time in seconds for which suspects of a lost zygote are held back."""
         self._directory = directory.absolute()
         self._within = (within or directory).absolute()
         self._confinement = confinement or NoConfinement()
@@ -69,18 +69,18 @@ class ProcessPool:
         self._by_pid: dict[int, ModuleProcess] = {}
         self._entropy = entropy or SystemEntropy()
         self._mark = ""
-        """Of what the zygote of now has below it; another one has another."""
+        """Mark of the present zygote's descendants; each zygote has another."""
         self._clock = clock or SystemClock()
         self._leaks = LeakedProcesses(self._clock)
         self._losses = ZygoteDeaths(hold=hold)
         self._started: dict[int, float] = {}
-        """When each process was last started, by its number."""
+        """Time of each process's last start, by its number."""
         self._tasks = Tasks()
         self._closed = False
 
     @property
     def processes(self) -> Mapping[int, ModuleProcess]:
-        """Those that live, by pid."""
+        """Living processes, by pid."""
         return types.MappingProxyType(self._by_pid)
 
     @property
@@ -102,8 +102,8 @@ class ProcessPool:
         serve: Serve,
         on_notice: Notice,
     ) -> ModuleProcess:
-        """A process that takes calls; nothing of the module is loaded yet. SPAWN_FAILED, RUN_AS_REFUSED or
-        SHUTTING_DOWN; nothing is left then."""
+        """Start a process that takes calls; nothing of the module is loaded yet. SPAWN_FAILED, RUN_AS_REFUSED
+        or SHUTTING_DOWN; nothing is left then."""
         user = await asyncio.to_thread(self._user, limits.run_as, paths) if limits.run_as else AS_THE_HOST
         zygote = await self._ready_zygote()
         self._numbers += 1
@@ -136,7 +136,7 @@ class ProcessPool:
         return process
 
     def _user(self, run_as: str, paths: Sequence[pathlib.Path]) -> RunUser:
-        """Blocking. It must be able to read what it is to import."""
+        """The user to run as; it must be able to read what it imports. Blocking."""
         user = look_up(run_as)
         if user.uid is not None:
             library, view = pathlib.Path(os.__file__).parent, make_view(self._directory / "view")
@@ -145,11 +145,11 @@ class ProcessPool:
         return user
 
     def leaked(self) -> list[Leak]:
-        """Those that were told to finish and had to be killed, or are still there; the newest last."""
+        """Processes that were sent `finish` and had to be killed, or are still running; the newest last."""
         return self._leaks.all()
 
     async def force_cleanup(self) -> list[Leak]:
-        """Kill at once what still lingers, and forget what is gone; what there was."""
+        """Kill lingering processes at once, and forget those that are gone; returns what there was."""
         found = self.leaked()
         lingering = [process for process in self._by_number.values() if self._leaks.lingers_still(process)]
         for process in lingering:
@@ -164,8 +164,8 @@ class ProcessPool:
         """Kill everything; returns when nothing is left. May be called again."""
         self._closed = True
         async with self._opening:
-            pass  # who opened a zygote has it now, and nobody opens another
-        # Without that lock from here on: should the zygote be lost now, the deaths are told under it.
+            pass  # a zygote being opened is assigned by now, and no other is opened
+        # Without that lock from here on: if the zygote is lost now, the deaths are reported under it.
         async with self._closing:
             living = list(self._by_number.values())
             for process in living:
@@ -176,16 +176,16 @@ class ProcessPool:
             zygote, self._zygote = self._zygote, None
             if zygote is not None:
                 await zygote.close()
-            for process in list(self._by_number.values()):  # born meanwhile, and ended with the zygote
+            for process in list(self._by_number.values()):  # forked meanwhile, and ended with the zygote
                 self._heard_end(_killed(process))
             await self._tasks.wait()
 
-    # --- what its processes ask of it -------------------------------------------------------------
+    # --- callbacks of its processes ---------------------------------------------------------------
 
     def end(self, process: ModuleProcess) -> None:
         """Part of `PoolCallbacks`."""
         if self._zygote is None or process.number not in self._by_number:
-            return  # its death is on its way
+            return  # its death is being reported
         zygote = self._zygote
         zygote.end(process.number)
         self._tasks.spawn(self._kill_inside(process), name=f"modules/kill/{process.module_id}")
@@ -229,7 +229,7 @@ class ProcessPool:
             return self._zygote
 
     def _prepare(self) -> pathlib.Path:
-        """Blocking. What an earlier host of this directory left, killed with its zygote, ends here."""
+        """Kill what an earlier host of this directory, killed with its zygote, left running. Blocking."""
         view = make_view(self._directory / "view")
         if ended := end_leftovers(pool_mark(self._directory), frozenset()):
             _log.warning("module.leftovers_removed", processes=ended)
@@ -242,7 +242,7 @@ class ProcessPool:
             await self._confinement.enter(_name(process), process.pid, process.limits)
         except BaseException:
             zygote.end(process.number)
-            if self._zygote is not zygote:  # and nobody else tells of its end
+            if self._zygote is not zygote:  # its end was reported already
                 process.signal(signal.SIGKILL)
                 self._heard_end(_killed(process))
             raise
@@ -250,7 +250,7 @@ class ProcessPool:
     def _heard_end(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
         process = self._by_number.pop(report.number, None)
         if process is None:
-            return  # nobody waited for it to be born
+            return  # no caller waited for it
         self._started.pop(report.number, None)
         if self._by_pid.get(process.pid) is process:
             del self._by_pid[process.pid]
@@ -266,11 +266,11 @@ class ProcessPool:
     def _lost_zygote(self) -> None:
         zygote, self._zygote = self._zygote, None
         if zygote is None:
-            return  # it did not even come up
+            return  # it never became ready
         _log.error("zygote.lost", pid=zygote.pid, modules=len(self._by_number))
         orphans = list(self._by_number.values())
         for process in orphans:
-            process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
+            process.signal(signal.SIGKILL)  # the kernel did so, unless it was just forked
         verdict = self._judge_loss(orphans)
         self._tasks.spawn(self._reap(zygote, self._mark, orphans, verdict), name="modules/reap")
 
@@ -292,8 +292,8 @@ class ProcessPool:
     async def _reap(
         self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: DeathVerdict
     ) -> None:
-        """Under the lock: the next zygote comes when the processes of this one are gone. Unless somebody
-        was before us at the lock; its mark is another one."""
+        """Under the lock: the next zygote is started when the processes of this one are gone. Skipped if
+        another caller took the lock first; then the mark is another one."""
         async with self._opening:
             try:
                 await zygote.close()
@@ -331,5 +331,5 @@ def _name(process: ModuleProcess) -> str:
 
 
 def _killed(process: ModuleProcess) -> Ended:
-    """How the kernel ends the processes of a zygote that is gone."""
+    """The `Ended` report of a process that the kernel killed with its zygote."""
     return Ended(process.number, int(signal.SIGKILL), ZYGOTE_LOST, 0, 0.0, 0)

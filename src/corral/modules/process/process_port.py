@@ -35,7 +35,7 @@ class RunningModule(Protocol):
     ) -> AbstractAsyncContextManager[tuple[T, AsyncIterator[bytes]]]: ...
 
     def notify(self, method: str, body: object) -> None:
-        """Never blocks; a process that is gone does not mind."""
+        """Send a notice. Never blocks; no effect when the process is gone."""
 
     async def finish(self, *, grace: float) -> FinishResult:
         """Let it end by itself; after `grace` seconds its whole tree is killed. May be called again."""
@@ -47,7 +47,7 @@ class RunningModule(Protocol):
 
 
 class ModuleSpawner(Protocol):
-    """Where processes come from."""
+    """Port that starts module processes."""
 
     async def start(
         self, module_id: str, *, paths: Sequence[Path], limits: Limits, serve: Serve, on_notice: Notice
@@ -58,21 +58,22 @@ class Confinement(Protocol):
     """`name` is unique among the processes that live; `enter` comes first and `leave` last."""
 
     async def enter(self, name: str, pid: int, limits: Limits) -> None:
-        """Before any of the module's code runs, so all that it starts is inside. A failure means that the
+        """Called before any of the module's code runs, so everything it starts is inside. After a failure the
         process is not used."""
 
     async def kill(self, name: str) -> None:
-        """All inside at once. Idempotent; a failure costs nothing, the process tree is killed anyway."""
+        """Kill everything inside at once. Idempotent; a failure has no effect, since the process tree is
+        killed anyway."""
 
     def usage(self, name: str) -> Sample | None:
-        """What all inside use; None: not known, look at the process tree. Does not block."""
+        """Usage of everything inside; None: not known, measure the process tree. Does not block."""
 
     async def leave(self, name: str) -> None:
-        """Nothing is inside any more. Idempotent."""
+        """Remove the group, which is empty. Idempotent."""
 
 
 class NoConfinement:
-    """There are no control groups: limits of the process and the watch on its tree have to do."""
+    """No control groups: limits of the process and the watch on its tree apply."""
 
     async def enter(self, name: str, pid: int, limits: Limits) -> None:
         pass

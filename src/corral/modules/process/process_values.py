@@ -18,31 +18,32 @@ from corral.sdk.protocol.messages import Lingering
 
 DEFAULT_WEIGHT: Final = 100
 DEFAULT_NICE: Final = 5
-"""Of a module with the default weight: about a third of what its host gets."""
+"""`nice` of a module with the default weight: about a third of its host's share."""
 _STEP: Final = 1.25
 _LOWEST: Final = 19
 
 
 def nice_of(weight: int) -> int:
-    """How much nicer than its host a module of this weight is, 0 to 19; never less: whatever a manifest says,
-    no module goes before its host. A weight of 0 is the default."""
+    """`nice` of a module of this weight above its host's, 0 to 19; never negative: whatever a manifest
+    requests, no module has priority over its host. A weight of 0 is the default."""
     steps = math.log((weight or DEFAULT_WEIGHT) / DEFAULT_WEIGHT, _STEP)
     return max(0, min(_LOWEST, DEFAULT_NICE - round(steps)))
 
 
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
-"""Answers a module's call: the body of the answer, or a `CorralError` that the module gets as a failure."""
+"""Answers a module's call: returns the body of the answer, or raises a `CorralError` that the module gets as
+a failure."""
 Notice = Callable[[str, msgspec.Raw], None]
-"""Handles a module's notice, which has no answer. Short: it runs on the host's loop. `OverLimit` for one that
-holds more than it may."""
+"""Handles a module's notice, which has no answer. Must be short: it runs on the host's loop. `OverLimit` for
+a notice that holds more than it may."""
 
 
 class OverLimit(Exception):
-    """What a module sent holds more than it may; the message completes "it"."""
+    """A message of a module holds more than it may; the text completes "it"."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module's process may use, its descendants included for `processes`."""
+    """Limits of a module's process; `processes` includes its descendants."""
 
     memory_mb: int
     processes: int
@@ -54,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module uses, with all its descendants."""
+    """Usage of a module, with all its descendants."""
 
     cpu_seconds: float
     memory_bytes: int
@@ -71,18 +72,18 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     """The raw wait status."""
     sample: Sample | None = None
-    """What it had used; the memory is the most it ever used."""
+    """Its usage; the memory is its peak."""
     strays: int = 0
-    """Descendants that it left and that were killed."""
+    """Descendants that it left behind and that were killed."""
     why: str = ""
-    """Detail of why it was cut off, where there is more than the reason."""
+    """Detail of why it was cut off, beyond the reason."""
     last_words: str = ""
     """Stack traces of its threads when it crashed."""
     blamed: bool = False
     """It died with the zygote, which it had killed itself."""
     held_seconds: float = 0.0
-    """It died with the zygote, and is started so many seconds later than others, to find the module that killed
-    it."""
+    """It died with the zygote, and its restart is delayed by so many seconds, to find the module that killed
+    the zygote."""
 
 
 class FinishResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ _PASS: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
 def look_up(run_as: str) -> RunUser:
-    """Blocking: the machine's users may be kept elsewhere. RUN_AS_REFUSED when there is no such user, or
-    when we may not become it."""
+    """Look up the user. Blocking: the machine's users may be in a directory service. RUN_AS_REFUSED when
+    there is no such user, or when we may not become it."""
     account = find_account(run_as)
     if account is None:
         raise Rejected(
@@ -40,7 +40,8 @@ def look_up(run_as: str) -> RunUser:
 
 
 def let_pass(directory: pathlib.Path, *, within: pathlib.Path) -> None:
-    """Blocking. Others may pass this directory and those above it, up to `within`; not see what is in them."""
+    """Let other users pass this directory and those above it, up to `within`, without listing them.
+    Blocking."""
     for place in (directory, *directory.parents):
         place.chmod(stat.S_IMODE(place.stat().st_mode) | _PASS)
         if place == within:
@@ -48,13 +49,13 @@ def let_pass(directory: pathlib.Path, *, within: pathlib.Path) -> None:
 
 
 def check_readable(user: RunUser, paths: Iterable[pathlib.Path]) -> None:
-    """Blocking. RUN_AS_REFUSED when this user could not import from one of these directories: it must be able
-    to read them, and everything above must let it pass. The error names all that are closed. Only the modes
-    are looked at; what is not there is no obstacle."""
+    """RUN_AS_REFUSED when this user could not import from one of these directories: it must be able to read
+    them, and to pass everything above. The error names all that are closed. Only the modes are checked; a
+    missing directory is no obstacle. Blocking."""
     if not user.uid:
-        return  # root, or who the host is: what that cannot read, nobody here can
+        return  # root, or the host's own user: nothing can be opened further
     closed: dict[pathlib.Path, pathlib.Path] = {}
-    """Each with what it keeps the user from."""
+    """Closed directory, with the one that it keeps the user from."""
     for path in paths:
         place = path.resolve()
         for above in reversed((place, *place.parents)):
@@ -79,7 +80,7 @@ def _unreadable(user: RunUser, closed: dict[pathlib.Path, pathlib.Path]) -> Reje
 
 
 def _opening(closed: dict[pathlib.Path, pathlib.Path]) -> str:
-    """The commands that would do."""
+    """Commands that would open the directories."""
     passed = [str(above) for above, place in closed.items() if above != place]
     read = [str(above) for above, place in closed.items() if above == place]
     commands = [("o+x", passed), ("o+rx", read)]

@@ -15,7 +15,7 @@ import corral.sdk
 
 
 def make_view(directory: pathlib.Path) -> pathlib.Path:
-    """Make it, or set it right; blocking. Readable by every user: a module may run as another."""
+    """Create or repair the directory. Readable by every user: a module may run as another one. Blocking."""
     namespace = directory / "corral"
     namespace.mkdir(parents=True, exist_ok=True)
     for made in (directory, namespace):
@@ -27,7 +27,7 @@ def make_view(directory: pathlib.Path) -> pathlib.Path:
 
 
 def sources() -> tuple[pathlib.Path, pathlib.Path]:
-    """Where the SDK and msgspec of this host really are."""
+    """Real locations of this host's SDK and msgspec."""
     return _home(corral.sdk.__file__), _home(msgspec.__file__)
 
 
@@ -37,7 +37,7 @@ def _home(file: str | None) -> pathlib.Path:
 
 
 def _link(place: pathlib.Path, target: pathlib.Path) -> None:
-    """Replaced in one step: a process that imports meanwhile sees the old or the new."""
+    """Replace the link atomically: a process that imports meanwhile sees the old or the new one."""
     if place.is_symlink() and place.readlink() == target:
         return
     fresh = place.with_name(f".{place.name}.{os.getpid()}")

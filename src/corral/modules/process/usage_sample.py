@@ -1,5 +1,5 @@
-"""What a module's process tree uses right now, from /proc. Some hundred microseconds for a module that
-started nothing; bounded for one that started much."""
+"""Usage of a module's process tree at present, from /proc. Takes some hundred microseconds for a module
+without children; bounded for one with many."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from corral.sdk.runner.limit_watch import memory_of
 from corral.sdk.runner.proc_table import tree
 
 _MOST: Final = 32
-"""Of a larger tree only so many are looked at: this runs on the host's loop."""
+"""Most processes measured of a larger tree: this runs on the host's loop."""
 
 
 def sample_tree(pid: int, *, memory_bytes: int | None) -> Sample | None:
-    """None when there is no such process. `memory_bytes`: of the whole tree, where it was measured already; else
-    only the process itself is asked for it, which takes the same time however much it has."""
+    """The usage; None when there is no such process. `memory_bytes`: of the whole tree, where it was measured
+    already; else only that of the process itself, which takes constant time."""
     found = tree(pid, most=_MOST)
     if not found:
         return None

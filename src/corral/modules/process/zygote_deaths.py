@@ -67,7 +67,7 @@ class ZygoteDeaths:
 
 
 def _half(suspects: frozenset[str], started: Mapping[str, float]) -> list[str]:
-    """Those that were started first. If it was somebody who had been held back, then those are the latest now, and run
+    """The suspects that were started first. If the cause was held back, it is among the latest now, and runs
     without the others next time."""
     ordered = sorted(suspects, key=lambda module: (-started[module], module))
     return ordered[(len(ordered) + 1) // 2 :] or ordered

@@ -1,8 +1,8 @@
 """Cleanup after a killed zygote: processes that its modules had started and that outlived it.
 
-A zygote that lives ends everything itself. One that was killed, perhaps with its host, takes the module
-processes along, but what those had started goes on under init. All of them were born with the mark of
-their process pool in their environment, and most stayed in their module's session: by these they are found.
+A living zygote ends everything itself. When it is killed, perhaps with its host, the module processes die
+with it, but their own children go on under init. All of them were started with the mark of their process pool
+in their environment, and most stayed in their module's session: they are found by these.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PAUSE: Final = 0.002
 
 
 def pool_mark(directory: pathlib.Path) -> str:
-    """What the marks of all zygotes of the process pool in this directory begin with."""
+    """Common prefix of the marks of all zygotes of the process pool in this directory."""
     return f"{directory}#"
 
 
 def end_leftovers(mark: str, sessions: frozenset[int]) -> int:
-    """Kill all whose mark begins like this, and what is in these sessions; how many there were. Blocking. The
-    sessions must be of processes that ended just now: their numbers are nobody else's yet."""
+    """Kill all processes whose mark has this prefix, and those in these sessions; returns how many. The
+    sessions must be of processes that ended just now: their numbers are not reused yet. Blocking."""
     sweep = StraySweep()
     ends = time.monotonic() + _SECONDS
     while (found := _find(mark, sessions)) and time.monotonic() < ends:
@@ -50,7 +50,7 @@ def _carries(pid: int, entry: bytes) -> bool:
     try:
         return any(one.startswith(entry) for one in content(f"/proc/{pid}/environ").split(b"\0"))
     except OSError:
-        return False  # it ended, or is somebody else's
+        return False  # it has ended, or belongs to another user
 
 
 def _in_session(pid: int, sessions: frozenset[int]) -> bool:

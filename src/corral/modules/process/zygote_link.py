@@ -50,7 +50,7 @@ _decode = msgspec.msgpack.Decoder(Report).decode
 
 
 class ZygoteLink:
-    """Made by `open_zygote`. `on_gone` is called once, when the zygote ended without being asked to."""
+    """Made by `open_zygote`. `on_gone` is called once, when the zygote ended by itself."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ZygoteLink:
         self._births: dict[int, asyncio.Future[tuple[int, int]]] = {}
         self._unsent: deque[bytes] = deque()
         self._open = True
-        with log_context.apart():  # it stays, whoever made it
+        with log_context.apart():  # the reader outlives the task that made it
             self._loop.add_reader(control, self._readable)
 
     @property
@@ -146,7 +146,7 @@ class ZygoteLink:
             self._ready.exception()  # retrieved, in case no caller awaits it any more
 
     def _send_with(self, order: Order, descriptors: Sequence[int]) -> None:
-        """Descriptors cannot wait in a queue: their owner closes them."""
+        """Send with descriptors, which cannot wait in a queue: their owner closes them."""
         if not self._open or self._unsent:
             raise ZygoteGone("the process that modules are forked from does not answer")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]

@@ -1,1 +1,1 @@
-"""What a host offers to its modules: logs, metrics, schedules, events, routes, commands."""
+"""Services of a host for its modules: logs, metrics, schedules, events, routes, commands."""

@@ -12,7 +12,7 @@ from corral.sdk.protocol.messages import CommandDeclaration
 
 
 class CommandMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a command line means. Call the module through `scope`."""
+    """The command that a command line names. Call the module through `scope`."""
 
     declaration: CommandDeclaration
     arguments: tuple[str, ...]
@@ -20,7 +20,7 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandTable:
-    """Finds commands; `put` and `drop` are the engine's."""
+    """Finds commands; only the engine calls `put` and `drop`."""
 
     def __init__(self) -> None:
         self._commands: dict[str, tuple[Scope, CommandDeclaration]] = {}
@@ -45,7 +45,8 @@ class CommandTable:
         return sorted(self._commands.items(), key=lambda pair: pair[0])
 
     def find(self, words: Sequence[str]) -> CommandMatch:
-        """The command with the longest name that the words begin with; the others are its arguments."""
+        """The command with the longest name that the words begin with; the remaining words are its
+        arguments."""
         for size in range(len(words), 0, -1):
             found = self._commands.get(" ".join(words[:size]))
             if found is not None:

@@ -1,4 +1,4 @@
-"""Events of modules, the same rules on both hosts: names, what may be published, how large and how often.
+"""Rules of module events, the same on both hosts: names, what may be published, how large and how often.
 
 Names are types of the log, and `ID/TYPE` for events that modules publish themselves.
 """
@@ -21,39 +21,39 @@ from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 
 EVENTS_MISSED: Final = "EVENTS_MISSED"
-"""Not an event of the log: it says that some were lost to this subscription, and between which two."""
+"""Not an event of the log: it reports that the subscription missed events, and between which two cursors."""
 MAX_TYPES: Final = 200
 MAX_SUBJECTS: Final = 1000
 MAX_NODE_TYPES: Final = 500
-"""That the modules of one node want together."""
+"""Most types that the modules of one node subscribe to together."""
 _SUBJECT_MAX: Final = 300
 _OWN: Final = re.compile(r"[a-z][a-z0-9-]{0,62}/[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription lets through; empty lets everything through."""
+    """Filter of a subscription; an empty one accepts everything."""
 
     types: frozenset[str] = frozenset()
     subjects: frozenset[str] = frozenset()
 
     @property
     def log_types(self) -> frozenset[EventType] | None:
-        """The types of the log it can want anything of."""
+        """Types of the log that it can accept events of."""
         if not self.types:
             return None
         plain = {EventType(name) for name in self.types if name in EventType.__members__}
         return frozenset(plain | ({EventType.MODULE_EVENT} if any("/" in t for t in self.types) else set()))
 
     def accepts(self, event: Event) -> bool:
-        """A module's event is wanted by its own name, or as `MODULE_EVENT` with all others."""
+        """Is the event accepted? A module's event by its own name, or as `MODULE_EVENT` with all others."""
         if self.types and event.type.value not in self.types and name_of(event) not in self.types:
             return False
         return not self.subjects or subject_of(event) in self.subjects
 
 
 def name_of(event: Event) -> str:
-    """What a module calls it: `ID/TYPE` for what a module told."""
+    """Name of an event for modules: `ID/TYPE` if a module published it."""
     return event.subject if event.type is EventType.MODULE_EVENT else event.type.value
 
 
@@ -64,7 +64,7 @@ def subject_of(event: Event) -> str:
 
 
 def wanted_filter(types: Collection[str], subjects: Collection[str], allowed: EventsPart) -> EventFilter:
-    """The filter asked for. UNKNOWN_EVENT_TYPE for a name that is none, FORBIDDEN for one that the
+    """The requested filter. UNKNOWN_EVENT_TYPE for a name that does not exist, FORBIDDEN for one that the
     manifest does not list, where it lists any."""
     if len(types) > MAX_TYPES or len(subjects) > MAX_SUBJECTS or any(len(s) > _SUBJECT_MAX for s in subjects):
         raise Rejected(
@@ -89,7 +89,7 @@ def wanted_filter(types: Collection[str], subjects: Collection[str], allowed: Ev
 
 
 def is_event_name(name: str) -> bool:
-    """Whether there could be events of this name: a type of the log, or one that a module may tell."""
+    """Could there be events of this name: a type of the log, or one that a module may publish?"""
     return name in EventType.__members__ or bool(_OWN.fullmatch(name))
 
 
@@ -101,7 +101,7 @@ def check_name(name: str) -> None:
 
 
 def check_published(name: str, allowed: EventsPart) -> None:
-    """UNKNOWN_EVENT_TYPE unless the manifest says that the module tells this."""
+    """UNKNOWN_EVENT_TYPE unless the manifest declares that the module publishes this type."""
     if name in allowed.publishes and _TYPE.fullmatch(name):
         return
     if not allowed.publishes:
@@ -120,12 +120,12 @@ DATA_BYTES: Final = 65_536
 SUBJECT_MAX: Final = 200
 BYTES_PER_SECOND: Final = 1024 * 1024
 BURST_SECONDS: Final = 5
-"""Of its rate a module may spend so much at once."""
+"""Burst of a module's rate, in seconds."""
 
 
 class EventPace:
-    """How fast each module may publish: some at once, then so many and so many bytes a second. Whoever is faster
-    waits, and is not refused: its own calls are all that it holds up."""
+    """Rate limit of published events per module: a burst, then so many events and bytes a second. A module
+    that is faster waits and is not refused: it delays only its own calls."""
 
     def __init__(self, *, per_second: float, clock: Clock) -> None:
         self._per_second = per_second
@@ -133,7 +133,7 @@ class EventPace:
         self._modules: dict[str, tuple[TokenBucket, TokenBucket]] = {}
 
     async def turn(self, module_id: str, size: int) -> None:
-        """Returns when the module may publish an event of this size."""
+        """Wait until the module may publish an event of this size."""
         events, bytes = self._modules.get(module_id) or self._new(module_id)
         while (pause := max(events.wait(), bytes.wait())) > 0:
             await asyncio.sleep(pause)
@@ -150,7 +150,7 @@ class EventPace:
 
 
 def published_data(asked: Publish, allowed: EventsPart) -> bytes:
-    """The event's data as JSON. UNKNOWN_EVENT_TYPE, INVALID_FIELD for what may not be told."""
+    """The event's data as JSON. UNKNOWN_EVENT_TYPE, INVALID_FIELD for what may not be published."""
     check_published(asked.type, allowed)
     if len(asked.subject) > SUBJECT_MAX:
         raise Rejected(
@@ -160,8 +160,8 @@ def published_data(asked: Publish, allowed: EventsPart) -> bytes:
 
 
 def encoded_data(data: dict[str, Any]) -> bytes:
-    """The data of an event as JSON. INVALID_FIELD unless everybody on its way can carry it: not too deep,
-    before anything is encoded, and neither too large nor with numbers that not every encoder knows."""
+    """The data of an event as JSON. INVALID_FIELD unless every receiver can decode it: the depth is checked
+    before anything is encoded, then the size, and numbers that not every encoder supports."""
     if deeper_than(data, MAX_DEPTH):
         raise Rejected(
             Code.INVALID_FIELD,

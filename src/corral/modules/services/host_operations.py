@@ -1,4 +1,5 @@
-"""Operations that a host offers to its modules: one value a method, assembled by the host's wiring."""
+"""Host operations: the methods that a host offers to its modules, one value per method, assembled by the
+host's wiring."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from corral.sdk.protocol.frame_limits import FROM_MODULE
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """A method of the host, one of those in `corral.sdk.protocol.frame_limits`: how much may be sent under it is
-    looked at before it comes here. `handler` gets the scope of the module that calls and the decoded body; what
-    it returns is the answer's body. A `CorralError` of it reaches the module with its code."""
+    """A method of the host, one of those in `corral.sdk.protocol.frame_limits`: the size of its frame is
+    checked before it arrives here. `handler` gets the scope of the calling module and the decoded body; what
+    it returns is the answer's body. A `CorralError` it raises reaches the module with its code."""
 
     method: str
     body: type[Any]
@@ -23,12 +24,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NoticeHandler = Callable[[Scope, msgspec.Raw], None]
-"""Takes what a module said without waiting for an answer; must neither block nor raise anything but
-`OverLimit`, for what holds more than it may."""
+"""Handles a notice (a message without an answer) of a module; must neither block nor raise anything but
+`OverLimit`, for a notice that holds more than it may."""
 
 
 class OperationTable:
-    """All operations of a host, and how one is served for a scope."""
+    """All operations of a host, called on behalf of a scope."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._operations: Mapping[str, Operation] = {known.method: known for known in operations}
@@ -43,8 +44,8 @@ class OperationTable:
         return frozenset(self._operations)
 
     async def serve(self, scope: Scope, method: str, body: msgspec.Raw) -> object:
-        """The answer to one call. Rejected NOT_FOUND for a method nobody offers, BAD_REQUEST for a body
-        that does not fit, NOT_RUNNING once the scope is closed: what it made could not be undone any more."""
+        """The answer to one call. Rejected NOT_FOUND for an unknown method, BAD_REQUEST for a body that does
+        not fit, NOT_RUNNING once the scope is closed: its registrations could not be undone any more."""
         if scope.closed:
             raise Rejected(Code.NOT_RUNNING, f"module '{scope.module_id}' is not running any more")
         operation = self._operations.get(method)

@@ -1,7 +1,8 @@
-"""What modules log: into the host's log under `module:ID`, at a bounded rate, with a tail in the scope.
+"""Log lines of modules: written to the host's log under `module:ID`, at a bounded rate, with a tail in the
+scope.
 
-A module that floods is not cut off for it, and its lines never push out everybody else's: what is over the
-rate is counted and told in one line.
+A module that floods is not ended for it, and its lines never push out those of others: lines above the rate
+are counted and reported in one line.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(LogLine)
 
 
 class _Voice:
-    """One module's way into the log."""
+    """Log output of one module."""
 
     def __init__(self, module_id: str, clock: Clock) -> None:
         self._log: Logger = logger(f"module:{module_id}")
@@ -61,8 +62,8 @@ _LEVELS: Final = {
 
 
 class ModuleLogs:
-    """The voices of all modules of a host. The rate is a module's, not a process's: to be started again
-    gives no new credit."""
+    """Log output of all modules of a host. The rate belongs to a module, not to a process: a restart gives no
+    new credit."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -72,7 +73,7 @@ class ModuleLogs:
         return {LOG: self.take}
 
     def take(self, scope: Scope, body: msgspec.Raw) -> None:
-        """A `LogLine`; what is none is left off."""
+        """Take in a `LogLine`; an invalid one is ignored."""
         try:
             line = _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -84,7 +85,7 @@ class ModuleLogs:
         voice.say(line, version=scope.version)
 
     def forget(self, module_id: str) -> None:
-        """The package is gone."""
+        """Forget a removed package."""
         self._voices.pop(module_id, None)
 
 

@@ -1,7 +1,7 @@
-"""What modules measure, kept in the host and bounded: names, labels and series of each module.
+"""Metrics of modules, held in the host and bounded: names, labels and series of each module.
 
-Series belong to the scope that recorded them and go with it. What does not fit is dropped and counted, never
-an error: a module must not fail because it measures too much.
+Series belong to the scope that recorded them and are removed with it. What does not fit is dropped and
+counted, never an error: a module must not fail because it measures too much.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RESERVED: Final = frozenset(
         "node_samples_dropped",
     }
 )
-"""What the host itself tells about modules under the same prefix."""
+"""Names of the host's own metrics about modules, under the same prefix."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _ENDINGS: Final = ("_total", "_bucket", "_sum", "_count", "_created", "_info")
@@ -54,7 +54,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class HistogramSeries:
-    """Observations below each bound of `BUCKETS`, and all of them."""
+    """Number of observations below each bound of `BUCKETS`, and of all."""
 
     __slots__ = ("counts", "total")
 
@@ -84,7 +84,7 @@ class Family:
         return labels in self.numbers or labels in self.histograms
 
     def drop(self, labels: Labels) -> bool:
-        """Whether there was such a series."""
+        """Drop a series; returns whether it existed."""
         had = self.holds(labels)
         self.numbers.pop(labels, None)
         self.histograms.pop(labels, None)
@@ -100,7 +100,7 @@ class Family:
 
 
 class _Sheet:
-    """What one scope has recorded."""
+    """The series that one scope has recorded."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -114,13 +114,14 @@ class ModuleMetrics:
     def __init__(self) -> None:
         self._sheets: dict[str, _Sheet] = {}
         self.dropped: collections.Counter[tuple[str, str]] = collections.Counter()
-        """By module and why."""
+        """Number of dropped samples by module and reason."""
 
     def notices(self) -> dict[str, NoticeHandler]:
         return {METRIC: self.take}
 
     def take(self, scope: Scope, body: msgspec.Raw) -> None:
-        """`MetricSamples`; what is none is counted as dropped, and all of it where there are too many."""
+        """Take in `MetricSamples`; invalid ones are counted as dropped, and all of them when there are too
+        many."""
         try:
             samples = _DECODER.decode(body).samples
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -146,13 +147,13 @@ class ModuleMetrics:
             del self._sheets[scope.module_id]
 
     def forget(self, module_id: str) -> None:
-        """The package is gone, and what was counted about it with it."""
+        """Forget a removed package, with its counters."""
         self._sheets.pop(module_id, None)
         for key in [key for key in self.dropped if key[0] == module_id]:
             del self.dropped[key]
 
     def _drop(self, sheet: _Sheet, sample: MetricSample) -> str:
-        """A series that is not there is no mistake: it may have been over its bounds."""
+        """Drop a series. A missing one is no error: it may have been over its bounds."""
         family = sheet.families.get(sample.name) or sheet.families.get(sample.name.removesuffix("_total"))
         if family is not None and family.drop(series_labels(sample)):
             sheet.series -= 1
@@ -178,7 +179,7 @@ class ModuleMetrics:
         return ""
 
     def families(self) -> Iterator[tuple[str, str, Family]]:
-        """Module, name and family of everything there is; per name the modules in their order."""
+        """Module, name and family of all metrics; the modules of a name are sorted."""
         rows = [
             (name, module, family)
             for module, sheet in self._sheets.items()
@@ -189,12 +190,12 @@ class ModuleMetrics:
 
 
 def series_labels(sample: MetricSample) -> Labels:
-    """In their order, cut to length: what makes it one series."""
+    """Labels of a sample, sorted and cut to length: they identify the series."""
     return tuple(sorted((key, value[:LABEL_VALUE_MAX]) for key, value in sample.labels.items()))
 
 
 def sample_problem(name: str, sample: MetricSample) -> str:
-    """Why a sample of this name cannot be shown, in a word; empty when it can."""
+    """Why a sample of this name is refused, in one word; empty when it is not."""
     if sample.kind not in KINDS:
         return "kind"
     base = next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)

@@ -31,7 +31,7 @@ RESERVED_SEGMENTS: Final = frozenset(
         "upgrade",
     }
 )
-"""First segments below a module's path that are the host's own."""
+"""First segments below a module's path that are reserved for the host."""
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 MAX_ROUTE_DEADLINE_MS: Final = 300_000
 MAX_ROUTE_BODY: Final = 3 * 1024 * 1024
@@ -55,8 +55,8 @@ def check_registrations(
     host: ModuleHost = ModuleHost.CONTROLLER,
     taken_commands: Collection[str] = (),
 ) -> None:
-    """Raise `RegistrationRefused` for the first thing that cannot be bound on this host; `taken_commands` are
-    those of other modules."""
+    """Raise `RegistrationRefused` for the first registration that cannot be bound on this host;
+    `taken_commands` are those of other modules."""
     _check_bindings(manifest, given, host)
     if host is ModuleHost.DAEMON:
         _check_reach(given)
@@ -82,7 +82,8 @@ def _check_bindings(manifest: Manifest, given: Registrations, host: ModuleHost) 
 
 
 def _check_reach(given: Registrations) -> None:
-    """Nobody could call these on a node: better to say so than to let them wait for ever."""
+    """Refuse what cannot be called on a node: a refusal is better than a registration that is never
+    called."""
     for route in given.routes:
         named = f"{route.method} {route.path}"
         raise RegistrationRefused(f"route:{named}", f"route '{named}': {_NOT_ON_NODES}")

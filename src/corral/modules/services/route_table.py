@@ -23,7 +23,8 @@ _MAX_SEGMENTS: Final = 20
 
 
 class PathPattern:
-    """One pattern. `ValueError` with the reason when it is none. Matching takes time linear in the path."""
+    """One pattern. `ValueError` with the reason for an invalid one. Matching takes time linear in the
+    path."""
 
     def __init__(self, text: str) -> None:
         if not text.startswith("/") or len(text) > _MAX_LENGTH:
@@ -58,18 +59,18 @@ class PathPattern:
 
     @property
     def first(self) -> str:
-        """The first segment where it is fixed; "" where anything may stand there."""
+        """The first segment if it is fixed; "" if it is a parameter."""
         return "" if not self._segments or self._segments[0][0] else self._segments[0][1]
 
     @property
     def shape(self) -> str:
-        """The same for two patterns that match the same paths."""
+        """Equal for two patterns that match the same paths."""
         fixed = "".join("/{}" if is_place else f"/{name}" for is_place, name in self._segments)
         return fixed + ("/**" if self.rest else "")
 
     @property
     def rank(self) -> tuple[tuple[int, ...], int]:
-        """Orders patterns so that the most exact one comes first."""
+        """Sort key: the most exact pattern comes first."""
         return tuple(int(is_place) for is_place, _ in self._segments) + ((2,) if self.rest else ()), -len(
             self._segments
         )
@@ -91,7 +92,7 @@ class PathPattern:
 
 
 class RouteMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request goes. Call the module through `scope`, which counts and watches."""
+    """Target of a request. Call the module through `scope`, which counts and watches."""
 
     declaration: RouteDeclaration
     parameters: dict[str, str]
@@ -107,19 +108,19 @@ class _Served:
 
 
 class RouteTable:
-    """Finds routes; `put` and `drop` are the engine's."""
+    """Finds routes; only the engine calls `put` and `drop`."""
 
     def __init__(self, book: PackageStore) -> None:
         self._book = book
         self._served: dict[str, _Served] = {}
 
     def put(self, scope: Scope, routes: Sequence[RouteDeclaration]) -> Callable[[], None]:
-        """Bind all routes of a module at once, in place of whatever it had; returns how to drop them."""
+        """Bind all routes of a module at once, in place of its former ones; returns how to drop them."""
         self._served[scope.module_id] = _Served(scope, routes)
         return lambda: self.drop(scope)
 
     def drop(self, scope: Scope) -> None:
-        """Nothing happens when another scope has taken the place."""
+        """Drop the routes of a scope; no effect when another scope has replaced it."""
         served = self._served.get(scope.module_id)
         if served is not None and served.scope is scope:
             del self._served[scope.module_id]
@@ -129,8 +130,8 @@ class RouteTable:
         return [route for _, route in served.routes] if served else []
 
     def find(self, module_id: str, method: str, path: str) -> RouteMatch:
-        """NOT_FOUND, METHOD_NOT_ALLOWED, or MODULE_NOT_ACTIVE while a module with a part here does not
-        serve. `path` is what follows `/api/v1/modules/ID`."""
+        """NOT_FOUND, METHOD_NOT_ALLOWED, or MODULE_NOT_ACTIVE while a module with a part here does not serve.
+        `path` is what follows `/api/v1/modules/ID`."""
         served = self._served.get(module_id)
         if served is None:
             raise self._absent(module_id)
@@ -154,7 +155,7 @@ class RouteTable:
         record = self._book.find(module_id)
         if record is None:
             return not_installed(module_id, [known.id for known in self._book.all()])
-        if ModuleHost.CONTROLLER not in record.manifest.hosts:  # routes are nowhere else
+        if ModuleHost.CONTROLLER not in record.manifest.hosts:  # only controllers serve routes
             return without_part(record, ModuleHost.CONTROLLER)
         return not_active(record)
 
@@ -170,7 +171,7 @@ def not_active(record: PackageRecord) -> Retryable:
 
 
 def without_part(record: PackageRecord, host: ModuleHost) -> Rejected:
-    """There is nothing here that could be asked, now or later."""
+    """The error for a module without a part on this host: no retry will help."""
     return Rejected(
         Code.NOT_FOUND,
         f"module '{record.id}' has no part on the {host}: nothing of it answers there",

@@ -1,7 +1,7 @@
-"""Work that modules want done later: once, at a fixed rate, or by the calendar. The host keeps the time.
+"""Schedules of modules: tasks run once, at a fixed rate, or by the calendar. The host keeps the time.
 
-One task runs at most once at any moment. A run that is still under way when the next one is due lets that
-one fall out: nothing piles up behind a slow module. Everything ends with the scope.
+A task never runs concurrently with itself. A run that is due while the previous one is still under way is
+skipped: nothing piles up behind a slow module. All tasks end with the scope.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from corral.system.clock import Clock
 
 KIND: Final = "task"
 MAX_TASKS: Final = 256
-"""Of one module at a time."""
+"""Most tasks of one module at a time."""
 SHORTEST_MS: Final = 10
 LONGEST_MS: Final = 366 * 86_400_000
 LONGEST_RUN_MS: Final = 600_000
 _NAME_MAX: Final = 100
 _LOOK_SECONDS: Final = 30.0
-"""How long is slept at a time: a wall clock that was set is noticed within this."""
+"""Longest sleep at a time: a change of the wall clock is noticed within this."""
 _log = structlog.get_logger("corral.modules.services")
 
 Run = Callable[[], Awaitable[None]]
 
 
 class ModuleSchedules:
-    """The tasks of all modules of a host, each owned by the scope that asked for it."""
+    """The tasks of all modules of a host, each owned by the scope that scheduled it."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class ModuleSchedules:
         ]
 
     async def _add(self, scope: Scope, wanted: Schedule) -> Nothing:
-        """INVALID_FIELD for a time that is none, RATE_LIMITED for one task too many."""
+        """Schedule a task. INVALID_FIELD for an invalid time, RATE_LIMITED for one task too many."""
         wait = self._waiting(wanted)
         key = (id(scope), wanted.task)
         if key in self._tasks:
@@ -78,7 +78,7 @@ class ModuleSchedules:
         return Nothing()
 
     async def _cancel(self, scope: Scope, wanted: CancelTask) -> Nothing:
-        """Also when it is not there: it may have ended in this very moment."""
+        """Cancel a task; no effect when it does not exist: it may have just ended."""
         key = (id(scope), wanted.task)
         found = self._tasks.get(key)
         if found is not None:
@@ -100,7 +100,7 @@ class ModuleSchedules:
             found[1].release()
 
     async def _run(self, scope: Scope, wanted: Schedule, name: str) -> None:
-        """A failure is the module's: it is told, and the task goes on."""
+        """Run the task when it is due. A failure is the module's: it is logged, and the task goes on."""
         await scope.until_serving()
         try:
             await scope.call(
@@ -134,7 +134,7 @@ class ModuleSchedules:
 
 
 class _Over(Exception):
-    """This run is over, and it was no good one."""
+    """This run ended with a failure."""
 
 
 class OneTime:
@@ -151,7 +151,7 @@ class OneTime:
 
 
 class FixedRate:
-    """Turns at `first`, `first + period`, …: a turn that is missed falls out and moves none of the others."""
+    """Turns at `first`, `first + period`, …: a missed turn is skipped and moves none of the others."""
 
     def __init__(self, clock: Clock, period: float, *, first: float) -> None:
         self._clock = clock
@@ -187,13 +187,13 @@ Timetable = OneTime | FixedRate | Calendar
 
 
 def following(due: float, period: float, *, now: float) -> float:
-    """The turn after `due` that is not over yet, on the grid that `due` is on."""
+    """The next turn after `due` that has not passed, on the grid of `due`."""
     missed = max(0, int((now - due) // period))
     return due + (missed + 1) * period
 
 
 async def sleep_until(due: float, clock: Clock) -> None:
-    await asyncio.sleep(0)  # a turn that is always due must not keep the loop
+    await asyncio.sleep(0)  # a turn that is always due must not block the loop
     while (left := due - clock.monotonic()) > 0:
         await asyncio.sleep(min(left, _LOOK_SECONDS))
 

@@ -1,6 +1,6 @@
-"""Events on their last step, from a host to one subscription of a module: in batches, one delivery at a time.
+"""Delivery of events from a host to one subscription of a module: in batches, one delivery at a time.
 
-Both hosts hand over alike. Where the events come from, and where a subscription stands, is up to each of them.
+The same on both hosts. The source of the events and the position of a subscription are the host's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from corral.sdk.protocol.messages import DELIVER, Delivery, EventBody, Nothing
 from corral.system.aio.backoff import doubled
 
 SUBSCRIPTION: Final = "subscription"
-"""What a scope calls it."""
+"""Kind of registration in a scope."""
 MAX_SUBSCRIPTIONS: Final = 64
 BATCH: Final = 32
 BATCH_BYTES: Final = 1024 * 1024
@@ -30,16 +30,18 @@ LONGEST_DELIVERY: Final = 30.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 ATTEMPTS: Final = 5
-"""How often the same event is given again to one that insists, before it is given up with a word in the log."""
+"""Most deliveries of the same event to a subscription that insists, before the event is skipped with a log
+record."""
 _BUSY_SECONDS: Final = 0.1
 _log = structlog.get_logger("corral.modules.services")
 
 WeighedEvent = tuple[EventBody, int]
-"""An event as modules see it, and about how large it is."""
+"""An event as modules receive it, and its approximate size."""
 
 
 class SubscriptionDelivery:
-    """The deliveries of one subscription; to be used by one task. With `insists`, what failed comes again."""
+    """The deliveries of one subscription; to be used by one task. With `insists`, a failed delivery is
+    repeated."""
 
     def __init__(self, scope: Scope, number: int, *, insists: bool = False) -> None:
         self._scope = scope
@@ -47,8 +49,8 @@ class SubscriptionDelivery:
         self._insists = insists
 
     async def deliver(self, events: Iterable[WeighedEvent]) -> None:
-        """All of them in their order, in batches that a frame can carry. Returns when each is confirmed or
-        given up: what a module raises is its own affair."""
+        """Deliver all events in order, in batches that fit into a frame. Returns when each is confirmed or
+        given up; an exception of the module is logged, not raised."""
         batch: list[EventBody] = []
         size = 0
         for body, weight in events:
@@ -61,7 +63,8 @@ class SubscriptionDelivery:
             await self._hand_over(batch)
 
     async def _hand_over(self, batch: list[EventBody]) -> None:
-        """Confirmed, or given up. A batch that failed comes again one by one to whom insists."""
+        """Deliver a batch until it is confirmed or given up. With `insists`, a failed batch is repeated event
+        by event."""
         if await self._offered(batch) or not self._insists:
             return
         for body in batch:
@@ -79,7 +82,7 @@ class SubscriptionDelivery:
                 )
 
     async def _offered(self, batch: list[EventBody]) -> bool:
-        """One delivery. A module that is busy is waited for: it holds up nobody but itself."""
+        """One delivery. A busy module is waited for: it delays only itself."""
         while True:
             await self._scope.until_serving()
             try:
@@ -95,9 +98,9 @@ class SubscriptionDelivery:
                     await asyncio.sleep(_BUSY_SECONDS)
                     continue
                 if error.code is Code.MODULE_NOT_ACTIVE:
-                    await asyncio.Event().wait()  # its scope is about to be closed, and we with it
+                    await asyncio.Event().wait()  # its scope is about to be closed, which cancels this task
                 return self._failed(batch, error)
-            except Exception as error:  # ours included: the subscription goes on with what comes next
+            except Exception as error:  # also of the host: the next event is delivered
                 return self._failed(batch, error)
             return True
 
@@ -115,7 +118,8 @@ class SubscriptionDelivery:
 
 
 def check_room(scope: Scope, number: int, taken: Collection[tuple[int, int]]) -> None:
-    """Whether the module may have another subscription; `taken` are those of all, by scope and number."""
+    """Check whether the module may have another subscription; `taken` are those of all modules, by scope and
+    number."""
     if (id(scope), number) in taken:
         raise Rejected(Code.ALREADY_EXISTS, f"subscription {number} is there already")
     if sum(1 for owner, _ in taken if owner == id(scope)) >= MAX_SUBSCRIPTIONS:
@@ -127,7 +131,8 @@ def check_room(scope: Scope, number: int, taken: Collection[tuple[int, int]]) ->
 
 
 def event_body(event: Event) -> WeighedEvent:
-    """One that no frame could carry comes without its data, and says so. Never raises."""
+    """The event's body; one that is too large for a frame comes without its data, marked as such. Never
+    raises."""
     own = event.type is EventType.MODULE_EVENT
     data: dict[str, Any] = event.data.get("data", {}) if own and LEFT_OFF not in event.data else event.data
     weight, why = _weight(data), ""
@@ -150,7 +155,8 @@ def event_body(event: Event) -> WeighedEvent:
 
 
 def _weight(data: dict[str, Any]) -> int | None:
-    """About how large it is in a frame; None for what cannot be in one, as a row of an earlier version may hold."""
+    """Approximate size in a frame; None for data that cannot be encoded, as a row of an earlier version may
+    hold."""
     if not isinstance(data, dict):
         return None
     try:
@@ -160,7 +166,7 @@ def _weight(data: dict[str, Any]) -> int | None:
 
 
 def missed_body(*, after: str, until: str, at: dt.datetime) -> WeighedEvent:
-    """Says that some events between these two cursors did not reach the subscription."""
+    """Body that reports missed events between these two cursors."""
     told = EventBody(
         type=EVENTS_MISSED, subject="", at=at, cursor=until, data={"after": after, "until": until}
     )
