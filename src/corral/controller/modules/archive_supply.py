@@ -1,9 +1,8 @@
-"""Where the engine gets archives: from this controller's shelf, and what it lacks from the store's blobs.
+"""Archive supply of the engine: archives from this controller's archive store, and what it lacks from the
+blobs of the store.
 
-The store is the truth for every controller; the shelf is made again from it when it is missing or damaged.
-Digest and, where configured, signature are checked each time that an archive is loaded.
-
-What the store has to keep for a package.
+The store is the source of truth for every controller; the local archive store is rebuilt from it when it is
+missing or damaged. Digest and, where configured, signature are checked each time that an archive is loaded.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class StoredArchives:
     # in
 
     async def verify(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> SignatureFacts | None:
-        """How it is proven. One that is carried but that this controller has no keys for is kept as it
-        is, with neither identity nor key: nodes may know better. SIGNATURE_VERIFICATION_FAILED."""
+        """Signature facts of an archive. A signature that this controller has no keys for is stored as it is,
+        with neither identity nor key: nodes may have the keys. SIGNATURE_VERIFICATION_FAILED."""
         work = functools.partial(self._verifier().verify, archive, sha256=sha256, sidecar=sidecar)
         proven = await to_end(work)
         if proven is None and sidecar is not None:
@@ -71,19 +70,20 @@ class StoredArchives:
 
     @contextlib.contextmanager
     def pinned(self, *digests: str) -> Iterator[None]:
-        """These archives are needed, whatever the records say."""
+        """Keep these archives meanwhile, whatever the records name."""
         self._pinned.update(digests)
         try:
             yield
         finally:
             self._pinned.subtract(digests)
-            self._pinned += collections.Counter()  # without those that are at zero
+            self._pinned += collections.Counter()  # drops those that are at zero
 
     async def keep(
         self, archive: Path, facts: ArchiveFacts, signature: SignatureFacts | None, sidecar: Sidecar | None
     ) -> SignatureFacts | None:
-        """Archive, sidecar and the files for instances into the store, the first two onto the shelf as well; the
-        facts name the sidecar's blob. What no record names afterwards is collected by and by."""
+        """Put archive, sidecar and the files for instances into the store, the first two into the local
+        archive store as well; the facts name the sidecar's blob. What no record names afterwards is
+        garbage-collected."""
         await self._blobs.put_blob(_blocks(archive), expect=facts.sha256)
         if signature is not None and sidecar is not None:
             (info,) = await self._blobs.put_blobs([sidecar.content])
@@ -93,19 +93,19 @@ class StoredArchives:
             await self._shelf.put_sidecar(facts.sha256, sidecar.kind, sidecar.content)
         self._signatures[facts.sha256] = signature
         if files := extension_files(facts.manifest):
-            # Not `unpacked`: that would ask for the signature which a record has, and this is another.
+            # Not `unpacked`: that would check the signature of the record, and this is another.
             await self._keep_files(await self._shelf.unpacked(facts.sha256), files)
         return signature
 
     async def _keep_files(self, tree: Path, files: Mapping[str, str]) -> None:
-        """These files of an unpacked archive, by digest, as blobs of their own."""
+        """Store these files of an unpacked archive, by digest, as blobs of their own."""
         for sha256, file in files.items():
             await self._blobs.put_blob(_blocks(tree / file), expect=sha256)
 
     async def mend_files(self) -> None:
-        """Files for instances that the store lacks, out of their archives: those of packages that an earlier
-        version installed, which kept archives only. What an archive cannot give is told and left: a start that
-        needs it says so, too. Raises what the store raises."""
+        """Store missing files for instances, out of their archives: those of packages that an earlier version
+        installed, which stored archives only. Files that an archive does not have are logged and skipped: a
+        start that needs one reports it, too. Raises what the store raises."""
         for record in self._records():
             files = extension_files(record.manifest)
             held = await self._blobs.blob_sizes(files) if files else {}
@@ -122,13 +122,13 @@ class StoredArchives:
                 _log.warning("module.extension_lacking", module=record.id, reason=str(error))
 
     async def stamp(self, record: PackageRecord) -> None:
-        """Its blobs stay for a while, even if no record names them any more."""
+        """Protect its blobs for a while, even if no record names them any more."""
         await self._blobs.touch_blobs(blobs_of(record), at=self._clock.now())
 
     # out
 
     async def unpacked(self, sha256: str) -> Path:
-        """The unpacked archive, read-only. NOT_FOUND when store and shelf have lost it,
+        """The unpacked archive, read-only. NOT_FOUND when both stores have lost it,
         SIGNATURE_VERIFICATION_FAILED when it may not be loaded (any more)."""
         async with self._fetching.hold(sha256):
             try:
@@ -178,13 +178,13 @@ class StoredArchives:
     # upkeep
 
     async def sweep(self) -> list[str]:
-        """Drop from the shelf what neither a record nor anybody at work names; returns what went."""
+        """Remove archives that neither a record nor a pin names; returns them."""
         named = {record.sha256 for record in self._records()} | set(self._pinned)
         surplus = sorted(await to_end(self._shelf.held) - named)
         dropped = []
         for sha256 in surplus:
             if sha256 in self._pinned or any(r.sha256 == sha256 for r in self._records()):
-                continue  # it came back while we were at it
+                continue  # it was stored again meanwhile
             await self._shelf.forget(sha256)
             self._signatures.pop(sha256, None)
             dropped.append(sha256)
@@ -204,7 +204,7 @@ def blobs_of(record: PackageRecord) -> set[str]:
 
 
 def extension_files(manifest: Manifest) -> dict[str, str]:
-    """The files it installs into instances, by digest: where each lies in the archive. Nodes fetch them by
+    """The files it installs into instances, by digest, with their path in the archive. Nodes fetch them by
     these digests, as they fetch uploaded programs; so each is a blob of its own."""
     return {
         variant.sha256: variant.file for extension in manifest.extensions for variant in extension.variants

@@ -46,7 +46,7 @@ _log = structlog.get_logger("corral.controller.modules")
 
 
 class ModuleComponents:
-    """Everything that `Modules` works with. Made of plain constructors; nothing runs yet."""
+    """Everything that `Modules` works with. Only constructors are called; nothing runs yet."""
 
     def __init__(
         self,
@@ -140,18 +140,18 @@ class ModuleComponents:
         )
 
     async def _last_generation(self, id: str) -> int:
-        """A module that is installed again goes on with the data it left."""
+        """The generation to continue with: a module that is installed again gets the data it left."""
         return max(await self.data.generations(id), default=1)
 
     # upkeep
 
     def sweep_uploads(self) -> None:
-        """What an earlier process left half received. Blocks."""
+        """Remove partial uploads of an earlier process. Blocks."""
         sweep_uploads(self.uploads)
 
     async def sweep_generations(self) -> None:
-        """Data that an upgrade was working on when its controller died. Only before modules run, and only when
-        every package can be read."""
+        """Remove data that an upgrade was working on when its controller died. Only before modules run, and
+        only when every package can be read."""
         if self._state.quarantine:
             return
         await self.data.sweep({record.id: record.generation for record in self.book.all()})
@@ -162,12 +162,12 @@ class ModuleComponents:
             _log.info("modules.shelf_swept", archives=len(dropped))
 
     def forget(self, id: str) -> None:
-        """The package is gone."""
+        """Forget a removed package."""
         self.logs.forget(id)
         self.metrics.forget(id)
         self.frontends.forget(id)
 
-    # figures
+    # metrics
 
     def show_figures(self) -> None:
         if self._figures is None:

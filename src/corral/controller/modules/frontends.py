@@ -1,4 +1,4 @@
-"""Pages that modules bring for the dashboard: files beneath `frontend/` of their archives."""
+"""Frontends: pages that modules bring for the dashboard, files below `frontend/` of their archives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KNOWN: Final = {
 
 
 class FrontendFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file beneath `frontend/` of a module's archive; `etag` is a hash of its content."""
+    """A file below `frontend/` of a module's archive; `etag` is a hash of its content."""
 
     content: bytes
     content_type: str
@@ -43,8 +43,7 @@ class Unpacked(Protocol):
 
 
 class Frontends:
-    """Reads pages of installed modules. An archive is verified when it is first asked for, not at every
-    request."""
+    """Reads pages of installed modules. An archive is verified at its first request, not at each one."""
 
     def __init__(self, archives: Unpacked) -> None:
         self._archives = archives

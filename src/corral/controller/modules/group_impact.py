@@ -13,11 +13,11 @@ from corral.domain.plan_resolution import PlanSources, resolve_plan
 from corral.errors import Rejected
 
 _NAMED: Final = 10
-"""So many groups are told with their reasons; of more, the number."""
+"""Most groups that are reported with their reasons; beyond that, only the number."""
 
 
 class _WithPackage(StateSources):
-    """The sources as they would be with this package, in place of the one of its id."""
+    """The sources with this package in place of the installed one."""
 
     def __init__(self, state: ClusterState, package: ExtensionPackage) -> None:
         super().__init__(state)
@@ -29,8 +29,8 @@ class _WithPackage(StateSources):
 
 
 async def broken_groups(state: ClusterState, package: ExtensionPackage) -> list[str]:
-    """A sentence for each group whose next start the package would make impossible. Those that cannot be started as
-    it is are not among them. Between two groups others have their turn."""
+    """A sentence for each group whose next start the package would make impossible. Groups that cannot be
+    started anyway are not among them. Yields to the loop between two groups."""
     now, then = StateSources(state), _WithPackage(state, package)
     before = next((each for each in now.packages() if each.module == package.module), None)
     if before == package or not (package.extensions or (before and before.extensions)):
@@ -48,7 +48,8 @@ async def broken_groups(state: ClusterState, package: ExtensionPackage) -> list[
 
 
 def _obstacle(spec: GroupSpec, sources: PlanSources) -> Rejected | None:
-    """Which of several templates is drawn makes no difference to files of modules."""
+    """The error that prevents a start. Which of several templates is drawn makes no difference to files of
+    modules."""
     try:
         resolve_plan(spec, sources, lambda _: 0)
     except Rejected as error:

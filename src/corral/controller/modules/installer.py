@@ -1,10 +1,8 @@
-"""From an archive to an installed module: everything is checked before anything is stored.
+"""Installer: from an archive to an installed module; everything is checked before anything is stored.
 
-The order matters: what the archive is, who signed it, whether it fits beside the others, whether its settings
-hold; then its bytes; then the record. Up to the record nothing can be seen of it, and what a broken install
-left of bytes is collected.
-
-What the controller's modules are asked for and what they answer: plain values for API and tests.
+The order matters: the archive's content, its signature, whether it fits beside the others, whether its
+settings are valid; then its bytes; then the record. Up to the record nothing of it is visible, and bytes that
+a failed install left are garbage-collected.
 """
 
 from __future__ import annotations
@@ -39,17 +37,17 @@ from corral.system.threads import to_end
 
 
 class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator says besides the archive."""
+    """Options of an operator for an install."""
 
     activate: bool = True
-    """False: the package is held in INSTALLED until somebody activates it."""
+    """False: the package is held in INSTALLED until an operator activates it."""
     replace: bool = False
-    """The same version with other content may take the place of the one that is there."""
+    """The same version with other content may replace the installed one."""
     allow_downgrade: bool = False
     rollback: bool = True
     """False: a new version that does not become active stays, FAILED, and the old one is gone."""
     settings: dict[str, Any] | None = None
-    """None: those of the package that is there, else the defaults of the manifest's schema."""
+    """None: those of the installed package, else the defaults of the manifest's schema."""
 
 
 class InstallOutcome(enum.StrEnum):
@@ -62,7 +60,7 @@ class InstallOutcome(enum.StrEnum):
 
 
 class InstallAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How an install ended. `story` tells its steps in order, for people."""
+    """Outcome of an install. `story` lists its steps in order, as sentences."""
 
     record: PackageRecord
     outcome: InstallOutcome
@@ -84,7 +82,7 @@ _log = structlog.get_logger("corral.controller.modules")
 
 
 class ExaminedArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that was looked at, and what is known about it."""
+    """An inspected archive, and what is known about it."""
 
     path: Path
     facts: ArchiveFacts
@@ -107,8 +105,8 @@ class Installer:
         max_archive_bytes: int,
         clock: Clock,
     ) -> None:
-        """`generation` says which generation of a module's data to go on with, `spoiled` which groups could not
-        be started with a package."""
+        """`generation` returns the generation of a module's data to continue with, `spoiled` the groups that
+        could not be started with a package."""
         self._engine = engine
         self._book = book
         self._supply = supply
@@ -119,24 +117,24 @@ class Installer:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._upgrading = ""
-        """What is replaced by what, while that is under way."""
+        """The upgrade under way, as a text; empty: none."""
 
     async def examine(
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions
     ) -> CompatibilityReport:
-        """What an install would do, with everything that stands against it; nothing is stored. Raises only
-        what keeps the archive from being looked into: SIGNATURE_VERIFICATION_FAILED, ARCHIVE_INVALID,
-        ARCHIVE_TOO_LARGE, MANIFEST_INVALID, PATH_REFUSED."""
+        """What an install would do, with everything that prevents it; nothing is stored. Raises only what
+        prevents reading the archive: SIGNATURE_VERIFICATION_FAILED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE,
+        MANIFEST_INVALID, PATH_REFUSED."""
         return await self._judged(await self._looked_at(archive, sidecar), options)
 
     async def install(
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
     ) -> InstallAnswer:
-        """Install, upgrade, replace, take another signature of what is there, or nothing; returns once it has
-        settled.
+        """Install, upgrade, replace, or take another signature of the installed archive, or do nothing;
+        returns once the module has settled.
 
-        Raises the first thing that stands against it, and then nothing was stored; MODULE_UPGRADE_FAILED
-        when a new version did not become active; CONFLICT while another module is being upgraded.
+        Raises the first problem, and then nothing was stored; MODULE_UPGRADE_FAILED when a new version did
+        not become active; CONFLICT while another module is being upgraded.
         """
         candidate = await self._looked_at(archive, sidecar)
         async with self._book.turn(candidate.facts.manifest.id), self._turn():
@@ -160,8 +158,8 @@ class Installer:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One at a time. An install is waited for; an upgrade, which may take as long as its migration does, only
-        for a moment."""
+        """One install at a time. An install is waited for; an upgrade, which may take as long as its
+        migration, only for a moment."""
         while True:
             try:
                 async with asyncio.timeout(_PATIENCE):
@@ -181,7 +179,7 @@ class Installer:
             self._lock.release()
 
     async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> ExaminedArchive:
-        """Its signature first: of what is not proven, nothing is read but its digest."""
+        """Inspect the archive. Its signature first: before it is verified, nothing is read but the digest."""
         work = functools.partial(file_digest, archive, max_bytes=self._max_archive_bytes)
         sha256 = await to_end(work)
         signature = await self._supply.verify(archive, sha256, sidecar)
@@ -210,7 +208,7 @@ class Installer:
         return msgspec.structs.replace(judged, warnings=(*judged.warnings, *spoiled))
 
     def _package(self, facts: ArchiveFacts, options: InstallOptions) -> ExtensionPackage:
-        """As groups will see it."""
+        """The package as groups will see it."""
         current = self._book.find(facts.manifest.id)
         active = current.intent is ModuleIntent.ACTIVE if current else options.activate
         return ExtensionPackage(module=facts.manifest.id, active=active, extensions=facts.manifest.extensions)
@@ -218,8 +216,8 @@ class Installer:
     async def _sign_anew(
         self, candidate: ExaminedArchive, judged: CompatibilityReport, current: PackageRecord, actor: Actor
     ) -> InstallAnswer:
-        """The bytes are there: only their signature is another one. What runs is not touched; what was not
-        loaded for its signature alone is tried again."""
+        """Store another signature of the same bytes. The running module is not affected; one that failed only
+        for its signature is tried again."""
         await self._supply.stamp(current)
         signature = await self._supply.keep(
             candidate.path, candidate.facts, candidate.signature, candidate.sidecar
@@ -286,7 +284,7 @@ class Installer:
     async def _settings(
         self, facts: ArchiveFacts, current: PackageRecord | None, options: InstallOptions
     ) -> dict[str, Any]:
-        """Those given, else those it has, else the defaults. SETTINGS_INVALID."""
+        """The given settings, else the present ones, else the defaults. SETTINGS_INVALID."""
         values = options.settings
         if values is None:
             values = current.settings if current else {}
@@ -321,7 +319,7 @@ class Installer:
 def _with_settings(
     installed: list[PackageRecord], id: str, settings: dict[str, Any] | None
 ) -> list[PackageRecord]:
-    """A package is judged by the settings it shall have."""
+    """The records with the requested settings of this package: it is checked by the settings it will have."""
     if settings is None:
         return installed
     return [
@@ -352,7 +350,8 @@ def _because(record: PackageRecord) -> str:
 
 
 def _refuse_to_hold(current: PackageRecord | None, options: InstallOptions) -> None:
-    """Whether an installed module runs is its intent; a new version does not change that in passing."""
+    """Refuse `activate: false` for an installed module: whether it runs is its intent, which a new version
+    does not change."""
     if current is not None and not options.activate and current.intent is ModuleIntent.ACTIVE:
         raise Rejected(
             Code.INVALID_FIELD,

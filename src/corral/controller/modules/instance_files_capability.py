@@ -17,7 +17,7 @@ VERSION: Final = "1.0.0"
 
 
 class InstanceFileReader(Protocol):
-    """Whoever asks the nodes. Every call has a deadline of its own and is bounded."""
+    """Port to the files on nodes. Every call has a deadline of its own and is bounded."""
 
     async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing: ...
 
@@ -42,7 +42,7 @@ T = TypeVar("T", _WalkArguments, _ReadArguments)
 
 class InstanceFilesCapability:
     """The contract `InstanceFiles`, method by method. NOT_FOUND, PATH_REFUSED, INVALID_FIELD, NODE_OFFLINE,
-    TIMEOUT, RATE_LIMITED reach the module as they are; CAPABILITY_TYPE for arguments that are none."""
+    TIMEOUT, RATE_LIMITED reach the module unchanged; CAPABILITY_TYPE for invalid arguments."""
 
     def __init__(self, files: InstanceFileReader) -> None:
         self._files = files

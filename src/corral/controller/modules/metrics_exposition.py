@@ -1,9 +1,7 @@
-"""Modules at `/metrics`: what they measure themselves, and what the host measures about them.
+"""Metrics of modules at `/metrics`: those they record themselves, and the host's own about them.
 
-Metrics whose samples are made by whoever writes them down.
-
-Of a large fleet there are tens of thousands of samples. What they are made of is put together on the loop, in
-references; the samples themselves are made in the thread that turns them into text.
+A large fleet has tens of thousands of samples. They are collected on the loop as references (`LateMetric`);
+the samples themselves are made in the thread that renders the text.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ CAPABILITY_PREFIX: Final = "corral_capability_"
 
 
 class ModuleMetricsCollector(Collector):
-    """Shows the modules of the present term; nothing at all while there is none.
+    """Collects the modules of the present term; nothing while there is none.
 
-    `rows` gives figures by name as (help, is a counter, [(module, value)]); `leaked` how many processes
-    of each module lingered or had to be killed; `families` what modules recorded; `capabilities` who
-    provides what, and how often that was called; `nodes` what came from nodes, which has the label `node`.
+    `rows` gives values by name as (help, is a counter, [(module, value)]); `leaked` the number of processes
+    of each module that lingered or had to be killed; `families` what modules recorded; `capabilities` the
+    providers and their calls; `nodes` the metrics from nodes, with the label `node`.
     """
 
     def __init__(
@@ -51,7 +49,7 @@ class ModuleMetricsCollector(Collector):
         self._nodes = nodes or NodeMetrics()
 
     def describe(self) -> Iterable[Metric]:
-        """Empty: the names are not known before modules are there."""
+        """Empty: the names are not known before modules are installed."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -104,7 +102,7 @@ class ModuleMetricsCollector(Collector):
         yield alias
 
     def _called(self) -> Iterator[Metric]:
-        """One series a capability that has a provider now."""
+        """One series per capability that has a provider now."""
         names = ["capability", "provider"]
         calls = CounterMetricFamily(CAPABILITY_PREFIX + "calls", "Calls of a capability.", labels=names)
         failures = CounterMetricFamily(
@@ -120,7 +118,7 @@ class ModuleMetricsCollector(Collector):
         yield from (calls, failures, deprecated)
 
     def _recorded(self, told: Mapping[str, list[NodeFamilies]]) -> Iterator[Metric]:
-        """One family a name: the first module's kind counts, others of that name are left out."""
+        """One family per name: the first module's kind counts, others of that name are left out."""
         own: dict[str, list[tuple[str, Family]]] = collections.defaultdict(list)
         for module, name, family in self._families():
             own[name].append((module, still(family)))
@@ -139,8 +137,7 @@ _SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": ""}
 
 
 class LateMetric(Metric):
-    """A family of which samples are owed until somebody asks for them. What is owed is changed by nobody: see
-    `still`."""
+    """A family whose samples are made when it is rendered. Pending samples never change: see `still`."""
 
     def __init__(self, name: str, documentation: str, kind: str) -> None:
         self._owed: list[tuple[str, Sequence[tuple[str, Family]]]] = []
@@ -148,13 +145,14 @@ class LateMetric(Metric):
 
     @classmethod
     def of(cls, metric: Metric) -> LateMetric:
-        """One that begins with the samples of another."""
+        """A copy that begins with the samples of another."""
         late = cls(metric.name, metric.documentation, metric.type)
         late.samples = list(metric.samples)
         return late
 
     def owe(self, families: Sequence[tuple[str, Family]], *, node: str = "") -> None:
-        """The series of these, each with its module and their node as labels; one of another kind is left out."""
+        """Add the series of these, each with its module and node as labels; a family of another kind is left
+        out."""
         self._owed.append((node, families))
 
     @property
@@ -172,7 +170,7 @@ class LateMetric(Metric):
 
 
 def still(family: Family) -> Family:
-    """As it is now, whatever is recorded afterwards."""
+    """A copy of the present values, unaffected by later records."""
     copied = Family(family.kind, family.help)
     copied.numbers = dict(family.numbers)
     for labels, histogram in family.histograms.items():

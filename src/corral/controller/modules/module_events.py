@@ -1,10 +1,9 @@
-"""What modules may do with events: subscribe, unsubscribe, publish.
+"""Module events on the controller: subscribe, unsubscribe, publish; and the delivery to one subscription.
 
-Events on their way to one subscription of a module: in order, one delivery at a time, never lost silently.
-
-The subscription has a cursor and a task, and nothing that could grow: the hub never waits for it. A plain one
-that has fallen out of the ring is told so by one `EVENTS_MISSED` and goes on from the head. A durable one
-reads the store's log first, keeps its cursor in the store and moves it only past what was confirmed.
+Events are delivered in order, one delivery at a time, and never lost silently. A subscription has a cursor
+and a task, and nothing that could grow: the hub never waits for it. A plain one that has fallen out of the
+ring receives one `EVENTS_MISSED` and continues from the head. A durable one reads the store's log first,
+keeps its cursor in the store and moves it only past confirmed events.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from corral.system.clock import Clock
 from corral.system.config_sections import ModuleHostSection
 
 _LAG: Final = 1000
-"""So far a stored cursor may lag behind events that were not wanted."""
+"""Number of events, not subscribed to, by which a stored cursor may lag."""
 _SAVE_SECONDS: Final = 0.5
 _RECHECK_SECONDS: Final = 60.0
 _log = structlog.get_logger("corral.controller.modules.events")
@@ -93,11 +92,12 @@ class ModuleSubscription:
         self._tasks.spawn(self._run(), name=name)
 
     async def close(self) -> None:
-        """What is under way and not confirmed comes again, if the subscription is durable."""
+        """Stop the deliveries. Events under way and not confirmed are delivered again, if the subscription is
+        durable."""
         await self._tasks.close()
         try:
             await self._keep(force=True)
-        except CorralError as error:  # then the last ones come again
+        except CorralError as error:  # then the last events are delivered again
             _log.warning("module.cursor_not_stored", module=self.scope.module_id, reason=str(error))
 
     async def _run(self) -> None:
@@ -112,7 +112,7 @@ class ModuleSubscription:
                     await self._wait()
                 else:
                     await self._deliver(await self._reader.read(self._coarse, limit=BATCH))
-            except CorralError as error:  # the store; a delivery's own failures are dealt with below
+            except CorralError as error:  # the store; failures of a delivery are handled below
                 _log.warning("module.events_delayed", module=self.scope.module_id, reason=str(error))
                 await asyncio.sleep(error.retry_after or 1.0)
             except Exception:
@@ -122,7 +122,7 @@ class ModuleSubscription:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _wait(self) -> None:
-        if self._reader.at_head:  # nothing came while the position was stored
+        if self._reader.at_head:  # nothing was published while the position was stored
             await self._hub.wakeup.wait(timeout=_RECHECK_SECONDS)
 
     async def _deliver(self, read: ReadEvents) -> None:
@@ -165,7 +165,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class ModuleEvents:
-    """The subscriptions of all modules of a term, each owned by the scope that asked for it."""
+    """The subscriptions of all modules of a term, each owned by the scope that made it."""
 
     def __init__(self, *, hub: EventHub, ledger: Ledger, clock: Clock, pace: EventPace | None = None) -> None:
         self._hub = hub
@@ -174,7 +174,7 @@ class ModuleEvents:
         self._pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
         self._open: dict[tuple[int, int], tuple[ModuleSubscription, Owned, str]] = {}
         self._opening: dict[tuple[int, int], tuple[Scope, str]] = {}
-        """Those whose cursor is being stored: they take their place, and their name, from the beginning."""
+        """Subscriptions whose cursor is being stored: their number and name are taken from the beginning."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -184,7 +184,8 @@ class ModuleEvents:
         ]
 
     async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
-        """From now on; a durable one from where its name stopped last. UNKNOWN_EVENT_TYPE, FORBIDDEN."""
+        """Subscribe from now on; a durable one from where its name stopped last. UNKNOWN_EVENT_TYPE,
+        FORBIDDEN."""
         wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
         key = (id(scope), asked.subscription)
         cursor_id = self._check(scope, asked)
@@ -211,7 +212,7 @@ class ModuleEvents:
         return Nothing()
 
     def _check(self, scope: Scope, asked: Subscribe) -> str:
-        """The id of its cursor, empty for a plain subscription."""
+        """The id of the subscription's cursor, empty for a plain one."""
         check_room(scope, asked.subscription, {*self._open, *self._opening})
         if not asked.durable:
             return ""
@@ -233,7 +234,8 @@ class ModuleEvents:
         return cursor_id
 
     def _in_use(self, cursor_id: str, scope: Scope) -> bool:
-        """A version that makes way for another rests: its successor may have the name."""
+        """Is the name in use? A version that is being replaced does not count: its successor may have the
+        name."""
         holders = [(deliveries.scope, taken) for deliveries, _, taken in self._open.values()]
         return any(
             taken == cursor_id and (holder is scope or holder.serving)
@@ -241,12 +243,13 @@ class ModuleEvents:
         )
 
     async def _position(self, cursor_id: str, key: tuple[int, int]) -> tuple[Cursor, Save]:
-        """Where it stopped last, else the head; that is stored first, so that nothing after it is lost."""
+        """The position where it stopped last, else the head, which is stored first, so that nothing after it
+        is lost."""
 
         async def save(cursor: Cursor) -> None:
             holders = [held for held, (_, _, taken) in self._open.items() if taken == cursor_id]
             if holders and holders[-1] != key:
-                return  # a successor has the name: what it confirmed must not be undone
+                return  # a successor has the name: its confirmed position must not be undone
             record = ModuleCursor(cursor=str(cursor), at=self._clock.now())
             await self._ledger.commit(MODULE_CURSORS.put(cursor_id, record, expect=None))
 
@@ -258,8 +261,8 @@ class ModuleEvents:
         return head, save
 
     async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
-        """Also when it is not there. A durable one is over: its cursor goes, too, unless a successor of the
-        module has it by now."""
+        """Unsubscribe; no effect when there is none. The cursor of a durable one is removed, too, unless a
+        successor of the module uses it by now."""
         key = (id(scope), asked.subscription)
         found = self._open.get(key)
         if found is not None:
@@ -279,7 +282,8 @@ class ModuleEvents:
             self._open.pop(key, None)
 
     async def _publish(self, scope: Scope, asked: Publish) -> Published:
-        """Into the log as `MODULE_EVENT`; answered when it is stored. UNKNOWN_EVENT_TYPE, INVALID_FIELD."""
+        """Append to the log as `MODULE_EVENT`; returns when it is stored. UNKNOWN_EVENT_TYPE,
+        INVALID_FIELD."""
         encoded = published_data(asked, scope.manifest.events)
         await self._pace.turn(scope.module_id, len(encoded))
         data = {

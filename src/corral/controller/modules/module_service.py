@@ -1,7 +1,7 @@
-"""The modules of a leading controller: installed, kept running, and ended with the term.
+"""Module service of a leading controller: modules are installed, kept running, and ended with the term.
 
-Verbs are the engine's; here is what goes with them on a controller: who asked, what is stored, and what is
-left over. Everything in memory is of this term.
+The engine carries out the verbs; this adds the controller's part: audit, storage, cleanup. Everything in
+memory belongs to this term.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from corral.system.threads import to_end
 
 UPKEEP_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 2.0
-"""So soon it is told that a process had to be killed."""
+"""Interval of reports about processes that had to be killed."""
 _OPEN_WAIT: Final = 30.0
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.modules")
 
 
 class Modules:
-    """`open` returns at once and lets the modules start beside everything else; `close` ends them all."""
+    """`open` returns at once and starts the modules in the background; `close` ends them all."""
 
     def __init__(
         self, parts: ModuleComponents, *, ledger: Ledger, budget: float, nodes: NodeSyncView | None = None
     ) -> None:
-        """`budget`: how many seconds the modules have to end in. `nodes`: the way to their other parts."""
+        """`budget`: seconds in which the modules have to end. `nodes`: access to their parts on nodes."""
         self._parts = parts
         self._nodes = nodes
         self._ledger = ledger
@@ -69,22 +69,23 @@ class Modules:
         self.engine: Final[ModuleEngine] = parts.engine
         self.data: Final = parts.data
         self.uploads: Final = parts.uploads
-        """Where archives lie while they come in."""
+        """Files of archives that are being received."""
         self.max_archive_bytes: Final = parts.max_archive_bytes
         self.enabled: Final = parts.enabled
-        """Whether any runs here. Where none does, verbs are obeyed all the same: what is wanted waits."""
+        """Do modules run here? Where they do not, verbs are accepted all the same: the desired state is
+        stored."""
 
     # the term
 
     async def open(self) -> None:
-        """Begin in the background: readiness does not wait for modules."""
+        """Start in the background: readiness does not wait for modules."""
         if not self.enabled:
             _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
         self._parts.show_figures()
         self._tasks.spawn(self._run(), name="modules/run")
 
     async def close(self) -> None:
-        """Every module stopped, unloaded or killed; phases stay as they are stored. Idempotent."""
+        """Stop, unload or kill every module; stored phases stay. Idempotent."""
         await self._tasks.close()
         self._parts.hide_figures()
         stragglers = await self.engine.close(budget=self._budget)
@@ -109,7 +110,7 @@ class Modules:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _tell_leaks(self) -> None:
-        """Each process that did not end by itself is told of once."""
+        """Publish an event for each process that did not end by itself, once."""
         known = {(leak.module_id, leak.pid, leak.since): leak for leak in self.leaked()}
         for key, leak in known.items():
             if key not in self._told:
@@ -127,7 +128,7 @@ class Modules:
             self._stack = stack.pop_all()
 
     async def _repeated(self, work: Any) -> None:
-        """Until it was done; the store may be away for a while."""
+        """Repeat until done; the store may be unavailable for a while."""
         while True:
             try:
                 await work()
@@ -141,7 +142,7 @@ class Modules:
                 return
 
     async def _ready(self) -> None:
-        """Verbs wait until there is something to obey them."""
+        """Verbs wait until the engine has started."""
         if not await set_within(self._prepared, _OPEN_WAIT):
             raise Retryable(
                 Code.MODULE_BUSY, "modules are not ready yet", hint="see the log", retry_after=2.0
@@ -150,20 +151,20 @@ class Modules:
     # reading
 
     def find(self, id: str) -> PackageRecord:
-        """NOT_FOUND with the nearest id there is."""
+        """The record; NOT_FOUND with the nearest id there is."""
         return self._book.require(id)
 
     def all(self) -> list[PackageRecord]:
         return self._book.all()
 
     async def health(self, id: str) -> HealthAnswer:
-        """What the module says about itself. MODULE_NOT_ACTIVE, MODULE_TIMEOUT, MODULE_FAILED; NOT_FOUND also
-        when it has no part on the controller."""
+        """Result of the module's health check. MODULE_NOT_ACTIVE, MODULE_TIMEOUT, MODULE_FAILED; NOT_FOUND
+        also when it has no part on the controller."""
         self._book.require(id)
         return await self.engine.health(id)
 
     def progress(self, node_id: NodeId, id: str) -> str:
-        """How far a module is on its way to a node; empty when it is not."""
+        """Progress of a module on its way to a node; empty when it is not."""
         return self._nodes.progress(node_id, id) if self._nodes is not None else ""
 
     def leaked(self) -> list[Leak]:
@@ -199,8 +200,8 @@ class Modules:
         node: str | None = None,
         settings: dict[str, Any] | None = None,
     ) -> PackageRecord:
-        """Do what an operator asks of a module; the record once it has settled, after UNINSTALL the last one.
-        `reason` is that of a pause, `node` the only one where it is tried again, `settings` are all of the new ones.
+        """Carry out an operator's request; returns the record once it has settled, after UNINSTALL the last
+        one. `reason` is that of a pause, `node` the only node to recover, `settings` are all of the new ones.
         NOT_FOUND, ILLEGAL_TRANSITION, SETTINGS_INVALID."""
         self._book.require(id)
         await self._ready()
@@ -216,7 +217,7 @@ class Modules:
                     with self._signed(id, verb, actor, **({"reason": reason} if reason else {})):
                         return await self.engine.act(id, verb, reason=reason)
         self._parts.forget(id)
-        with contextlib.suppress(OSError):  # else the next look drops it
+        with contextlib.suppress(OSError):  # else the next sweep removes it
             await self._parts.upkeep()
         return gone
 
@@ -226,8 +227,8 @@ class Modules:
         return self._book.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
 
     async def _recover(self, id: str, node: str | None, actor: Actor) -> PackageRecord:
-        """Another try wherever it failed, also on nodes that are away, once they are back; with `node` on
-        that one alone. NOT_FOUND, CONFLICT when it failed nowhere."""
+        """Try again wherever it failed, also on nodes that are disconnected, once they are back; with `node`
+        on that one only. NOT_FOUND, CONFLICT when it failed nowhere."""
         record = self._book.require(id)
         recovery = RecoverRequest(self._ledger, record, self._nodes, clock=self._clock)
         if node is not None:
@@ -241,8 +242,9 @@ class Modules:
     async def _apply(
         self, id: str, verb: Verb, settings: dict[str, Any] | None, actor: Actor
     ) -> PackageRecord:
-        """CONFIGURE: all of its settings anew; a module that refuses them keeps the old ones. RELOAD: its settings
-        once more, as they are, here and on every node, also on those that are away, once they are back."""
+        """CONFIGURE: replace all settings; a module that refuses them keeps the old ones. RELOAD: apply the
+        present settings again, here and on every node, also on those that are disconnected, once they are
+        back."""
         record = self._book.require(id)
         wanted = record.settings if settings is None else settings
         checked = await to_end(check_settings, record.manifest.config, wanted)
@@ -250,19 +252,19 @@ class Modules:
             record = await self.engine.act(id, verb, settings=checked)
             if verb is Verb.CONFIGURE or ModuleHost.DAEMON not in record.manifest.hosts:
                 return record
-            now = self._clock.now()  # it went well here: what a module refuses is not offered elsewhere
+            now = self._clock.now()  # accepted here first: refused settings are not sent to nodes
             rows = list(self._ledger.state.module_node_states.rows_of_module(id))
             return await self._book.step(id, lambda record: with_reload_request(record, rows, now=now))
 
     async def _uninstall(self, id: str, actor: Actor) -> PackageRecord:
-        """Its data stays until `drop_storage`."""
+        """Uninstall; the data stays until `drop_storage`."""
         with self._signed(id, Verb.UNINSTALL, actor):
             # A start that is planned at this very moment may still name one of its files.
             await self._parts.supply.stamp(self._book.require(id))
             return await self.engine.act(id, Verb.UNINSTALL)
 
     async def drop_storage(self, id: str, *, actor: Actor) -> None:
-        """The data of a module that is not installed. STORAGE_IN_USE, NOT_FOUND."""
+        """Drop the data of a module that is not installed. STORAGE_IN_USE, NOT_FOUND."""
         await self._ready()
         async with self._book.turn(id):
             self._book.require_absent(id)
@@ -275,12 +277,13 @@ class Modules:
             )
 
     async def force_cleanup(self) -> list[Leak]:
-        """Kill what lingers, at once; returns what was killed."""
+        """Kill lingering processes at once; returns what was killed."""
         return await self._parts.house.force_cleanup()
 
 
 def leak_event(leak: Leak, record: PackageRecord | None) -> Draft:
-    """`data` says what kept the process from ending; of a package that is gone no more than its id."""
+    """The event of a leak. `data` holds what kept the process from ending; for a removed package only its
+    id."""
     lingering = leak.lingering
     said = standing(record, at=leak.since) if record else {"id": leak.module_id, "at": leak.since.isoformat()}
     return Draft(

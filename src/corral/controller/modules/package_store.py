@@ -1,6 +1,7 @@
-"""The controller's book of modules: records in the store, each step with its event in one transaction.
+"""Package store of the controller: records in the store, each step with its event in one transaction; and the
+lease for upgrades.
 
-Who may upgrade a module: one at a time here, and nobody on another controller meanwhile.
+One upgrade runs at a time here, and none on another controller meanwhile.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ class LedgerPackageStore:
         return [stored.record for _, stored in self._ledger.state.modules.items()]
 
     def turn(self, id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Held while something is done to a module, from the first look at its record: what was found
-        there still holds when it is changed."""
+        """Hold the lock of a module, from the first read of its record: what was read is still true when it
+        is changed."""
         return self._turns.hold(id)
 
     @contextlib.contextmanager
     def signed(self, id: str, entry: Append) -> Iterator[None]:
-        """The audit entry for what is done to a module inside: it goes into the first commit that changes
-        the module's record. When nothing changes, nothing is audited. Only for whoever has the module's
-        turn: else a change could go under somebody else's name. That commit also notes the request that is being
-        served here."""
+        """The audit entry for an operation on a module: it goes into the first commit that changes the
+        module's record. When nothing changes, nothing is audited. Only for the holder of the module's `turn`:
+        else a change could be audited under another actor. That commit also stores the id of the request that
+        is served here."""
         self._signed[id] = entry
         self._requests[id] = log_context.bound_request()
         try:
@@ -91,7 +92,7 @@ class LedgerPackageStore:
         return record
 
     async def remove(self, id: str, *, reason: str) -> None:
-        """With it go the cursors of its durable subscriptions."""
+        """Remove the record, with the cursors of its durable subscriptions."""
         while (stored := self._ledger.state.modules.find(id)) is not None:
             entry = self._signed.get(id)
             try:
@@ -102,7 +103,7 @@ class LedgerPackageStore:
                     *([entry] if entry else []),
                 )
             except Conflict:
-                continue  # somebody stepped in between: what is removed is what is there now
+                continue  # another writer came first: remove what is stored now
             self._spent(id, entry)
 
     def _asked_for(self, record: PackageRecord) -> PackageRecord:
@@ -135,10 +136,10 @@ _log = structlog.get_logger("corral.controller.modules")
 
 
 class UpgradeLease:
-    """Call it for an `async with`. The lease in the store tells other controllers who is at it.
+    """Call it for an `async with`. The lease in the store names the controller that upgrades.
 
-    Only a leader upgrades. So whoever else is named in the row led before us and can write no more: the row
-    is taken over at once, for nobody will ever release it.
+    Only a leader upgrades. So another controller named in the row led before this one and can write no more:
+    the row is taken over at once, since it would never be released.
     """
 
     def __init__(self, leases: LeaseEngine, *, holder: str) -> None:
@@ -148,7 +149,8 @@ class UpgradeLease:
 
     @contextlib.asynccontextmanager
     async def __call__(self) -> AsyncIterator[None]:
-        """Waits for the upgrade before. Raises `StoreUnavailable`, or CONFLICT when others keep moving."""
+        """Wait for the previous upgrade. Raises `StoreUnavailable`, or CONFLICT when other writers keep
+        changing the row."""
         async with self._lock:
             row = await self._take()
             try:

@@ -1,4 +1,5 @@
-"""Files of uploads that are being received: each has a name, because others open it, and a lock while it is in use.
+"""Upload files: files of uploads that are being received. Each has a name, because other code opens it, and a
+lock while it is in use.
 
 A process that died leaves its files behind without their locks; the next one removes them.
 """

@@ -40,22 +40,22 @@ class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A good archive."""
+    """Facts of a valid archive."""
 
     manifest: Manifest
     manifest_text: str
     manifest_name: str
-    """Where in the archive it stands."""
+    """Its path in the archive."""
     sha256: str
     size: int
     unpacked_bytes: int
     files: tuple[ArchiveFile, ...]
     frontend: tuple[ArchiveFile, ...] = ()
-    """What lies beneath `frontend/`, with paths relative to it."""
+    """Files below `frontend/`, with paths relative to it."""
 
 
 def file_digest(path: Path, *, max_bytes: int) -> str:
-    """The SHA-256 of an archive, of which nothing else is looked at. ARCHIVE_TOO_LARGE. Blocking."""
+    """The SHA-256 of an archive, without reading its content. ARCHIVE_TOO_LARGE. Blocking."""
     with _opened(path, max_bytes) as file:
         return digest(file)
 
@@ -123,7 +123,7 @@ def read_files(file: IO[bytes], *, max_bytes: int) -> tuple[ArchiveFile, ...]:
 
 
 def check_archive_sources(path: Path, facts: ArchiveFacts) -> None:
-    """Of an archive that was inspected, what Python says about its sources: ARCHIVE_INVALID. Blocking."""
+    """Syntax check of an inspected archive's sources: ARCHIVE_INVALID. Blocking."""
     with zipfile.ZipFile(path) as archive:
         check_sources(facts.manifest, [each.path for each in facts.files], archive.read)
 
@@ -135,7 +135,7 @@ def digest(file: io.BufferedReader) -> str:
 
 
 def has_digest(path: Path, sha256: str) -> bool:
-    """Whether this is there and has this SHA-256. Blocking."""
+    """Is there a file with this SHA-256? Blocking."""
     try:
         with path.open("rb") as file:
             return digest(file) == sha256
@@ -144,7 +144,7 @@ def has_digest(path: Path, sha256: str) -> bool:
 
 
 def check_contents(manifest: Manifest, files: Mapping[str, ArchiveFile], *, name: str) -> None:
-    """Refuse a manifest that speaks of files which are not there, or are others: MANIFEST_INVALID."""
+    """Refuse a manifest that names files which are missing, or have another digest: MANIFEST_INVALID."""
     for host in manifest.hosts:
         backend = manifest.backend_on(host)
         if backend is not None and not _importable(backend.entrypoint, files):
@@ -214,7 +214,7 @@ def _manifest_text(archive: ZipReader, entry: ZipEntry) -> str:
 
 
 def _read(archive: ZipReader, entry: ZipEntry) -> ArchiveFile:
-    """An empty file is not opened: an archive may have tens of thousands of them."""
+    """Read a file. An empty one is not opened: an archive may have tens of thousands of them."""
     hashed, size = hashlib.sha256(), 0
     for block in archive.contents(entry) if not entry.is_empty else ():
         hashed.update(block)
@@ -230,13 +230,13 @@ DEPTH_MAX: Final = 64
 
 
 def open_zip(file: IO[bytes], *, max_bytes: int) -> ZipReader:
-    """The archive, once it is known that its directory is not too long to be read; none has more than `max_bytes`."""
+    """Open the archive after checking that its directory is not too long to be read; at most `max_bytes`."""
     return ZipReader(file, limits=_limits(max_bytes), refusals=MODULE_REFUSALS)
 
 
 def checked_files(archive: ZipReader) -> list[ZipEntry]:
-    """Its files, in the order of the directory. Their names are the paths of a plain tree: none leads out of it, no
-    two are one on another file system. Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED."""
+    """Its files, in the order of the directory. Their names are the paths of a plain tree: none leads out of
+    it, no two are equal on another file system. Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED."""
     paths = DistinctPaths(limits=archive.limits, refusals=MODULE_REFUSALS)
     files: list[ZipEntry] = []
     for entry in archive.entries():

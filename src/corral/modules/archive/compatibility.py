@@ -1,5 +1,5 @@
-"""What installing an archive would do here, and what is in its way: the answer to a dry run, and the checks
-that a real install makes first."""
+"""Compatibility report: what installing an archive would do here, and its problems: the answer to a dry run,
+and the checks that a real install makes first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Outcome(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in the way."""
+    """A problem that prevents the install."""
 
     code: str
     message: str
@@ -80,11 +80,13 @@ def report(
     allow_downgrade: bool = False,
     built_in: Collection[str] = (),
 ) -> CompatibilityReport:
-    """Judge a good archive whose signature holds by what is installed. `built_in` are the capabilities of the host itself,
-    `signature_sha256` is the digest of the sidecar that came with the archive.
+    """Report on a valid archive with a verified signature against what is installed. `built_in` are the
+    capabilities of the host itself, `signature_sha256` is the digest of the sidecar that came with the
+    archive.
 
-    The order of the problems is that in which they matter: interface, version, graph, settings.
-    Blocking for as long as the settings take to check."""
+    Problems are ordered by importance: interface, version, graph, settings. Blocking for as long as the
+    settings take to check.
+    """
     manifest = facts.manifest
     current = next((record for record in installed if record.id == manifest.id), None)
     case = _Case(
@@ -124,8 +126,8 @@ def refusal(found: CompatibilityReport) -> Rejected | None:
 
 
 def outcome(facts: ArchiveFacts, current: PackageRecord | None, signature_sha256: str = "") -> Outcome:
-    """By version and digests alone: what was asked for does not change what it is. Without a sidecar the one
-    that is there stays."""
+    """The kind of change, by version and digests only: the options do not change it. Without a sidecar the
+    present one stays."""
     if current is None:
         return Outcome.INSTALL
     if current.sha256 == facts.sha256:
@@ -194,7 +196,7 @@ def _finding(error: CorralError) -> Finding:
 
 
 def _views(case: _Case) -> Iterator[RequirementView]:
-    """Each requirement by the package that comes closest to meeting it."""
+    """Each requirement with the package that comes closest to meeting it."""
     order = list(RequirementState)
     for requirement in case.manifest.capabilities.requires:
         if requirement.id in case.built_in:
@@ -214,7 +216,7 @@ def _offers(requirement: Requirement, case: _Case) -> Iterator[RequirementView]:
             continue
         for provision in _named(requirement, record.manifest):
             yield _offer(requirement, provision, record.id, record.phase is ModulePhase.ACTIVE)
-    if requirement.from_ is Source.CONTROLLER:  # a paired module's part on the node, of the other part
+    if requirement.from_ is Source.CONTROLLER:  # the controller part of the same module counts
         for provision in _named(requirement, manifest):
             yield _offer(requirement, provision, manifest.id, True)
 
@@ -283,7 +285,7 @@ def _deprecations(case: _Case, requires: Sequence[RequirementView]) -> Iterator[
 
 
 def _effects(case: _Case) -> Iterator[str]:
-    """What other packages will notice."""
+    """Effects on other packages."""
     mine = {each.id: each.version for each in case.manifest.capabilities.provides}
     before = case.current.manifest.capabilities.provides if case.current else ()
     gone = {each.id for each in before} - mine.keys()

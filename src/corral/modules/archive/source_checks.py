@@ -13,8 +13,8 @@ VENDOR: Final = "vendor/"
 
 
 def check_sources(manifest: Manifest, files: Collection[str], read: Callable[[str], bytes]) -> None:
-    """ARCHIVE_INVALID for the first file that Python cannot read, and for an entry point whose class is not
-    there. What others wrote, beneath `vendor/`, is not looked at. Blocking; nothing is run."""
+    """ARCHIVE_INVALID for the first file that Python cannot parse, and for an entry point whose class does
+    not exist. Third-party code below `vendor/` is not checked. Blocking; nothing is run."""
     for path in sorted(files):
         if path.endswith(".py") and not path.startswith(VENDOR):
             _parsed(path, read)
@@ -39,7 +39,7 @@ def _parsed(path: str, read: Callable[[str], bytes]) -> ast.Module:
 
 
 def _may_have(tree: ast.Module, name: str) -> bool:
-    """Whether a name is bound somewhere in a module, or could be in a way that only running it tells."""
+    """Is the name bound somewhere in a module, or could it be in a way that only running it shows?"""
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(name=found) | ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found):

@@ -16,14 +16,15 @@ from corral.system.trees.removal import remove_tree
 
 FILE_MODE: Final = 0o444
 PROGRAM_MODE: Final = 0o555
-"""What is executable in the archive stays so: packages bring programs of their own."""
+"""Executable files of the archive stay executable: packages bring programs of their own."""
 DIRECTORY_MODE: Final = 0o555
 
 
 def unpack(file: IO[bytes], target: Path, *, max_bytes: int) -> tuple[ArchiveFile, ...]:
-    """Unpack an archive into a directory that does not exist yet; what was unpacked, for `is_intact`.
+    """Unpack an archive into a directory that does not exist yet; returns what was unpacked, for `is_intact`.
 
-    Files are 0444 (0555 where executable), directories 0555. When it raises, nothing is left. Blocking."""
+    Files are 0444 (0555 where executable), directories 0555. When it raises, nothing is left. Blocking.
+    """
     with open_zip(file, max_bytes=max_bytes) as opened:
         entries = checked_files(opened)
         target.mkdir(mode=0o700)
@@ -70,8 +71,8 @@ def _seal_directories(tree: Path) -> None:
 
 
 def _listed(tree: Path) -> dict[str, os.stat_result]:
-    """All that is not a directory, by its path beneath the tree. A directory that lost its seal raises, and
-    a link to a tree: what is behind it is somebody else's."""
+    """All entries that are not directories, by path below the tree. Raises for a directory whose
+    mode was changed, and for a link in place of the tree."""
     if tree.is_symlink():
         raise PermissionError(tree)
     found: dict[str, os.stat_result] = {}

@@ -16,26 +16,26 @@ from corral.sdk.protocol.messages import CAPABILITY, CapabilityAnswer, Capabilit
 
 LONGEST_CALL: Final = 30.0
 BUILT_IN_CALL: Final = 10.0
-"""How long a call of the host's own takes at most when the caller does not say."""
+"""Default deadline of a built-in method."""
 
 
 class Consumer(Protocol):
-    """Who calls: a module of this host by its scope, or one of another host."""
+    """The caller: a module of this host by its scope, or one of another host."""
 
     @property
     def name(self) -> str:
-        """As warnings tell it."""
+        """Name for warnings."""
 
     @property
     def manifest(self) -> Manifest: ...
 
 
 BuiltInMethod = Callable[[Consumer | None, msgspec.Raw], Awaitable[object]]
-"""Gets who calls (None: the host itself) and the arguments, a msgpack map by name."""
+"""Gets the caller (None: the host itself) and the arguments, a msgpack map by name."""
 
 
 def seconds_of(deadline_ms: int, *, default: float) -> float:
-    """How long the caller waits: what it says, bounded, or the default."""
+    """The deadline in seconds: the caller's, bounded, or the default."""
     return min(deadline_ms / 1000 if deadline_ms > 0 else default, LONGEST_CALL)
 
 
@@ -50,7 +50,7 @@ def unavailable(id: str, why: str) -> Retryable:
 async def call_built_in(
     methods: Mapping[str, BuiltInMethod], consumer: Consumer | None, request: CapabilityRequest
 ) -> CapabilityAnswer:
-    """The deadline is the caller's; the method is cancelled at it."""
+    """Call a built-in method; it is cancelled at the caller's deadline."""
     _check_method(request, methods)
     try:
         async with asyncio.timeout(seconds_of(request.deadline_ms, default=BUILT_IN_CALL)):
@@ -65,8 +65,9 @@ async def call_built_in(
 async def call_module(
     scope: Scope, methods: Collection[str], request: CapabilityRequest, *, waited: float
 ) -> CapabilityAnswer:
-    """`waited` was spent before and counts. An overrun is held against the provider only when it had as
-    long as its hooks have: else an impatient consumer could take down whom it calls."""
+    """Call a provider. `waited` seconds were spent before and count. An overrun is counted against the
+    provider only when it had as long as its hooks have: else a consumer with short deadlines could open the
+    breaker of its provider."""
     _check_method(request, methods)
     patience = seconds_of(request.deadline_ms, default=scope.hook_deadline)
     left = max(patience - waited, 0.001)

@@ -16,7 +16,7 @@ from corral.modules.capabilities.capability_calls import BuiltInMethod, Consumer
 from corral.modules.scope import Scope
 
 HOST: Final = "corral"
-"""The provider of what is built in."""
+"""Provider name of built-in capabilities."""
 _log = structlog.get_logger("corral.modules.capabilities")
 
 
@@ -34,7 +34,7 @@ class CapabilityView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnresolvedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement of a module that is not met now."""
+    """A requirement of a module that is not met at present."""
 
     module: str
     id: str
@@ -44,7 +44,7 @@ class UnresolvedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapabilityEntry:
-    """One id's place. `scope` is None for what is built in, and while the place is held."""
+    """Entry of one id. `scope` is None for a built-in capability, and while the entry is held."""
 
     def __init__(self, provision: Provision, provider: str) -> None:
         self.provision = provision
@@ -78,7 +78,7 @@ class CapabilityEntry:
 
 
 def mind_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
-    """Count a call of what will go, and warn of it once a consumer."""
+    """Count a call of a deprecated capability, and warn once per consumer."""
     if not entry.provision.deprecated_since:
         return
     entry.deprecated_calls += 1
@@ -96,7 +96,7 @@ def mind_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
 
 
 def told(kind: EventType, provision: Provision, provider: str, **more: str) -> Draft:
-    """The event about what became of a capability."""
+    """The event of a change of a capability."""
     return Draft(
         type=kind,
         subject=provision.id,

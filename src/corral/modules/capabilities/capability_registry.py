@@ -1,7 +1,7 @@
 """Registry of capabilities of one host: the provider of each, and the routing of calls to it.
 
-An id has at most one provider. While a provider is being upgraded its place is *held*: its consumers keep
-their handles and get no state change, calls wait for the successor as long as their deadline allows.
+An id has at most one provider. While a provider is being upgraded its entry is *held*: its consumers keep
+their handles and get no state change, and calls wait for the successor as long as their deadline allows.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from corral.sdk.protocol.messages import (
 from corral.system.clock import Clock
 
 MOST_UNDER_WAY: Final = 64
-"""Calls of one capability at a time: modules that call each other in a circle come to an end here, long before
-one of them has more unanswered calls than it may have."""
+"""Most concurrent calls of one capability: it ends circles of modules that call each other, long before one
+of them reaches its limit of unanswered calls."""
 HELD_WAIT: Final = 10.0
-"""How long a call waits for a provider that is being upgraded, when its caller does not say."""
+"""Seconds that a call waits for a provider that is being upgraded, when the caller gives no deadline."""
 
 
 class CapabilityRegistry:
-    """What the engine binds, holds and clears; everybody else may look and call. `changed` is told the ids
-    whose standing is not what it was."""
+    """Only the engine binds, holds and clears; all others look up and call. `changed` is called with the ids
+    whose state has changed."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CapabilityRegistry:
         self._tell_engine = changed
         self._listeners: list[Callable[[], None]] = []
         self.settled = False
-        """Whether it holds what modules here really provide: not before all were brought up, nor once they end."""
+        """Is the registry complete? Not before all modules were brought up, nor once they end."""
         self._clock = clock
         self._entries: dict[str, CapabilityEntry] = {}
         self._claims: dict[str, str] = {}
@@ -73,7 +73,7 @@ class CapabilityRegistry:
         self._abroad = RemoteLookup(remote, self._changed)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """`listener` is called after each change, also of `settled`; it must not raise. For good."""
+        """Call `listener` after each change, also of `settled`; it must not raise. It cannot be removed."""
         self._listeners.append(listener)
 
     def settle(self, settled: bool) -> None:
@@ -87,9 +87,9 @@ class CapabilityRegistry:
         for listener in self._listeners:
             listener()
 
-    # --- who provides ---------------------------------------------------------------------------
+    # --- providers ------------------------------------------------------------------------------
     def provide_builtin(self, id: str, version: str, methods: Mapping[str, BuiltInMethod]) -> None:
-        """Something of the host's own; for ever."""
+        """Add a built-in capability; never removed."""
         entry = CapabilityEntry(Provision(id=id, version=version), HOST)
         entry.built_in = dict(methods)
         self._entries[id] = entry
@@ -102,7 +102,8 @@ class CapabilityRegistry:
         return provisions_on(manifest, self._host)
 
     def rival(self, manifest: Manifest) -> str:
-        """The first id it provides that another module holds or is about to; "" when there is none."""
+        """The first id the module provides that another module holds or has claimed; "" when there is
+        none."""
         for provision in self._provisions(manifest):
             entry = self._entries.get(provision.id)
             owner = entry.provider if entry else self._claims.get(provision.id, manifest.id)
@@ -111,13 +112,13 @@ class CapabilityRegistry:
         return ""
 
     def claim(self, manifest: Manifest) -> None:
-        """Nobody else may take what it provides from here on; ask `rival` first, without a pause between."""
+        """Reserve what the module provides; call `rival` first, without a pause between."""
         kept = {id: owner for id, owner in self._claims.items() if owner != manifest.id}
         own = {provision.id: manifest.id for provision in self._provisions(manifest)}
         self._claims = kept | own
 
     def binding_told(self, manifest: Manifest, *, reason: str = "") -> list[Draft]:
-        """The events that go with `bind`; `reason` is why what it provided before is gone."""
+        """Events for `bind`; `reason` is why capabilities it provided before are gone."""
         new = {provision.id: provision for provision in self._provisions(manifest)}
         gone = [entry for id, entry in self._of(manifest.id) if id not in new]
         swapped = {id for id, _ in self._of(manifest.id)}
@@ -131,7 +132,7 @@ class CapabilityRegistry:
         ]
 
     def bind(self, scope: Scope, bindings: Sequence[BindingDeclaration]) -> Callable[[], None]:
-        """Put the module's handles in, in place of whatever it had; returns how to clear them again."""
+        """Bind the module's handles in place of its former ones; returns how to clear them again."""
         provisions = {provision.id: provision for provision in self._provisions(scope.manifest)}
         before = dict(self._of(scope.module_id))
         for id in before.keys() - provisions.keys():
@@ -152,17 +153,17 @@ class CapabilityRegistry:
             old.moved.set()
 
     def hold(self, scope: Scope) -> None:
-        """Keep the places of a provider that is being upgraded; nobody is told."""
+        """Hold the entries of a provider that is being upgraded; consumers get no state change."""
         for _, entry in self._of(scope.module_id):
             if entry.scope is scope:
                 entry.scope = None
 
     def clearing_told(self, module_id: str, *, reason: str) -> list[Draft]:
-        """The events that go with `release`."""
+        """Events for `release`."""
         return [unregistered(entry, module_id, reason) for _, entry in self._of(module_id)]
 
     def clear(self, scope: Scope) -> None:
-        """Take away what this scope provides; what is held, or another's, stays."""
+        """Remove what this scope provides; entries that are held, or another scope's, stay."""
         gone = {id for id, entry in self._of(scope.module_id) if entry.scope is scope}
         for id in gone:
             self._remove(id)
@@ -170,7 +171,7 @@ class CapabilityRegistry:
             self._changed(gone)
 
     def release(self, module_id: str) -> None:
-        """Take away all that the module provides, held or not, and its claims."""
+        """Remove all that the module provides, held or not, and its claims."""
         gone = {id for id, _ in self._of(module_id)}
         for id in gone:
             self._remove(id)
@@ -184,12 +185,12 @@ class CapabilityRegistry:
     def _of(self, module_id: str) -> list[tuple[str, CapabilityEntry]]:
         return [(id, entry) for id, entry in self._entries.items() if entry.provider == module_id]
 
-    # --- who needs ------------------------------------------------------------------------------
+    # --- consumers ------------------------------------------------------------------------------
     def provided(self) -> dict[str, Provided]:
         return {id: entry.offer for id, entry in self._entries.items()}
 
     def missing(self, manifest: Manifest) -> tuple[str, ...]:
-        """Ids of the requirements that keep the module from starting, or from going on."""
+        """Ids of the unmet requirements that keep the module from starting, or from running."""
         return tuple(found.id for found in self._unresolved(manifest))
 
     def _unresolved(self, manifest: Manifest, *, with_optional: bool = False) -> list[Unresolved]:
@@ -197,7 +198,7 @@ class CapabilityRegistry:
         return unresolved(manifest, own, host=self._host, from_controller=others, with_optional=with_optional)
 
     def states(self, manifest: Manifest) -> tuple[CapabilityState, ...]:
-        """How all requirements of a module stand, for its handles."""
+        """States of all requirements of a module, for its handles."""
         return tuple(self._state(requirement) for requirement in manifest.capabilities.requires)
 
     def _state(self, requirement: Requirement) -> CapabilityState:
@@ -218,14 +219,14 @@ class CapabilityRegistry:
         return registry_of(requirement, self._host) is not self._host
 
     def watch(self, manifest: Manifest) -> None:
-        """The module is loaded or wants to be: it is shown among consumers and the unresolved."""
+        """List the module, which is loaded or shall be, among consumers and the unresolved."""
         self._consumers[manifest.id] = manifest
 
     def unwatch(self, module_id: str) -> None:
         self._consumers.pop(module_id, None)
 
     def all(self) -> list[CapabilityView]:
-        """What is provided here, then what another host offers to this one."""
+        """Capabilities provided here, then those another host offers to this one."""
         here: dict[str, list[str]] = {}
         abroad: dict[str, list[str]] = {}
         for id, manifest in self._consumers.items():
@@ -246,9 +247,9 @@ class CapabilityRegistry:
 
     # --- calls ----------------------------------------------------------------------------------
     async def call(self, consumer: Consumer | None, request: CapabilityRequest) -> CapabilityAnswer:
-        """Route one call. CAPABILITY_UNAVAILABLE without a provider, CAPABILITY_TYPE for what the contract
-        does not know, MODULE_BUSY when too many are under way, MODULE_TIMEOUT at the deadline, MODULE_FAILED
-        with what the provider raised."""
+        """Route one call. CAPABILITY_UNAVAILABLE without a provider, CAPABILITY_TYPE for what is not in the
+        contract, MODULE_BUSY when too many are under way, MODULE_TIMEOUT at the deadline, MODULE_FAILED with
+        the provider's exception."""
         required = self._required(consumer, request.capability)
         if required is not None and self._is_abroad(required):
             return await self._abroad.call(consumer, required, request)
@@ -273,7 +274,7 @@ class CapabilityRegistry:
             entry.under_way -= 1
 
     def _required(self, consumer: Consumer | None, id: str) -> Requirement | None:
-        """How the module declares that it needs it; None for the host itself."""
+        """The module's declared requirement; None for the host itself."""
         if consumer is None:
             return None
         for required in consumer.manifest.capabilities.requires:
@@ -282,7 +283,7 @@ class CapabilityRegistry:
         raise unavailable(id, "the module does not declare it under capabilities.requires")
 
     async def _provider(self, required: Requirement | None, request: CapabilityRequest) -> CapabilityEntry:
-        """Who serves it now; waits while the place is held."""
+        """The present provider; waits while the entry is held."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_of(request.deadline_ms, default=HELD_WAIT)):
                 while True:

@@ -17,30 +17,30 @@ from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest, Ca
 
 
 class RemoteCapabilities(Protocol):
-    """What is offered there, and the way to it. Offers outlive the connection: a module that needs one goes on
-    while the other host is away, and only its calls fail."""
+    """Offers of another host, and calls to it. Offers outlive the connection: a module that needs one goes on
+    while the other host is disconnected, and only its calls fail."""
 
     def offers(self) -> Mapping[str, Provided]:
-        """As they were told last, by id."""
+        """The last offers received, by id."""
 
     def deprecated(self, id: str) -> bool: ...
 
     @property
     def reachable(self) -> bool:
-        """Whether a call could get there now."""
+        """Is the other host connected?"""
 
     def on_change(self, changed: Callable[[set[str]], None]) -> None:
-        """`changed` is told the ids whose standing is not what it was, also when the other host goes away or
-        comes back (then all of them). For the registry, once."""
+        """Call `changed` with the ids whose state has changed, also when the other host disconnects or
+        reconnects (then all of them). For the registry, once."""
 
     async def call(self, consumer: Scope, request: CapabilityRequest) -> CapabilityAnswer:
-        """CAPABILITY_UNAVAILABLE while the other host cannot be reached or offers nothing of the kind,
-        MODULE_TIMEOUT at the deadline; else what the registry there raises."""
+        """CAPABILITY_UNAVAILABLE while the other host is disconnected or does not offer it, MODULE_TIMEOUT at
+        the deadline; else what the registry there raises."""
 
 
 class RemoteLookup:
-    """What `remote` offers; nothing at all when there is none. An offer holds while the other host is away,
-    so that nobody is stopped by that: only its calls fail."""
+    """Lookup in the offers of `remote`; empty when there is none. An offer stays valid while the other host
+    is disconnected, so that no module is stopped by that: only its calls fail."""
 
     def __init__(self, remote: RemoteCapabilities | None, changed: Callable[[set[str]], None]) -> None:
         self._remote = remote
@@ -52,7 +52,7 @@ class RemoteLookup:
         return {} if self._remote is None else self._remote.offers()
 
     def state(self, requirement: Requirement) -> CapabilityState:
-        """For a handle: not available while the other host cannot be reached."""
+        """State for a handle: not available while the other host is disconnected."""
         offer = self.offers().get(requirement.id)
         met = offer is not None and unmet(requirement, offer) is None
         if self._remote is None or offer is None or not met or not self._remote.reachable:
@@ -68,8 +68,8 @@ class RemoteLookup:
     async def call(
         self, consumer: Consumer | None, requirement: Requirement, request: CapabilityRequest
     ) -> CapabilityAnswer:
-        """What `RemoteCapabilities.call` raises; CAPABILITY_UNAVAILABLE for what is not offered as required, and
-        for anybody but a module of this host."""
+        """What `RemoteCapabilities.call` raises; CAPABILITY_UNAVAILABLE for what is not offered as required,
+        and for callers other than a module of this host."""
         offer = self.offers().get(requirement.id)
         missing = unmet(requirement, offer)
         if missing is not None:
@@ -92,7 +92,7 @@ class RemoteLookup:
         ]
 
     def _entry(self, id: str, offer: Provided) -> CapabilityEntry:
-        """What was counted goes on while the offer's version and provider change."""
+        """The entry; its counters continue when the offer's version or provider changes."""
         since = "unknown" if self._remote is not None and self._remote.deprecated(id) else ""
         provision = Provision(id=id, version=offer.version, deprecated_since=since)
         entry = self._entries.get(id)

@@ -1,1 +1,1 @@
-"""The module engine: every module from its installation to its removal, upgrades and restarts included."""
+"""Module engine: the lifecycle of every module from installation to removal, with upgrades and restarts."""

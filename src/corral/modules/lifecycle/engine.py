@@ -1,4 +1,5 @@
-"""Module engine of a host: all modules, each driven by its own actor, what they share, and their metrics."""
+"""Module engine of a host: all modules, each driven by its own actor, their shared parts, and their
+metrics."""
 
 from __future__ import annotations
 
@@ -44,12 +45,12 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 
 @contextlib.asynccontextmanager
 async def unguarded() -> AsyncIterator[None]:
-    """Where nobody else could upgrade at the same time."""
+    """Upgrade lease for a host where no other could upgrade at the same time."""
     yield
 
 
 class LiveModule(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs of a module now."""
+    """The running part of a module."""
 
     pid: int
     sample: Sample | None
@@ -61,12 +62,12 @@ class LiveModule(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     longest_seconds: float
     log: tuple[str, ...] = ()
-    """Its last lines, and what its calls failed with."""
+    """Its last log lines, and the failures of its calls."""
 
 
 class ModuleEngine:
-    """Verbs return once the module has settled; they may be called at any time, for any module, and are
-    done one after the other for each. `close` is the end."""
+    """Verbs return once the module has settled; they may be called at any time, for any module, and run one
+    after the other for each module. `close` at the end."""
 
     def __init__(
         self,
@@ -86,8 +87,8 @@ class ModuleEngine:
         remote: RemoteCapabilities | None = None,
         on_serving: Callable[[Scope], None] = lambda _: None,
     ) -> None:
-        """`remote` is another host's registry, for what is required from there; `on_serving` is called each
-        time that a module has become ACTIVE, with the scope that serves."""
+        """`remote` is another host's registry, for requirements from there; `on_serving` is called each time
+        a module has become ACTIVE, with its scope."""
         self._book = book
         self._clock = clock
         self._actors: dict[str, ModuleActor] = {}
@@ -126,9 +127,9 @@ class ModuleEngine:
 
     # --- the whole ------------------------------------------------------------------------------
     async def boot(self, settled: Callable[[str], None] = lambda _: None) -> None:
-        """Bring every module to what is wanted of it: what the last host left in the middle is walked back
-        by the table first. `settled` hears of each that has come as far as it gets by itself. Returns when all
-        have; what fails, fails alone."""
+        """Bring every module to its desired state; steps that the last host left unfinished are walked back
+        by the table first. `settled` is called for each module that has come as far as it gets by itself.
+        Returns when all have; a failure affects only its own module."""
 
         async def settle(id: str) -> None:
             try:
@@ -144,25 +145,25 @@ class ModuleEngine:
 
     @property
     def resting(self) -> bool:
-        """Whether nothing is under way with any module."""
+        """Is nothing under way with any module?"""
         return all(actor.idle for actor in self._actors.values())
 
     async def rest(self) -> None:
-        """Returns when everything that is due by now was done, of all modules."""
+        """Wait until everything that is due by now was done, of all modules."""
         asked = [self._settle(id) for id in list(self._actors)]
         await asyncio.gather(*asked, return_exceptions=True)
 
     async def close(self, *, budget: float) -> list[str]:
-        """The end of the host: `on_stop` and `on_unload` of all, consumers before what they use, within
-        `budget` seconds in all. Whoever is not done is killed, and named in what is returned. What is
-        stored stays as it is: a shutdown is no failure."""
+        """Shutdown of the host: `on_stop` and `on_unload` of all, consumers before their providers, within
+        `budget` seconds in all. Modules that are not done are killed, and their ids returned. Stored phases
+        stay: a shutdown is no failure."""
         self._closing = True
         self.capabilities.settle(False)
         actors = list(self._actors.values())
         await asyncio.gather(*(actor.close() for actor in actors))
         stragglers = await close_modules([actor.life for actor in actors], budget=budget, clock=self._clock)
         # What is cut short here is done at the next boot; processes are killed.
-        await asyncio.sleep(0)  # each has to have begun, to clean up
+        await asyncio.sleep(0)  # each task has to have begun, to clean up
         await self._background.close()
         return stragglers
 
@@ -171,22 +172,23 @@ class ModuleEngine:
 
     # --- verbs ----------------------------------------------------------------------------------
     async def install(self, record: PackageRecord) -> PackageRecord:
-        """Store a new package and lead it to its intent. ALREADY_EXISTS when it is installed."""
+        """Store a new package and bring it to its intent. ALREADY_EXISTS when it is installed."""
         await self._book.add(first_step(record, at=self._clock.now()))
         return await self._settle(record.id)
 
     async def upgrade(self, record: PackageRecord, *, rollback: bool = True) -> UpgradeOutcome:
-        """Put this package in the place of the stored one. `UpgradeFailed` when the old one served and the
-        new one did not come up; with `rollback` the old one serves again then."""
+        """Replace the stored package by this one. `UpgradeFailed` when the old one served and the new one did
+        not come up; with `rollback` the old one serves again then."""
         actor = self._actor(record.id)
         return await actor.ask(lambda: Upgrade(actor.life, record, rollback=rollback).run())
 
     async def act(
         self, id: str, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
     ) -> PackageRecord:
-        """Do what an operator asks of a module; the record afterwards, after UNINSTALL the last one. `reason` is that
-        of a pause; `settings` are the new ones, without: those it has. ILLEGAL_TRANSITION where the verb's rule is
-        not met. The data of what is uninstalled stays until somebody drops it."""
+        """Carry out an operator's request; returns the record afterwards, after UNINSTALL the last one.
+        `reason` is that of a pause; `settings` are the new ones, without: the present ones.
+        ILLEGAL_TRANSITION where the verb's rule is not met. The data of an uninstalled module stays until it
+        is dropped."""
         record = await self._ask(id, lambda life: verbs.act(life, verb, reason=reason, settings=settings))
         if verb is Verb.UNINSTALL and self._book.find(id) is None and id in self._actors:
             await self._actors.pop(id).close()
@@ -215,7 +217,7 @@ class ModuleEngine:
             actor = self._actors[id] = ModuleActor(id, self._deps)
         return actor
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- reads ----------------------------------------------------------------------------------
     def scope(self, id: str) -> Scope | None:
         """The scope of a module that has a process, ACTIVE or not."""
         actor = self._actors.get(id)
@@ -227,7 +229,7 @@ class ModuleEngine:
         return [scope for scope in scopes if scope is not None and scope.serving]
 
     def live(self, id: str) -> LiveModule | None:
-        """None when no process of it runs."""
+        """The running part of a module; None when it has no process."""
         actor = self._actors.get(id)
         scope = actor.life.run.scope if actor else None
         if actor is None or scope is None:
@@ -246,13 +248,13 @@ class ModuleEngine:
         )
 
     def all_live(self) -> dict[str, LiveModule]:
-        """What runs of each module that has a process, by id."""
+        """The running part of each module that has a process, by id."""
         found = {id: self.live(id) for id in sorted(self._actors)}
         return {id: module for id, module in found.items() if module is not None}
 
     async def health(self, id: str) -> HealthAnswer:
-        """What its `health_check` says. MODULE_NOT_ACTIVE while it does not serve, NOT_FOUND without a part on
-        this host."""
+        """Result of its `health_check`. MODULE_NOT_ACTIVE while it does not serve, NOT_FOUND without a part
+        on this host."""
         record = self._book.find(id)
         if record is None:
             raise not_installed(id, [known.id for known in self._book.all()])
@@ -268,7 +270,8 @@ class ModuleEngine:
         return await self.capabilities.call(scope, request)
 
     def _capabilities_changed(self, ids: set[str]) -> None:
-        """Every handle learns it at once; who has to stop, or may start, does it in its own turn."""
+        """Send the new states to every handle at once; modules that have to stop, or may start, do so in
+        their own turn."""
         for actor in list(self._actors.values()):
             record = self._book.find(actor.id)
             if record is None:
@@ -281,11 +284,11 @@ class ModuleEngine:
 
 
 HostMetric = tuple[str, str, bool, list[tuple[str, float]]]
-"""Name, what it says, whether it only grows, and the value of each module."""
+"""Name, help text, whether it is a counter, and the value of each module."""
 
 
 def leak_metric(leaked: Mapping[str, int]) -> HostMetric:
-    """How many processes of each module did not end when they were told to."""
+    """Number of processes of each module that did not end when sent `finish`."""
     told = "Processes of a module that lingered or had to be killed."
     return "leaked", told, False, [(id, float(count)) for id, count in sorted(leaked.items())]
 

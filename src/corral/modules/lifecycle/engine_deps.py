@@ -48,5 +48,5 @@ class EngineDeps(msgspec.Struct, frozen=True, kw_only=True):
     on_serving: Callable[[Scope], None]
 
     def hosts(self, manifest: Manifest) -> bool:
-        """Whether the module has a class for this host."""
+        """Does the module have a class for this host?"""
         return manifest.backend_on(self.host) is not None

@@ -16,8 +16,8 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 
 
 async def close_modules(lives: Sequence[ModuleLifecycle], *, budget: float, clock: Clock) -> list[str]:
-    """`on_stop`, `on_unload` and the end of every process; nothing is stored. Each stage has its share of
-    the time that is left, so that one hung consumer does not take it from all others."""
+    """`on_stop`, `on_unload` and the end of every process; nothing is stored. Each stage has its share of the
+    remaining time, so that one hung consumer does not use up that of all others."""
     ends = clock.monotonic() + budget
     running = {life.id: life for life in lives if life.run.scope is not None}
     manifests = {id: life.run.scope.manifest for id, life in running.items() if life.run.scope is not None}

@@ -16,8 +16,8 @@ def standing(
     to: ModulePhase | None = None,
     version: str = "",
 ) -> dict[str, object]:
-    """For an event that is no step of the table, or sums up several: where the module stands, and where it
-    goes unless it stays. `version` is of whom the event tells, where that is not the record's own."""
+    """Fields of an event that is no step of the table, or sums up several: the module's phase before and
+    after. `version` is that of the event's subject, where it is not the record's own."""
     return {
         "id": record.id,
         "version": version or record.version,
@@ -30,6 +30,6 @@ def standing(
 
 
 def changed_keys(old: dict[str, object], new: dict[str, object]) -> list[str]:
-    """Names of the settings that are not what they were; values may be secrets and are not told."""
+    """Names of the changed settings; values may be secrets and are not published."""
     absent = object()
     return sorted(key for key in {*old, *new} if old.get(key, absent) != new.get(key, absent))

@@ -28,8 +28,8 @@ from corral.sdk.protocol.messages import (
 
 
 class LoadedModule:
-    """Starts with no process. A module without a class for this host never gets one: every act is then
-    done at once. `died` is called when the process ends by itself, `breaker_opened` with what overran."""
+    """Starts without a process. A module without a class for this host never gets one: every act then returns
+    at once. `died` is called when the process ends by itself, `breaker_opened` with what overran."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LoadedModule:
         self.state = Runs.NOTHING
 
     async def construct(self, record: PackageRecord) -> None:
-        """Process, import, construction: no hook is called, nothing else is touched."""
+        """Start the process, import and construct: no hook is called, nothing else is touched."""
         if self.scope is not None or not self._deps.hosts(record.manifest):
             return
         self.scope = await self._deps.loader.load(
@@ -70,8 +70,8 @@ class LoadedModule:
         self.state = Runs.LOADED
 
     async def start(self, record: PackageRecord) -> None:
-        """`on_upgrade` where it is one, `on_start`, and a look at what it registers; `ModuleFailure`. What it
-        provides is claimed before, so that of two providers the later one learns it here."""
+        """`on_upgrade` where it is one, `on_start`, and the check of its registrations; `ModuleFailure`. Its
+        capabilities are claimed before, so that of two providers the later one fails here."""
         if self.scope is None or self.state is not Runs.LOADED:
             return
         rival = self._deps.capabilities.rival(record.manifest)
@@ -102,7 +102,7 @@ class LoadedModule:
         return given
 
     def bind(self) -> None:
-        """Handles, routes and commands appear together; events and tasks begin to flow."""
+        """Bind handles, routes and commands together; events and tasks are delivered from now on."""
         scope, given = self.scope, self._registered
         if scope is None or self.state is not Runs.STARTED:
             return
@@ -121,13 +121,13 @@ class LoadedModule:
         deps.on_serving(scope)
 
     def rest(self) -> None:
-        """Stop the flow of events and tasks to it."""
+        """Stop the delivery of events and tasks."""
         if self.scope is not None:
             self.scope.rest()
 
     async def stop(self) -> None:
-        """`on_stop`, if it was started and is alive; `ModuleFailure`. A process that dies in it is no failure of
-        the hook's: see `dead`."""
+        """`on_stop`, if it was started and is alive; `ModuleFailure`. A process that dies in it is no failure
+        of the hook: see `dead`."""
         scope = self.scope
         if scope is None or self.state not in (Runs.STARTED, Runs.BOUND) or self.dead:
             return
@@ -141,7 +141,7 @@ class LoadedModule:
 
     @property
     def dead(self) -> bool:
-        """Whether its process has ended by itself and that was not handled yet."""
+        """Has its process ended by itself, and was that not handled yet?"""
         return self.scope is not None and self.scope.process.death.done()
 
     async def clear_start(self) -> None:
@@ -159,8 +159,8 @@ class LoadedModule:
             await end_process(scope)
 
     async def unload(self) -> None:
-        """`on_unload` if it was loaded, then the end of its process; nothing of that can fail. Cut short,
-        it is killed."""
+        """`on_unload` if it was loaded, then the end of its process; never fails. When this is cut short, the
+        process is killed."""
         scope, loaded = self.scope, self.state is not Runs.NOTHING
         try:
             if scope is not None and loaded:
@@ -185,7 +185,7 @@ async def prepare_generation(deps: EngineDeps, scope: Scope, record: PackageReco
         return
     target = record.generation + 1
     try:
-        await deps.data.drop(record.id, target)  # of an attempt that was cut short
+        await deps.data.drop(record.id, target)  # left by an attempt that was cut short
         await deps.data.copy(record.id, record.generation, target)
     except CorralError as error:
         raise ModuleFailure("upgrade_copy_failed", str(error)) from error

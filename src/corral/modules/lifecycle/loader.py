@@ -78,14 +78,15 @@ class ModuleLoader:
     async def load(
         self, record: PackageRecord, *, counts: CallCounts, breaker_opened: Callable[[Scope, str], None]
     ) -> Scope:
-        """A process with the module's object in it, no hook called yet; raises `ModuleFailure`. A record that is
-        `upgraded_from` another version passes that on to the module. Retryable when the archive cannot be had now."""
+        """Start a process with the module's object in it, no hook called yet; raises `ModuleFailure`. A
+        record with `upgraded_from` passes that version on to the module. Retryable when the archive is not
+        available now."""
         try:
             root = await self._supply.unpacked(record.sha256)
             scope, process = await self._begin(record, root, counts, breaker_opened)
         except Retryable as error:
             if error.code is not Code.SPAWN_FAILED:
-                raise  # the store, or an end that is near: no fault of the module's
+                raise  # the store, or the shutdown: not the module's fault
             raise supply_failure(error) from error
         except CorralError as error:
             raise supply_failure(error) from error
@@ -169,7 +170,7 @@ class ModuleLoader:
         )
 
     def _notice(self, scope: Scope, method: str, body: msgspec.Raw) -> None:
-        """A notice that cannot be understood is the module's mistake, logged and dropped; it is no internal error."""
+        """An invalid notice is the module's mistake, logged and dropped; it is no internal error."""
         try:
             handler = self._notices.get(method)
             if handler is not None:
@@ -189,8 +190,8 @@ class ModuleLoader:
 
 
 async def run_hook(scope: Scope, hook: str, **values: object) -> None:
-    """One hook, in the time the manifest gives it; `ModuleFailure` when it raised, overran, or died. A hook that
-    the class does not have is not called."""
+    """Run one hook, within the manifest's deadline; `ModuleFailure` when it raised, overran, or died. A hook
+    that the class does not define is not called."""
     if hook not in scope.hooks:
         return
     try:
@@ -215,7 +216,7 @@ async def end_process(scope: Scope) -> None:
 
 
 async def unload(scope: Scope, *, grace: float) -> None:
-    """`on_unload`, then the end of the process. What goes wrong is logged and changes nothing."""
+    """`on_unload`, then the end of the process. Errors are logged and have no other effect."""
     try:
         await run_hook(scope, "on_unload")
     except ModuleFailure as failure:

@@ -22,17 +22,17 @@ class _Job(NamedTuple):
     do: Callable[[], Awaitable[Any]]
     answer: asyncio.Future[Any] | None
     ids: Mapping[str, str]
-    """Of the work that asked for it, for log records."""
+    """Ids of the request that queued the job, for log records."""
 
 
 _log = structlog.get_logger("corral.modules.lifecycle")
 
 
 class ModuleActor:
-    """Runs jobs in order. A job that was begun is finished, also when nobody waits for it any more.
+    """Runs jobs in order. A job that was begun is finished, also when its caller is gone.
 
-    A nudge is a job like any other: to look at the module and do what is due. Several nudges that wait are
-    one. When the store does not take a step, the actor nudges itself again after a while.
+    A nudge is a job that converges the module. Several waiting nudges are one. When the store refuses a step,
+    the actor nudges itself again after a while.
     """
 
     def __init__(self, id: str, deps: EngineDeps) -> None:
@@ -49,18 +49,18 @@ class ModuleActor:
         self._tasks.spawn(self._run(), name=f"modules/actor/{id}")
 
     def nudge(self) -> None:
-        """Something may be due."""
+        """Queue a convergence: something may be due."""
         if not self._nudged and not self._closed:
             self._nudged = True
             self._jobs.put_nowait(_Job(self._look, None, {}))
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being done, nor waits to be."""
+        """Is no job running or waiting?"""
         return not self._working and self._jobs.empty()
 
     async def ask(self, job: Callable[[], Awaitable[T]]) -> T:
-        """What the job returns or raises, once its turn has come. Retryable SHUTTING_DOWN at the end."""
+        """Result of the job, once it has run. Retryable SHUTTING_DOWN at the end."""
         if self._closed:
             raise ending(self.id)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -68,7 +68,7 @@ class ModuleActor:
         return await answer
 
     async def close(self) -> None:
-        """Cut off what is under way and refuse what waits; the module's process is left as it is."""
+        """Cancel the running job and refuse the waiting ones; the module's process is left as it is."""
         self._closed = True
         self._set_timer()
         await self._tasks.close()
@@ -114,7 +114,7 @@ class ModuleActor:
         return await self.life.converge()
 
     def _set_timer(self) -> None:
-        """For what is due next, or was left undone: a job that is refused does not finish another's."""
+        """Set the timer for what is due next, or was left undone: a refused job does not finish another's."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

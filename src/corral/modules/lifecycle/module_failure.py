@@ -1,4 +1,4 @@
-"""Failure of a module: the reason why it cannot go on, with all that is known about it."""
+"""Failure of a module: the reason why it cannot continue, with all details."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUPPLY: Final = {
 
 
 class ModuleFailure(Exception):
-    """Ends in FAILED, under `reason`."""
+    """Leads to FAILED, with `reason`."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class ModuleFailure(Exception):
         self.sample = sample
         self.log = log
         self.death = death
-        """Of its process, where that is what it is about."""
+        """The death of its process, where that is the cause."""
 
     @property
     def blameless(self) -> bool:
-        """What all modules are forked from was lost, and not by this one's doing: it is tried again."""
+        """The zygote was lost, and not through this module: it is tried again."""
         return self.reason == ZYGOTE_LOST and not (self.death is not None and self.death.blamed)
 
 
 def hook_failure(error: CorralError | RegistrationRefused, hook: str) -> ModuleFailure:
-    """What a hook, or the question for registrations, ended with."""
+    """The failure of a hook, or of the request for registrations."""
     if isinstance(error, RegistrationRefused):
         return ModuleFailure(f"bad_registration:{error.what}", error.message)
     if isinstance(error, ModuleRaised) and error.kind == "BadRegistration":
@@ -67,7 +67,7 @@ def hook_failure(error: CorralError | RegistrationRefused, hook: str) -> ModuleF
 
 
 def construct_failure(error: CorralError) -> ModuleFailure:
-    """What import and construction ended with."""
+    """The failure of import and construction."""
     reason = failure_reason(error, "construct")
     if isinstance(error, ModuleRaised) and reason != "memory_limit":
         reason = _CONSTRUCTION.get(error.kind, "construct_failed")
@@ -75,14 +75,14 @@ def construct_failure(error: CorralError) -> ModuleFailure:
 
 
 def supply_failure(error: CorralError) -> ModuleFailure:
-    """What getting the archive, or a process, ended with."""
+    """The failure to get the archive, or a process."""
     if isinstance(error, ZygoteGone):
         return ModuleFailure(ZYGOTE_LOST, str(error))
     return ModuleFailure(_SUPPLY.get(error.code, f"cannot_load:{error.code.name.lower()}"), str(error))
 
 
 def death_failure(death: Death, scope: Scope) -> ModuleFailure:
-    """What a process ended with that nobody had called."""
+    """The failure of a process that ended by itself."""
     return ModuleFailure(
         death.reason,
         f"its process was ended: {death.why}" if death.why else "its process ended",
@@ -108,7 +108,8 @@ def _described(reason: str, error: CorralError) -> ModuleFailure:
 
 
 def failure_story(failure: ModuleFailure, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
-    """What is kept with the record. The sample is the process's last: taken from its death, or now."""
+    """The failure as stored with the record. The sample is the process's last: taken from its death, or
+    now."""
     sample = failure.sample
     if sample is None and scope is not None and scope.attached:
         sample = scope.process.sample()

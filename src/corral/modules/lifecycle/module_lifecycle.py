@@ -1,8 +1,8 @@
 """Lifecycle of one module on this host: the next step is decided, carried out and stored.
 
-`corral.domain.module_decisions` decides the next step; the act is thin; the step is stored, with its events,
-before anything of it is bound or published. Only the module's actor calls in here, so no two steps run at
-the same time.
+`corral.domain.module_decisions` decides the next step; it is carried out, and stored with its events, before
+anything of it is bound or published. Only the module's actor calls these methods, so no two steps run at the
+same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from corral.modules.lifecycle.restart_backoff import SPAWN_ATTEMPTS
 from corral.modules.process.circuit_breaker import CallCounts
 
 _MOST_ACTS: Final = 100
-"""After so many acts in one go the others get a turn."""
+"""Most acts in one go, before other modules get a turn."""
 _HOST_RESTARTED: Final = "host_restarted"
 _log = structlog.get_logger("corral.modules.lifecycle")
 
@@ -73,8 +73,8 @@ class ModuleLifecycle:
 
     # --- deciding -------------------------------------------------------------------------------
     async def converge(self) -> PackageRecord | None:
-        """Go on until nothing is left to do; None when the package is gone. Raises what the package store
-        raises: then nothing is lost, and the next attempt goes on from here."""
+        """Act until nothing is left to do; None when the package was removed. Raises what the package store
+        raises: then nothing is lost, and the next attempt resumes from here."""
         for _ in range(_MOST_ACTS):
             record = self.deps.book.find(self.id)
             if record is None:
@@ -93,8 +93,9 @@ class ModuleLifecycle:
         return self.deps.book.find(self.id)
 
     def _catch_up(self, record: PackageRecord) -> None:
-        """A step may have been stored though its answer got lost: what led to it is over then, too. Else an
-        old failure would strike the next attempt, and a wait that has ended would be looked at for ever."""
+        """A step may have been stored though its answer was lost: then the cause of the step is over, too.
+        Else an old failure would affect the next attempt, and a wait that has ended would never be
+        cleared."""
         if record.phase is not ModulePhase.WAITING:
             self._waiting_since = None
         elif self._waiting_since is None:
@@ -150,7 +151,7 @@ class ModuleLifecycle:
             case Todo.LOAD:
                 self.resume_at = None
                 if self.run.scope is not None and self.run.sha256 != record.sha256:
-                    await self.run.unload()  # an upgrade was stored though its answer got lost
+                    await self.run.unload()  # an upgrade was stored though its answer was lost
                 await self.run.load(record)
                 self._failed_spawns = 0
                 await self.change(lambda record: decisions.loaded(record, reason=reason, at=self.now()))
@@ -179,8 +180,8 @@ class ModuleLifecycle:
                 await self.fail(self.pending_failure or ModuleFailure(reason))
 
     async def go_active(self, record: PackageRecord) -> None:
-        """WAITING -> ACTIVE, stored and then bound in one go. `record` is what becomes of the stored one:
-        its own, or the new version's in an upgrade."""
+        """WAITING -> ACTIVE, stored and then bound in one go. `record` makes the new record from the stored
+        one: its own, or the new version's in an upgrade."""
         generation = self.run.scope.generation if self.run.scope else record.generation
         await self.change(
             lambda stored: msgspec.structs.replace(
@@ -202,9 +203,9 @@ class ModuleLifecycle:
             drop_generation(self.deps, self.id, record.generation)
 
     async def leave_start(self, trigger: ModuleTrigger, *, reason: str) -> None:
-        """`on_stop` where it was started, clean-up, and the step back to INSTALLED; before that step, the end of
-        the process of a module that is held back. A process that died meanwhile is handled first: its reason is
-        the better one."""
+        """`on_stop` where it was started, clean-up, and the step back to INSTALLED; before that step, the end
+        of the process of a module that is held back. A process that died meanwhile is handled first: its
+        reason is more exact."""
         await self.run.stop()
         if self.run.dead:
             return
@@ -212,14 +213,14 @@ class ModuleLifecycle:
         await self.run.clear_start()
         self.deps.capabilities.release(self.id)
         if self.require().intent is not ModuleIntent.ACTIVE:
-            self._lost = reason  # should the step not be stored now
+            self._lost = reason  # in case the step cannot be stored now
             await self.run.unload()
         await self.step(trigger, reason=reason)
         self._waiting_since = None
 
     async def fail(self, failure: ModuleFailure) -> None:
-        """FAILED: the scope is closed and the process ended, also when the store does not take the step
-        now; then it is tried again."""
+        """FAILED: the scope is closed and the process ended, also when the store refuses the step now; then
+        the step is retried."""
         self.pending_failure = failure
         self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=failure.reason)
         story = failure_story(failure, self.run.scope, at=self.now())
@@ -259,7 +260,7 @@ class ModuleLifecycle:
             self._back_off(failure)
 
     def _back_off(self, failure: ModuleFailure) -> None:
-        """Set when the module is started again after its process was lost, if at all."""
+        """Set the time of the restart after its process was lost, if it is restarted at all."""
         now = self.deps.clock.monotonic()
         deaths = self._zygote_deaths if failure.blameless else self._deaths
         deaths.append(now)
@@ -271,7 +272,7 @@ class ModuleLifecycle:
             self.resume_at = now + delay + (failure.death.held_seconds if failure.death is not None else 0.0)
 
     def _handle_failure(self, failure: ModuleFailure) -> None:
-        """A failure while the module was brought up: it becomes FAILED, unless the failure was not its own. A module
+        """A failure during the start: the module becomes FAILED, unless the failure was not its own. A module
         that never gets a process, for whatever reason, is not tried for ever."""
         self._failed_spawns = self._failed_spawns + 1 if failure.blameless and failure.death is None else 0
         if not failure.blameless:
@@ -289,7 +290,7 @@ class ModuleLifecycle:
             )
             self.nudge()
 
-    # --- what is stored -------------------------------------------------------------------------
+    # --- storage --------------------------------------------------------------------------------
     def now(self) -> dt.datetime:
         return self.deps.clock.now()
 

@@ -27,8 +27,8 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 async def act(
     life: ModuleLifecycle, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
 ) -> PackageRecord:
-    """`reason` is that of a pause; `settings` are those of RELOAD and CONFIGURE, without: those it has.
-    ILLEGAL_TRANSITION where the verb's rule is not met."""
+    """Carry out a request. `reason` is that of a pause; `settings` are those of RELOAD and CONFIGURE,
+    without: the present ones. ILLEGAL_TRANSITION where the verb's rule is not met."""
     check_verb(life.require(), verb)
     match verb:
         case Verb.RECOVER:
@@ -43,20 +43,20 @@ async def act(
 
 
 async def want(life: ModuleLifecycle, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
-    """The intent alone, wherever the module stands: for a host that follows another one's. What is FAILED
-    stays so."""
+    """Set the intent only, whatever the phase: for a host that follows another host's intent. A FAILED module
+    stays FAILED."""
     return await _want(life, intent, paused_reason=paused_reason)
 
 
 async def _recover(life: ModuleLifecycle) -> PackageRecord:
-    """Out of FAILED, and on by its intent."""
+    """Leave FAILED, and continue by the intent."""
     life.resume_at = None
     await life.step(ModuleTrigger.RECOVER, reason="recovered")
     return await settled(life)
 
 
 async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
-    """Stop, unload, remove; returns the last record. Whatever its hooks do, it goes."""
+    """Stop, unload, remove; returns the last record. The module is removed whatever its hooks do."""
     life.requested_reason = "uninstall"
     try:
         record = await _want(life, ModuleIntent.INACTIVE)
@@ -64,7 +64,7 @@ async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
             raise Bug(f"module '{life.id}' is {record.phase.name} and should have stopped")
         await life.run.unload()
         if life.retiring:
-            await asyncio.wait(life.retiring)  # nothing of it may be left, nor write any more
+            await asyncio.wait(life.retiring)  # no process of it may be left, nor write any more
         life.deps.capabilities.release(life.id)
         life.deps.capabilities.unwatch(life.id)
         await life.deps.book.remove(life.id, reason="uninstall")
@@ -81,14 +81,14 @@ async def _want(life: ModuleLifecycle, intent: ModuleIntent, *, paused_reason: s
 
 
 async def settled(life: ModuleLifecycle) -> PackageRecord:
-    """The record once nothing is left to do."""
+    """Converge; returns the record once nothing is left to do."""
     return await life.converge() or life.require()
 
 
 async def _reload(life: ModuleLifecycle, settings: dict[str, Any]) -> PackageRecord:
-    """Put new settings in force. A module with `on_reload` gets them while it runs, and they are stored
-    only if it took them; one without is started anew with them, through the table. What does not run just
-    finds them at its next start."""
+    """Apply new settings. A module with `on_reload` gets them while it runs, and they are stored only if it
+    accepted them; one without is restarted with them, through the table. A module that does not run reads
+    them at its next start."""
     record = life.require()
     scope = life.run.scope
     if scope is None:
@@ -122,7 +122,7 @@ async def _reload_running(
 
 
 async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
-    """What is not stored must not be in force either."""
+    """Undo settings that were applied but not stored."""
     try:
         await run_hook(scope, "on_reload", config=old)
     except ModuleFailure as failure:
@@ -130,7 +130,7 @@ async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
 
 
 async def _store_settings(life: ModuleLifecycle, settings: dict[str, Any]) -> None:
-    """Told only when they are not what they were: to be given the same again is no news."""
+    """Store the settings, with an event only when they have changed."""
     record, at = life.require(), life.now()
     changed = changed_keys(record.settings, settings)
     told = Draft(
@@ -145,7 +145,7 @@ async def _store_settings(life: ModuleLifecycle, settings: dict[str, Any]) -> No
 
 
 async def _restart(life: ModuleLifecycle) -> None:
-    """Down to INSTALLED with its process ended; what follows brings it up again."""
+    """Step down to INSTALLED with the process ended; the next convergence starts it again."""
     record = life.require()
     try:
         if record.phase is ModulePhase.ACTIVE:

@@ -17,4 +17,4 @@ class RestartBackoff(msgspec.Struct, frozen=True, kw_only=True):
     restarts: tuple[float, ...] = (1.0, 2.0, 4.0)
     """After the first, second, third death of a process; then as the last."""
     retry: float = 1.0
-    """After the store did not take a step."""
+    """After the store refused a step."""

@@ -30,14 +30,15 @@ _PLACE: Final = re.compile(r'^ *File "([^"]+)", line ([0-9]+)', re.MULTILINE)
 
 
 class UpgradeOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upgrade came to, told in sentences."""
+    """Outcome of an upgrade, with its steps as sentences."""
 
     record: PackageRecord
     lines: tuple[str, ...]
 
 
 class UpgradeFailed(Rejected):
-    """The new version did not become ACTIVE. `record` is what is stored now, `lines` tell how it came."""
+    """The new version did not become ACTIVE. `record` is the stored one now, `lines` are the steps as
+    sentences."""
 
     def __init__(
         self, record: PackageRecord, version: str, failure: ModuleFailure, lines: tuple[str, ...]
@@ -51,14 +52,15 @@ class UpgradeFailed(Rejected):
         self.record = record
         self.reason = failure.reason
         self.blameless = failure.blameless
-        """The new version could not help it: it may come up when it is tried again."""
+        """The failure was not the new version's fault: it may come up when it is tried again."""
         self.failure = failure_text(failure)
-        """The reason, what was said, and where, in one line."""
+        """The reason, the message, and the place in the code, in one line."""
         self.lines = lines
 
 
 def failure_text(failure: ModuleFailure) -> str:
-    """The reason, what was said, and where: after a roll-back nothing else tells an author."""
+    """The reason, the message, and the place in the code: after a rollback it is the only information for an
+    author."""
     said = f"{failure.reason}: {failure.message}" if failure.message else failure.reason
     places = _PLACE.findall(failure.traceback)
     if not places:
@@ -68,7 +70,7 @@ def failure_text(failure: ModuleFailure) -> str:
 
 
 def standing_text(record: PackageRecord) -> str:
-    """Its phase, with the reason for it where there is one."""
+    """The phase, with its reason where there is one."""
     why = f" ({record.reason})" if record.reason else ""
     return f"{record.phase.name}{why}"
 
@@ -102,8 +104,8 @@ class Upgrade:
 
     # --- where nothing served -------------------------------------------------------------------
     async def _replace(self, old: PackageRecord) -> None:
-        """Nothing serves that could be kept: the new version takes the place and follows the intent. Its
-        `on_upgrade` runs before its first start."""
+        """The old version does not serve: the new one replaces it and follows the intent. Its `on_upgrade`
+        runs before its first start."""
         life = self._life
         trigger = {
             ModulePhase.WAITING: ModuleTrigger.STOP,
@@ -147,7 +149,7 @@ class Upgrade:
                 await new.discard()
 
     async def _prove(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
-        """All that can be found out while the old one serves."""
+        """Check all that can be checked while the old version serves."""
         capabilities = self._life.deps.capabilities
         try:
             await new.construct(record)
@@ -168,8 +170,8 @@ class Upgrade:
         self._say(f"{self._version} was verified, imported and constructed while {old.version} served.")
 
     async def _step_aside(self, old: PackageRecord) -> None:
-        """ACTIVE -> STOPPING -> INSTALLED with the old one loaded still, its capabilities held. One whose
-        `on_stop` fails goes by FAILED, as the table has it, and its process with it."""
+        """ACTIVE -> STOPPING -> INSTALLED with the old version still loaded, its capabilities held. One whose
+        `on_stop` fails goes through FAILED, as in the table, and its process ends."""
         life = self._life
         await life.step(ModuleTrigger.STOP, reason=_REASON)
         life.run.rest()
@@ -201,7 +203,7 @@ class Upgrade:
         self._say(f"{old.version} failed to stop ({failure_text(failure)}); its process was ended.")
 
     async def _take_over(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
-        """Up to the commit that makes the new version the record's."""
+        """Start the new version, up to the commit that makes it the record's."""
         life = self._life
         await new.load(record)
         await life.step(ModuleTrigger.ACTIVATE, reason=_REASON, version=self._version)
@@ -264,7 +266,7 @@ class Upgrade:
     async def _stay_failed(
         self, failure: ModuleFailure, story: FailureStory, old: PackageRecord
     ) -> PackageRecord:
-        """Nobody wants the old version back: the new one has its place, FAILED."""
+        """Without rollback: the new version takes the place, FAILED."""
         life = self._life
         await life.run.unload()
         life.unpublished += life.deps.capabilities.clearing_told(life.id, reason=failure.reason)
@@ -279,7 +281,7 @@ class Upgrade:
         return record
 
     async def _roll_back(self, failure: ModuleFailure, old: PackageRecord) -> PackageRecord:
-        """The old version starts again, in the process it has; its collections were never touched."""
+        """Start the old version again, in the process it has; its collections were never touched."""
         life = self._life
         reason = f"upgrade_rolled_back:{failure.reason}"
         if life.require().phase is ModulePhase.WAITING:
@@ -295,7 +297,7 @@ class Upgrade:
             self._say(f"{old.version} was brought back and is {standing_text(record)}.")
         return record
 
-    # --- words and records ----------------------------------------------------------------------
+    # --- texts and records ----------------------------------------------------------------------
     @property
     def _version(self) -> str:
         return self._wanted.version
@@ -304,7 +306,8 @@ class Upgrade:
         self._lines.append(line)
 
     def _successor(self, stored: PackageRecord, *, previous: str) -> PackageRecord:
-        """The new package where the stored one stands: its life goes on, its content is the new one's."""
+        """The new package in the phase of the stored one: the history continues, the content is the new
+        one's."""
         return msgspec.structs.replace(
             self._wanted,
             phase=stored.phase,

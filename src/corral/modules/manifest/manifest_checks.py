@@ -1,4 +1,4 @@
-"""What a manifest says, beyond its shape: each check yields what it finds, none stops at the first."""
+"""Checks of a manifest beyond its types: each check yields all that it finds, none stops at the first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVENT: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PLATFORM: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 FOUND_FIRST: Final = sys.stdlib_module_names | {"msgspec"}
-"""Modules look for packages here before their own archive."""
+"""Packages that modules import from here before their own archive."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ Findings = Iterator[ManifestFinding]
 
 
 def check_manifest(manifest: Manifest) -> Findings:
-    """Everything that is wrong with a manifest of the right shape."""
+    """All problems of a manifest whose types are right."""
     yield from _identity(manifest)
     yield from _backends(manifest)
     yield from _provides(manifest)
@@ -171,7 +171,7 @@ def _limits(manifest: Manifest) -> Findings:
         ("limits.processes", limits.processes, 1, 100_000),
         ("limits.cpuWeight", limits.cpu_weight, 1, 10_000),
     ):
-        if value:  # 0: as the host is configured
+        if value:  # 0: the host's configured value
             yield from _between(path, value, low, high)
 
 
@@ -228,7 +228,7 @@ def _attempt(path: str, check: Callable[[T], object], value: T) -> Findings:
     try:
         check(value)
     except Retryable:
-        raise  # it says nothing about the manifest
+        raise  # not a problem of the manifest
     except CorralError as refused:
         inner = f"{path}.{refused.field}" if refused.field else path
         yield ManifestFinding(inner, str(refused))
@@ -245,7 +245,7 @@ def _between(path: str, value: int, low: int, high: int) -> Findings:
 
 
 def _twice(ids: Iterable[str], path: str) -> Findings:
-    """Where something stands that stood there before; the path has a place for its number."""
+    """Duplicates; the path has a placeholder for the index."""
     seen: Counter[str] = Counter()
     for at, id in enumerate(ids):
         seen[id] += 1

@@ -29,7 +29,7 @@ MANIFEST_MAX: Final = 256 * 1024
 """Bytes of a manifest's text."""
 _TOLD_MAX: Final = 8
 _FINDINGS_MAX: Final = 50
-"""Then it is bad enough, and nobody looks further."""
+"""Most problems collected; the check ends then."""
 _HINT: Final = "docs/concepts/manifest.md lists every key"
 _STEP: Final = re.compile(r"[^.\[\]]+")
 
@@ -64,8 +64,8 @@ def read_manifest(text: str, *, name: str = "module.yaml") -> Manifest:
 
 
 def _follows(path: str, problems: list[Problem]) -> bool:
-    """Whether a finding is about something that stands in for what is wrong already, or may come of it: which
-    hosts there are decides what else there has to be."""
+    """Is a problem only the consequence of another one, whose value was replaced by a placeholder? For
+    example, the hosts decide which other keys are required."""
     for problem in problems:
         if path.startswith(problem.path) or problem.path.startswith(path):
             return True
@@ -75,12 +75,12 @@ def _follows(path: str, problems: list[Problem]) -> bool:
 
 
 def manifest_refused(name: str, path: str, why: str, *, line: int = 0) -> Rejected:
-    """The same refusal for what only the archive can tell."""
+    """The same error for problems that only the archive shows."""
     return _refused(name, [Problem(line=line, path=path, why=why)])
 
 
 def _placed(root: ManifestNode, finding: ManifestFinding) -> Problem:
-    """With the line of the deepest part of its path that the author wrote."""
+    """The problem with the line of the deepest part of its path that the author wrote."""
     node, line = root, root.line
     for step in _STEP.findall(finding.path):
         inner = node.value
@@ -110,11 +110,11 @@ def _told(name: str, problem: Problem) -> str:
 TEXT_MAX: Final = 4096
 LIST_MAX: Final = 1000
 _GUESSES_MAX: Final = 20
-"""So many typos are guessed at; a text of nothing else must not take long."""
+"""Most typos for which a suggestion is searched, to bound the time."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong with a manifest: where, and what."""
+    """A problem of a manifest: its place and description."""
 
     line: int
     path: str
@@ -128,7 +128,7 @@ class ShapeCheck:
         self.problems: list[Problem] = []
 
     def check(self, root: ManifestNode) -> Any:
-        """Plain values, all of the right kinds: where a problem was found, something stands that is."""
+        """Plain values, all of the right types: a placeholder stands where a problem was found."""
         return self._value(root, _manifest_type(), "")
 
     def _value(self, node: ManifestNode, kind: kinds.Type, path: str) -> Any:
@@ -213,7 +213,7 @@ class ShapeCheck:
 
 
 def _stand_in(kind: kinds.Type) -> Any:
-    """Something of this kind."""
+    """A placeholder of this type."""
     match kind:
         case kinds.StructType():
             return {each.encode_name: _stand_in(each.type) for each in kind.fields if each.required}

@@ -1,12 +1,13 @@
-"""Cost limits of a JSON Schema: checked before it is compiled, and again before values are checked against it.
+"""Cost limits of a JSON Schema: checked before it is compiled, and again before values are checked against
+it.
 
 References stay within the schema, never lead back to themselves, and what they expand to is counted; keywords
 whose cost cannot be computed beforehand are refused. Patterns are compiled by an engine that is linear in the
 text (see `settings`), so they are not examined here.
 
-The cost of checking a value is an upper bound. The schema is followed as a validator follows it: each property is
-held against the value of its name alone, each alternative against the whole. What is not followed here counts as all
-of its parts for all parts of the value.
+The cost of checking a value is an upper bound. The schema is followed as a validator follows it: each
+property is compared with the value of its name only, each alternative with the whole. Keywords that are not
+followed count as all of their parts for all parts of the value.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any, Final
 
 DEPTH_MAX: Final = 200
 COST_MAX: Final = 20_000
-"""Parts of a schema, those that are referred to counted each time."""
+"""Most parts of a schema; a referenced part counts at each reference."""
 _TEXT_PER_PART: Final = 64
 VALUES_PER_PART: Final = 8
-"""So many plain values to choose from are as much to look at as one part of a schema."""
+"""Number of plain values in an `enum` that cost as much as one part of a schema."""
 _STATES_PER_PART: Final = 10
 _STATES_MAX: Final = 10**9
 _CLASSES: Final = re.compile(r"\\[wdspbWDSPB]|\.|\[\^")
-"""What stands for thousands of characters, and for as many as that in the compiled pattern."""
+"""Character classes that stand for thousands of characters, and expand to as many in the compiled pattern."""
 _CLASS_STATES: Final = 500
 _REPEATS: Final = re.compile(r"\{(\d*),?(\d*)\}")
 _REFUSED: Final = (
@@ -32,15 +33,15 @@ _REFUSED: Final = (
     "unevaluatedProperties", "unevaluatedItems", "id",
 )  # fmt: skip
 _VALUES: Final = frozenset({"const", "enum", "default", "examples"})
-"""Beneath these stand values, not schemas."""
+"""Keywords that hold values, not schemas."""
 _NAMED: Final = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
 )
-"""Beneath these stand schemas under names of the author's choice; such a name is no word of the language."""
+"""Keywords that hold schemas under names of the author's choice; such a name is no keyword."""
 
 
 class TooCostly(Exception):
-    """The message says what is wrong; `path` where."""
+    """The message describes the problem, `path` its place."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(why)
@@ -49,7 +50,7 @@ class TooCostly(Exception):
 
 
 def bound_schema(schema: dict[str, Any]) -> int:
-    """How many parts it has, its references written out; TooCostly for what is not bounded."""
+    """Number of parts of a schema with its references expanded; TooCostly for one that is not bounded."""
     cost = _Counting(schema).cost(schema, "", 0)
     if cost > COST_MAX:
         raise TooCostly("", f"it has more than {COST_MAX} parts, its references written out")
@@ -57,8 +58,8 @@ def bound_schema(schema: dict[str, Any]) -> int:
 
 
 def schema_weight(schema: dict[str, Any], cost: int) -> int:
-    """How much there is to look at for each part of a value; `cost` is what `bound_schema` found. Values and
-    patterns that stand in it count too, and as often as what refers to them."""
+    """Cost of the schema for each part of a value; `cost` is the result of `bound_schema`. Values and
+    patterns in it count too, at each reference."""
     nodes, patterns, choices = 0, 0, 0
     left: list[Any] = [schema]
     while left:
@@ -81,7 +82,7 @@ def schema_weight(schema: dict[str, Any], cost: int) -> int:
 
 
 def value_weight(value: Any) -> int:
-    """How much there is of a value, its texts included."""
+    """Size of a value, its texts included."""
     weight = 0
     left = [value]
     while left:
@@ -98,14 +99,14 @@ def value_weight(value: Any) -> int:
 
 
 def values_weight(chosen: Any) -> int:
-    """How much there is of values of which one is to be chosen: as `value_weight`, but lists and maps, which take
-    far longer to compare, count as parts of a schema."""
+    """Size of the values of an `enum`: as `value_weight`, but lists and maps, which take far longer to
+    compare, count as parts of a schema."""
     each = chosen if isinstance(chosen, list) else [chosen]
     return sum(value_weight(one) * (VALUES_PER_PART if isinstance(one, dict | list) else 1) for one in each)
 
 
 def pattern_weight(pattern: str) -> int:
-    """About how large a pattern becomes when it is compiled, in parts of a schema."""
+    """Approximate size of a compiled pattern, in parts of a schema."""
     states = len(pattern) + _CLASS_STATES * len(_CLASSES.findall(pattern))
     for low, high in _REPEATS.findall(pattern):
         states = min(states * max(1, *(int(digits[:6] or "0") for digits in (low, high))), _STATES_MAX)
@@ -113,7 +114,7 @@ def pattern_weight(pattern: str) -> int:
 
 
 def resolve(root: dict[str, Any], reference: object) -> Any:
-    """What a reference within a schema points at; None when it points at nothing."""
+    """Target of a reference within a schema; None when it does not exist."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     found: Any = root
@@ -135,7 +136,7 @@ class _Counting:
         self._above: set[tuple[int, bool]] = set()
 
     def cost(self, part: Any, path: str, depth: int, *, named: bool = False) -> int:
-        """Of a schema or a list of them; `named`: of a map of schemas by names."""
+        """Cost of a schema or a list of them; `named`: of a map of schemas by names."""
         if not isinstance(part, dict | list):
             return 0
         key = (id(part), named)
@@ -168,7 +169,7 @@ class _Counting:
 
 
 _COMPILED_PER_PART: Final = 3
-"""So many parts are compiled in the time that one takes to be checked at the worst."""
+"""Number of parts that are compiled in the time that checking one takes at the worst."""
 _UNCHECKED: Final = frozenset(
     {"$schema", "$comment", "$defs", "definitions", "title", "description", "default", "examples",
      "deprecated", "readOnly", "writeOnly"}
@@ -178,8 +179,8 @@ _WHOLE_VALUE: Final = frozenset({"uniqueItems", "additionalProperties", "additio
 
 
 def checking_weight(schema: dict[str, Any], value: Any, *, most: int) -> int:
-    """In parts of a schema that are held against parts of a value, the compiling of the schema included; something
-    above `most` as soon as it is more. TooCostly for a schema that is not bounded."""
+    """Cost of a check: parts of a schema compared with parts of a value, the compiling of the schema
+    included; above `most` the count stops. TooCostly for a schema that is not bounded."""
     compiling = schema_weight(schema, bound_schema(schema)) // _COMPILED_PER_PART
     work = _Work(schema, most, compiling)
     try:
@@ -190,7 +191,7 @@ def checking_weight(schema: dict[str, Any], value: Any, *, most: int) -> int:
 
 
 class _Enough(Exception):
-    """It is more than anybody wants to know."""
+    """The count has exceeded its maximum."""
 
 
 class _Work:
@@ -200,7 +201,7 @@ class _Work:
         self.done = done
 
     def add(self, schema: Any, value: Any) -> None:
-        """_Enough."""
+        """Add to the count; raises _Enough."""
         self._count(1)
         if not isinstance(schema, dict):
             return
@@ -234,7 +235,7 @@ class _Work:
 
 
 def _apart(word: str, part: Any, value: Any) -> int:
-    """Of a word that is not followed."""
+    """Cost of a keyword that is not followed."""
     if word in ("enum", "const"):
         return (1 + values_weight(part) // VALUES_PER_PART) * value_weight(value)
     if word == "pattern" and isinstance(part, str):

@@ -1,8 +1,8 @@
-"""Settings that an operator gives a module, checked against the JSON Schema in its manifest.
+"""Settings of a module, checked against the JSON Schema in its manifest.
 
 Patterns are run by an engine that is linear in the text, nothing is ever fetched, and a refusal names the
-place but not the value: it may be a secret. What schema and value could cost together is estimated first: what
-is small is checked in this process, anything else in a child whose computing time is bounded.
+place but not the value: it may be a secret. The cost of schema and value together is estimated first: small
+ones are checked in this process, all others in a child whose CPU time is bounded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from corral.modules.manifest.validation_process import CPU_SECONDS, TooSlow, val
 SETTINGS_MAX: Final = 256 * 1024
 """Bytes of settings as JSON, the defaults included."""
 SMALL: Final = 3000
-"""The `checking_weight` up to which settings are checked in this process: some 20 µs each at the very worst, which
-is a value that fits none of many alternatives. Some hundreds of settings of one kind or another stay below."""
+"""The `checking_weight` up to which settings are checked in this process: some 20 µs each at the very worst,
+which is a value that fits none of many alternatives. Some hundreds of settings of various types stay
+below."""
 _SMALL_SCHEMA: Final = 3000
 """Parts of a schema that is compiled in this process; each takes some 7 µs."""
 _FILL_STEPS: Final = 100_000
@@ -39,12 +40,12 @@ _FILL_DEPTH: Final = 64
 
 
 def settings_json(settings: dict[str, Any]) -> bytes:
-    """Settings as they travel: equal ones are equal bytes."""
+    """Settings as they are sent: equal settings are equal bytes."""
     return _CANONICAL.encode(settings)
 
 
 def settings_digest(settings: dict[str, Any]) -> str:
-    """The SHA-256 of `settings_json`, by which two hosts compare settings without telling them."""
+    """The SHA-256 of `settings_json`, by which two hosts compare settings without sending them."""
     return hashlib.sha256(settings_json(settings)).hexdigest()
 
 
@@ -110,8 +111,8 @@ def _copied(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Filling:
-    """Puts the defaults of properties where nothing stands, also in maps and lists further down, in a bounded
-    number of steps: each part of the schema may be looked at for each part of the value."""
+    """Fills in the defaults of missing properties, also in nested maps and lists, in a bounded number of
+    steps: each part of the schema may be visited for each part of the value."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -151,7 +152,7 @@ class _Filling:
 
 
 def _default(schema: Any, root: dict[str, Any]) -> Any:
-    """Its default; None, which no setting needs to be filled in with, when it has none."""
+    """The default; None, which is never filled in, when it has none."""
     for _ in range(_FILL_DEPTH):
         if not isinstance(schema, dict):
             return None

@@ -1,4 +1,4 @@
-"""Validator of settings against their JSON Schema, run in a child process, or in this one for what is small.
+"""Validator of settings against their JSON Schema, run in a child process, or in this one for small ones.
 
 Nothing in here is bounded, and the validator holds the interpreter until it is done.
 """
@@ -21,7 +21,7 @@ _MEMORY: Final = 1024 * 1024 * 1024
 
 
 class ValidationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Without settings: whether the schema is one."""
+    """Without settings: checks whether the schema itself is valid."""
 
     schema: dict[str, Any]
     settings: dict[str, Any] | None = None
@@ -35,14 +35,14 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The first few things that do not fit, and how many there are in all."""
+    """The first few misfits, and how many there are in all."""
 
     misfits: tuple[Misfit, ...] = ()
     count: int = 0
 
 
 def validate(question: ValidationRequest) -> ValidationResult:
-    """What of the schema, or of the settings, does not fit. Texts name the place but not the value: it may be a
+    """Misfits of the schema, or of the settings. Texts name the place but not the value: it may be a
     secret."""
     try:
         if question.settings is None:
@@ -60,8 +60,8 @@ def validate(question: ValidationRequest) -> ValidationResult:
 
 
 def validate_from_stdin(seconds: int) -> None:
-    """The whole life of a child: a question on its input, the verdict on its output. It ends by itself when it
-    computes for longer than `seconds`, or takes more memory than it may."""
+    """Main function of a child: reads a request from its input and writes the result to its output. It ends
+    by itself when it computes for longer than `seconds`, or exceeds its memory limit."""
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGXCPU})
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))

@@ -56,7 +56,7 @@ def plain(node: ManifestNode) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Has it no half of a pair, which could be kept in memory but never written?"""
+    """Has the text no lone surrogate, which could be held in memory but never encoded?"""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -65,7 +65,7 @@ def is_unicode(text: str) -> bool:
 
 
 def plain_scalar(text: str) -> Any:
-    """What an unquoted value of YAML 1.2 means."""
+    """Value of an unquoted scalar of YAML 1.2."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):

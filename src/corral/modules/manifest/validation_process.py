@@ -1,7 +1,7 @@
-"""Validation of settings in a child process: whatever a schema and a value cost, the host goes on.
+"""Validation of settings in a child process: whatever a schema and a value cost, the host is not blocked.
 
-The cost is counted in CPU time of the child, which is the same however busy the machine is: only
-that is held against them. A child that is not done after a while of the clock means a busy machine.
+The cost is counted in CPU time of the child, which does not depend on the load of the machine: only that
+counts against them. A child that is not done after some wall time means a busy machine.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ _PROGRAM: Final = (
     "from corral.modules.manifest.settings_validator import validate_from_stdin; validate_from_stdin(seconds)"
 )
 _ITS_OWN: Final = frozenset({signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS})
-"""What ends a child that computes too long, or gets no more memory; any other signal somebody sent it."""
+"""Signals that end a child that computes too long, or gets no more memory; any other signal came from
+outside."""
 _turn: Final = threading.Lock()
-"""One child at a time: what many questions cost together is bounded, too."""
+"""One child at a time: this bounds the cost of many requests together, too."""
 MOST_AT_ONCE: Final = 3
 _places: Final = threading.BoundedSemaphore(MOST_AT_ONCE)
-"""Whoever asks occupies a thread, of which the whole host has few."""
+"""Each waiting caller occupies a thread, of which the host has few."""
 
 
 class TooSlow(Exception):
-    """There is no verdict within the computing time or the memory that there is for one."""
+    """No result within the CPU time or the memory limit."""
 
 
 def validate_in_child(question: ValidationRequest, *, wall_seconds: float = WALL_SECONDS) -> ValidationResult:
-    """Blocking, for a bounded time; TooSlow. Retryable when no process can be had, or too many wait for one, or
-    the machine is too busy to answer in `wall_seconds`."""
+    """Blocking, for a bounded time; TooSlow. Retryable when no process can be started, or too many wait for
+    one, or the machine is too busy to answer in `wall_seconds`."""
     request = msgspec.json.encode(question)
     if not _places.acquire(blocking=False):
         raise _unavailable("too many settings wait to be checked")
