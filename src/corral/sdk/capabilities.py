@@ -1,4 +1,4 @@
-"""Capabilities: what modules offer each other, by an id and a contract."""
+"""Capabilities that modules provide to each other, by an id and a contract."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from corral.sdk.runner_port import HostLink
 
 C = TypeVar("C")
 _LONGEST: Final = 60.0
-"""How long a call waits here when the deadline is the host's: longer than the host would."""
+"""Longest wait for a call whose deadline is the host's: longer than the host's own."""
 
 
 class CapabilityBinding(Generic[C]):
     """A capability that the module provides. `contract` is a Protocol with typed `async def` methods;
-    `factory` makes the object that answers, when the module is started.
+    `factory` makes the object that serves the calls, when the module is started.
 
     ```python
     class Journey(Protocol):
@@ -37,7 +37,7 @@ class CapabilityBinding(Generic[C]):
 
 
 class CapabilityHandle(Generic[C]):
-    """Stays the same while providers come and go.
+    """Handle of a required capability. It stays the same while providers come and go.
 
     ```python
     journey = ctx.capabilities.require("acme.player.journey", Journey)
@@ -54,27 +54,27 @@ class CapabilityHandle(Generic[C]):
 
     @property
     def available(self) -> bool:
-        """Somebody provides it now."""
+        """Is there a provider now?"""
         return self._owner._state(self.id).available
 
     @property
     def version(self) -> str:
-        """That of the provider; empty when there is none."""
+        """Version of the provider; empty when there is none."""
         return self._owner._state(self.id).version
 
     @property
     def provider(self) -> str:
-        """The module that provides it; empty when there is none."""
+        """Id of the module that provides it; empty when there is none."""
         return self._owner._state(self.id).provider
 
     @property
     def call(self) -> C:
-        """Its methods. They raise CapabilityUnavailable when nobody provides it, CapabilityTypeError for
-        a value of the wrong type, HostTimeout after the deadline."""
+        """The contract's methods. They raise CapabilityUnavailable when there is no provider,
+        CapabilityTypeError for a value of the wrong type, HostTimeout after the deadline."""
         return cast("C", self._proxy)
 
     def get(self) -> C | None:
-        """`call`, or None when nobody provides it."""
+        """`call`, or None when there is no provider."""
         return self.call if self.available else None
 
 
@@ -95,8 +95,8 @@ class Capabilities:
     def require(
         self, id: str, contract: Callable[..., C], *, deadline: float | None = None
     ) -> CapabilityHandle[C]:
-        """A handle, also before anybody provides it. Raises CapabilityUnavailable when the manifest does
-        not require it, BadRegistration when the contract is none. `deadline`: seconds for each call."""
+        """A handle, also before there is a provider. Raises CapabilityUnavailable when the manifest does not
+        require it, BadRegistration when the contract is invalid. `deadline`: seconds for each call."""
         if id not in self._states:
             raise CapabilityUnavailable(
                 f"the manifest does not require the capability '{id}'",
@@ -123,13 +123,13 @@ class Capabilities:
         request = CapabilityRequest(
             capability=id, method=method.name, arguments=raw, deadline_ms=round((deadline or 0) * 1000)
         )
-        limit = _LONGEST if deadline is None else deadline + 1.0  # the host's word comes first
+        limit = _LONGEST if deadline is None else deadline + 1.0  # the host's own error comes first
         answer = await self._link.call(CALL_CAPABILITY, request, CapabilityAnswer, deadline=limit)
         return method.unpack_result(answer.value)
 
 
 class _Proxy:
-    """Stands for the provider; its attributes are the contract's methods and nothing else."""
+    """Stands for the provider; its attributes are the contract's methods only."""
 
     def __init__(self, owner: Capabilities, id: str, contract: Contract, deadline: float | None) -> None:
         for name, method in contract.methods.items():

@@ -1,4 +1,4 @@
-"""What a module gets to work with."""
+"""Module context: everything a module gets to work with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INSTEAD: Final = (
 
 
 class Host(enum.StrEnum):
-    """Where the module runs.
+    """Kind of host that the module runs on.
 
     ```python
     if ctx.host is Host.DAEMON:
@@ -48,7 +48,7 @@ class Host(enum.StrEnum):
 
 
 class ModuleContext:
-    """One a process; every lifecycle hook gets the same.
+    """One per process; every lifecycle hook gets the same.
 
     ```python
     async def on_start(self, ctx: ModuleContext) -> None:
@@ -59,35 +59,35 @@ class ModuleContext:
     """
 
     manifest: Manifest
-    """What the archive says the module is."""
+    """The manifest in the archive."""
     host: Host
-    """Where this process runs."""
+    """Kind of host that this process runs on."""
     node_id: str
-    """On a daemon, the node's."""
+    """On a daemon, the id of the node."""
     previous_version: str
-    """In an upgrade the version whose data are there; else empty. The same in all hooks."""
+    """In an upgrade, the version that wrote the present data; else empty. The same in all hooks."""
     is_upgrade: bool
     """Whether `previous_version` names another version than this one."""
     config: Mapping[str, Any]
     """The settings, checked against the manifest's schema, defaults filled in."""
     logger: logging.Logger
-    """`module:ID`; what is logged here, or with any other logger, is in the module's log."""
+    """`module:ID`; lines of this and of any other logger are in the module's log."""
     events: EventBus
-    """Hear what happens, and publish events of its own."""
+    """Subscribe to events, and publish events of its own."""
     scheduler: Scheduler
     """Tasks that the host starts: once, every so many seconds, or by a cron line."""
     capabilities: Capabilities
-    """What other modules provide."""
+    """Capabilities that other modules provide."""
     http: HttpClient
-    """For requests to the world outside, with deadlines and limits."""
+    """Client for requests to other services, with deadlines and limits."""
     metrics: Metrics
     """Counters, gauges and histograms, which appear at the controller's `/metrics`."""
     resources: Resources
     """Files of the module's own archive."""
     files: Files
-    """Of the instances on this node."""
+    """Files of the instances on this node."""
     processes: Processes
-    """Beside the instances on this node."""
+    """Processes beside the instances on this node."""
     artifact_path: Path
     """The unpacked archive, read-only."""
 
@@ -120,27 +120,27 @@ class ModuleContext:
         return msgspec.convert(dict(self.config), kind)
 
     def find_document_storage(self) -> DocumentStorage | None:
-        """None on a daemon, and when the manifest does not say `storage.documents: true`."""
+        """The storage; None on a daemon, and when the manifest does not have `storage.documents: true`."""
         return self._documents
 
     def require_document_storage(self) -> DocumentStorage:
-        """Raises StorageUnavailable, saying what to do instead."""
+        """The storage; raises StorageUnavailable, with a hint what to do instead."""
         if self._documents is None:
             raise self._no_storage("document", "documents")
         return self._documents
 
     def find_key_value_storage(self) -> KeyValueStorage | None:
-        """None on a daemon, and when the manifest does not say `storage.keyValue: true`."""
+        """The storage; None on a daemon, and when the manifest does not have `storage.keyValue: true`."""
         return self._key_value
 
     def require_key_value_storage(self) -> KeyValueStorage:
-        """Raises StorageUnavailable, saying what to do instead."""
+        """The storage; raises StorageUnavailable, with a hint what to do instead."""
         if self._key_value is None:
             raise self._no_storage("key-value", "keyValue")
         return self._key_value
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """For hooks that are plain `def`: have a coroutine run on the module's event loop, and wait for it.
+        """For hooks that are plain `def`: run a coroutine on the module's event loop, and wait for it.
 
         ```python
         def on_start(self, ctx):

@@ -32,8 +32,8 @@ class ContractMethod:
         self._result = msgspec.msgpack.Decoder(hints["return"])
 
     def pack(self, args: tuple[object, ...], kwargs: dict[str, object]) -> msgspec.Raw:
-        """Arguments of a call as they travel; TypeError as Python has it, CapabilityTypeError for a
-        value of the wrong type."""
+        """Arguments of a call, encoded; TypeError as Python raises it, CapabilityTypeError for a value of the
+        wrong type."""
         given = self.signature.bind(*args, **kwargs).arguments
         raw = self._encoded(given, "an argument")
         self.unpack(raw)
@@ -42,7 +42,7 @@ class ContractMethod:
     def unpack(self, raw: msgspec.Raw) -> dict[str, Any]:
         try:
             decoded = self._arguments.decode(raw)
-        except (ValueError, RecursionError) as error:  # also for a text that is none
+        except (ValueError, RecursionError) as error:  # also for invalid text
             raise CapabilityTypeError(f"{self.where}: {error}") from error
         return {name: getattr(decoded, name) for name in self.signature.parameters}
 
@@ -127,7 +127,7 @@ class Contract:
             raise BadRegistration(f"{self.name}.{name} is no method; a contract has nothing else")
         try:
             return ContractMethod(self.name, name, member)
-        except TypeError as error:  # a type that msgspec does not know
+        except TypeError as error:  # a type that msgspec does not support
             raise BadRegistration(f"{self.name}.{name}: {error}") from error
 
     def declaration(self, capability: str) -> BindingDeclaration:
@@ -148,13 +148,14 @@ def read_contract(contract: object) -> Contract:
 
 
 def _foreign_type(info: object, seen: set[int]) -> object | None:
-    """A type in there that msgspec passes on as it is, which nothing can between two processes."""
+    """A type in the contract that msgspec passes through unchanged, which is impossible between two
+    processes."""
     if isinstance(info, msgspec.inspect.CustomType):
         return info.cls
     if isinstance(info, tuple | list):
         parts = tuple(info)
     elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) and id(info) not in seen:
-        seen.add(id(info))  # a struct may hold itself
+        seen.add(id(info))  # a struct may contain itself
         parts = tuple(getattr(info, name) for name in info.__struct_fields__)
     else:
         return None

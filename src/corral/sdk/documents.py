@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Stored(msgspec.Struct, Generic[T], frozen=True):
-    """A document: its id, its value, and the revision under which that is stored.
+    """A document: its id, its value, and its stored revision.
 
     ```python
     ada = await players.get("ada")
@@ -48,19 +48,19 @@ class Changes(TypedDict, total=False):
     """What `update` takes, each by path: `await players.update("ada", inc={"stats.wins": 1}, unset=["draft"])`."""
 
     set: Mapping[str, Any]
-    """Put these values there."""
+    """Set these values."""
     unset: Sequence[str]
     """Remove these fields."""
     inc: Mapping[str, float]
     """Add to numbers; a missing one counts as 0."""
     min: Mapping[str, Any]
-    """Put the value there if it is less."""
+    """Set the value if it is less than the present one."""
     max: Mapping[str, Any]
-    """Put the value there if it is greater."""
+    """Set the value if it is greater than the present one."""
     push: Mapping[str, Any]
-    """Add the value to the end of an array."""
+    """Append the value to an array."""
     pull: Mapping[str, Any]
-    """Take all elements equal to the value out of an array."""
+    """Remove all elements equal to the value from an array."""
 
 
 def update_document(changes: Changes) -> dict[str, Any]:
@@ -81,7 +81,7 @@ _PAGE: Final = 200
 
 
 class Found(Generic[T]):
-    """The answer to `find`: a list when awaited, one document after the other with `async for`.
+    """The result of `find`: a list when awaited, one document after the other with `async for`.
 
     ```python
     ten = await players.find(limit=10)

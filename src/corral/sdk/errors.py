@@ -1,4 +1,4 @@
-"""What can go wrong between a module and its host, as exceptions that a module can catch."""
+"""Errors between a module and its host, as exceptions that a module can catch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class SdkError(Exception):
-    """Base of everything the SDK raises.
+    """Base class of all exceptions of the SDK.
 
     ```python
     try:
@@ -18,8 +18,8 @@ class SdkError(Exception):
 
 
 class HostError(SdkError):
-    """The host did not do what it was asked. `code` is stable, `message` says what and why, `hint` what
-    to do next.
+    """The host did not carry out a call. `code` is stable, `message` describes the error and its cause,
+    `hint` what to do next.
 
     ```python
     except HostError as failure:
@@ -37,7 +37,7 @@ class HostError(SdkError):
 
 
 class CapabilityUnavailable(HostError):
-    """Nobody provides the capability now, or the module did not declare that it requires it.
+    """There is no provider of the capability now, or the manifest does not require it.
 
     ```python
     if journey.available:
@@ -52,7 +52,7 @@ class CapabilityUnavailable(HostError):
 
 
 class CapabilityTypeError(HostError):
-    """A value does not have the type that the contract names; the message has the place in it.
+    """A value does not have the type that the contract names; the message holds its place.
 
     ```python
     await journey.call.last_seen(player=3)  # CapabilityTypeError: … Expected `str`, got `int` - at `$.player`
@@ -86,7 +86,7 @@ class StorageUnavailable(HostError):
 
 
 class QueryInvalid(HostError):
-    """A filter, an update or an index is not understood. Nothing was done.
+    """A filter, an update or an index is invalid. Nothing was done.
 
     ```python
     await matches.find({"score": {"above": 3}})  # QueryInvalid: unknown operator 'above' …
@@ -97,7 +97,7 @@ class QueryInvalid(HostError):
 
 
 class HostTimeout(HostError):
-    """No answer in time. What was asked may or may not have happened.
+    """No answer by the deadline. The call may or may not have been carried out.
 
     ```python
     except HostTimeout:
@@ -109,7 +109,7 @@ class HostTimeout(HostError):
 
 
 class Refused(HostError):
-    """The host refused for any other reason; `code` tells which.
+    """The host refused for any other reason; `code` is the reason.
 
     ```python
     except Refused as refused:
@@ -128,7 +128,7 @@ class BadRegistration(SdkError):
 
 
 class ContextMisused(SdkError):
-    """Something was used where it cannot work; the message says where it can.
+    """Something was used where it cannot work; the message names where it can.
 
     ```python
     ctx.run(ctx.events.publish("X"))  # in an `async def`: ContextMisused: … use await
@@ -150,7 +150,7 @@ _CLASSES: Final[dict[str, type[HostError]]] = {
 
 
 def host_error(code: str, message: str, hint: str = "") -> HostError:
-    """The exception that belongs to a failure of the host's."""
+    """The exception for a failure of the host."""
     if code in _TIMEOUTS:
         return HostTimeout(message, code=code, hint=hint)
     return _CLASSES.get(code, Refused)(message, code=code, hint=hint)

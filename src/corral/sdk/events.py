@@ -1,4 +1,4 @@
-"""Events: what happens in the cluster, and what a module tells others."""
+"""Events of the cluster, and events that a module publishes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened. `type` is a stable name (`GROUP_CREATED`; a module's own: `ID/NAME`),
-    `subject` what it happened to, `cursor` its place in the order of all events.
+    """An event. `type` is a stable name (`GROUP_CREATED`; a module's own: `ID/NAME`), `subject` the object it
+    is about, `cursor` its place in the order of all events.
 
     ```python
     async def on_group(event: Event) -> None:
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str
     data: dict[str, Any] = {}
     node: str = ""
-    """The node on which a module published it; empty for everything else."""
+    """Node on which a module published it; empty for all other events."""
 
     def data_as(self, kind: builtins.type[T]) -> T:
         """`data` as a struct of yours; raises msgspec.ValidationError."""
@@ -51,7 +51,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EventHandler: TypeAlias = Callable[[Event], object]
-"""`def` or `async def`; its result is not looked at."""
+"""`def` or `async def`; its result is ignored."""
 
 
 class Subscription:
@@ -96,14 +96,14 @@ class EventBus:
         subjects: str | Sequence[str] = (),
         durable: str | bool = False,
     ) -> Subscription:
-        """`subjects`: exact ones, none means any. `durable` (on the controller) keeps the position in the
-        store under a name, True under that of the types: what happened meanwhile is delivered after a
-        restart, and what the handler raised on is delivered again."""
+        """Subscribe from now on. `subjects`: exact ones, none means any. `durable` (on the controller) stores
+        the position under a name, True under that of the types: events of the meantime are delivered after a
+        restart, and events on which the handler raised are delivered again."""
         wanted = _tuple(types)
         number = next(self._numbers)
         name = ",".join(sorted(wanted)) if durable is True else (durable or "")
         body = Subscribe(subscription=number, types=wanted, subjects=_tuple(subjects), durable=name)
-        self._handlers[number] = handler  # before the call: the first event may overtake its answer
+        self._handlers[number] = handler  # before the call: the first event may arrive before its answer
         try:
             await self._link.call(SUBSCRIBE, body, Nothing)
         except BaseException:
@@ -112,8 +112,8 @@ class EventBus:
         return Subscription(self, number, wanted)
 
     async def publish(self, type: str, data: object = None, *, subject: str = "") -> str:
-        """Tell of something. The type has to be in the manifest's `events.publishes`; others see it as
-        `ID/TYPE`. `data` is a dict or a struct. Returns its cursor once it is stored."""
+        """Publish an event. The type has to be in the manifest's `events.publishes`; other modules receive it
+        as `ID/TYPE`. `data` is a dict or a struct. Returns its cursor once it is stored."""
         body = Publish(type=type, subject=subject, data=msgspec.to_builtins(data) if data else {})
         return (await self._link.call(PUBLISH, body, Published)).cursor
 
@@ -122,12 +122,12 @@ class EventBus:
             await self._link.call(UNSUBSCRIBE, Unsubscribe(subscription=number), Nothing)
 
     async def _deliver(self, delivery: Delivery, invoke: Invoke) -> None:
-        """Every event is given to the handler, also when it raised on an earlier one; then the first of
+        """Every event is passed to the handler, also when it raised on an earlier one; then the first of
         these exceptions is raised."""
         first: BaseException | None = None
         for body in delivery.events:
             handler = self._handlers.get(delivery.subscription)
-            if handler is None:  # cancelled while this was on its way
+            if handler is None:  # cancelled while the delivery was on its way
                 break
             event = Event(
                 type=body.type,

@@ -49,15 +49,16 @@ class Files:
         self._here = here
 
     async def read(self, instance_id: str, path: str, *, offset: int = 0, length: int = 65_536) -> bytes:
-        """So many bytes from there (262,144 at most); fewer at the end of the file, none behind it."""
+        """Up to `length` bytes from the offset on (262,144 at most); fewer at the end of the file, none after
+        it."""
         self._check()
         body = ReadFile(instance_id=instance_id, path=path, offset=offset, length=length)
         return (await self._link.call(READ_FILE, body, FileBytes)).content
 
     async def write(self, instance_id: str, path: str, content: bytes, *, append: bool = False) -> None:
-        """The whole file, or more at its end; 1 MiB at most at once. Directories that are missing are made,
-        and belong, as the file does, to the user the instance runs as. A file that is replaced keeps its
-        mode, and whoever has it open reads the old one; a new one has 0644. Whole or not at all."""
+        """Write the whole file, or append to it; 1 MiB at most at once. Missing directories are created and
+        belong, as the file does, to the user the instance runs as. A file that is replaced keeps its mode,
+        and a process that has it open reads the old one; a new one has 0644. Written whole or not at all."""
         self._check()
         if len(content) > MOST_WRITTEN:
             raise Refused(
@@ -69,14 +70,14 @@ class Files:
         await self._link.call(WRITE_FILE, body, Nothing)
 
     async def walk(self, instance_id: str, path: str = "", *, limit: int = 1000) -> list[FileEntry]:
-        """Everything beneath `path`, a directory before what is in it, names in order; at most `limit`
-        entries (10,000), and no more than 256 KiB of them."""
+        """Everything below `path`, a directory before its content, sorted by name; at most `limit` entries
+        (10,000), and no more than 256 KiB of them."""
         self._check()
         body = WalkFiles(instance_id=instance_id, path=path, limit=limit)
         return list((await self._link.call(WALK_FILES, body, FileList)).entries)
 
     async def remove(self, instance_id: str, path: str) -> bool:
-        """A file or link, or a directory that is empty; False when there was none."""
+        """Remove a file, a link, or an empty directory; False when there was none."""
         self._check()
         body = RemoveFile(instance_id=instance_id, path=path)
         return (await self._link.call(REMOVE_FILE, body, FileRemoved)).removed

@@ -103,7 +103,7 @@ class Field:
         return self._where("in", list(values))
 
     def exists(self) -> Condition:
-        """The document has the field, be it null: `F.banned.exists()`."""
+        """The document has the field, even if it is null: `F.banned.exists()`."""
         return self._where("exists", True)
 
     def missing(self) -> Condition:
@@ -111,11 +111,11 @@ class Field:
         return self._where("exists", False)
 
     def matches(self, pattern: str) -> Condition:
-        """A text in which the pattern (RE2) is found somewhere: `F.name.matches("^ad")`."""
+        """A text in which the pattern (RE2) is found anywhere: `F.name.matches("^ad")`."""
         return self._where("regex", pattern)
 
     def contains(self, value: object) -> Condition:
-        """An array with such an element: `F.tags.contains("vip")`."""
+        """An array with an equal element: `F.tags.contains("vip")`."""
         return self._where("contains", value)
 
     def _where(self, operator: str, value: object) -> Condition:
@@ -123,10 +123,10 @@ class Field:
 
 
 F: Final = Field("")
-"""Where conditions begin: `F.score >= 10`."""
+"""Root of all conditions: `F.score >= 10`."""
 
 Filter = Condition | Mapping[str, Any] | None
-"""What is taken wherever documents are asked for; None: all of them."""
+"""A filter, wherever documents are selected; None: all of them."""
 
 
 def filter_document(wanted: Filter) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a module says that it is well."""
+"""Health of a module, as it reports it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What `health_check` returns. A check that raises or takes too long counts as not healthy.
+    """Result of `health_check`. A check that raises or takes too long counts as not healthy.
 
     ```python
     async def health_check(self) -> Health:

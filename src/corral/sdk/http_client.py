@@ -39,7 +39,7 @@ class HttpRequestFailed(SdkError):
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back, whatever its status.
+    """The answer, whatever its status.
 
     ```python
     answer = await ctx.http.get("https://example.org/players")
@@ -49,7 +49,7 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     status: int
     url: str
-    """Where it came from in the end."""
+    """Address after all redirects."""
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
@@ -111,8 +111,9 @@ class HttpClient:
         timeout: float = 10.0,
         max_bytes: int = MAX_ANSWER,
     ) -> HttpAnswer:
-        """`json` is any value msgspec can encode; it or `body`. Redirects are followed. `timeout` is for
-        the whole of it, in seconds. Raises HttpRequestFailed, ValueError for what is no http address."""
+        """Send a request. `json` is any value msgspec can encode; it or `body`. Redirects are followed.
+        `timeout` is for the whole request, in seconds. Raises HttpRequestFailed, ValueError for an address
+        that is not http(s)."""
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(f"{url!r} is no http or https address")
         sent = dict(headers or {})
@@ -140,7 +141,7 @@ class _ErrorsAreAnswers(urllib.request.HTTPErrorProcessor):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Without the handlers for files and FTP: a redirect may not lead there."""
+    """Opener without the handlers for files and FTP: a redirect may not lead there."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.UnknownHandler(),

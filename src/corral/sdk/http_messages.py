@@ -1,4 +1,4 @@
-"""What a route gets and gives: requests, responses, and errors with a status."""
+"""HTTP messages of routes: requests, responses, and errors with a status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODES: Final = {
 
 
 class HttpError(Exception):
-    """Raised by a route to answer with a status other than success, in the form all errors of the API have.
+    """Raised by a route to answer with a status other than success, in the format of all errors of the API.
 
     ```python
     raise HttpError(404, f"player '{name}' is not known", hint="see GET /players")
@@ -48,7 +48,7 @@ class HttpError(Exception):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: the name and the role of the token, and where from.
+    """The caller: name and role of the token, and the address.
 
     ```python
     ctx.logger.info("%s (%s) asked", request.caller.name, request.caller.role)
@@ -72,11 +72,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    """Beneath the module's own address."""
+    """Path below the module's own address."""
     parameters: dict[str, str]
-    """What stood for `{name}` in the path."""
+    """Values of `{name}` in the path."""
     headers: dict[str, str]
-    """Names in lower case; credentials are not among them."""
+    """Names in lower case, without credentials."""
     caller: Caller
     raw_query: tuple[tuple[str, str], ...] = ()
     raw_body: bytes = b""
@@ -97,8 +97,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response:
-    """An answer with a status, headers or a body of its own. A plain value is answered as JSON, a text as
-    text/plain, bytes as they are.
+    """A response with a status, headers or a body of its own. A plain value is sent as JSON, a text as
+    text/plain, bytes unchanged.
 
     ```python
     return Response({"name": "ada"}, status=201, headers={"Location": "/players/7"})
@@ -131,21 +131,21 @@ class Response:
         content_type: str = "application/octet-stream",
     ) -> Response:
         """A body in pieces, sent no faster than the client reads. The iterator is closed at the end, also
-        when the client goes away."""
+        when the client disconnects."""
         response = cls(None, status=status, headers=headers, content_type=content_type)
         response.chunks = chunks
         return response
 
     @classmethod
     def of(cls, value: object) -> Response:
-        """What a route returned, as a response: None is 204."""
+        """The result of a route as a response: None is 204."""
         if isinstance(value, Response):
             return value
         return cls(status=204) if value is None else cls(value)
 
 
 def place_of(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Message and field path (`players[0].name`) of what msgspec says."""
+    """Message and field path (`players[0].name`) of an error of msgspec."""
     message, _, place = str(error).partition(" - at `")
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
     return (f"{field}: {message}" if field else message), field

@@ -1,4 +1,4 @@
-"""The capability `corral.instance.files`: looking into the directory of an instance."""
+"""The capability `corral.instance.files`: reads the directory of an instance."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class InstanceFiles(Protocol):
     """
 
     async def walk(self, *, instance_id: str, path: str = "", limit: int = 1000) -> list[FileEntry]:
-        """Everything beneath `path`, a directory before what is in it, names in order; at most `limit`
-        entries (10,000), and no more than a megabyte of paths."""
+        """Everything below `path`, a directory before its content, sorted by name; at most `limit` entries
+        (10,000), and no more than a megabyte of paths."""
         ...
 
     async def read(self, *, instance_id: str, path: str, offset: int = 0, length: int = 65_536) -> bytes:
-        """So many bytes from there (262,144 at most); fewer at the end of the file, none behind it."""
+        """Up to `length` bytes from the offset on (262,144 at most); fewer at the end of the file, none after
+        it."""
         ...

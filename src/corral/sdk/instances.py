@@ -1,4 +1,4 @@
-"""Instances as daemon modules see them."""
+"""Instances, as daemon modules receive them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InstanceSpec(msgspec.Struct, kw_only=True):
     plan_hash: str = ""
     work_dir: str = ""
     is_java: bool = True
-    """Whether `jvm_args` may be changed: those of other programs are left alone."""
+    """Whether `jvm_args` may be changed: changes for other programs are ignored."""
     jvm_args: list[str] = []
     args: list[str] = []
     env: dict[str, str] = {}
@@ -49,7 +49,7 @@ class InstanceSpec(msgspec.Struct, kw_only=True):
 
 
 class InstanceHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance that runs, or ran.
+    """An instance that is running, or was.
 
     ```python
     async def on_instance_started(self, handle: InstanceHandle) -> None:
@@ -65,12 +65,12 @@ class InstanceHandle(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     work_dir: str = ""
     adopted: bool = False
-    """In `on_instance_started`: it ran before this module did."""
+    """In `on_instance_started`: the instance was running before this module was started."""
 
 
 class ExitInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How an instance ended; also when it did so while the daemon was down. `signal` is its name, empty when
-    the process ended by itself with `exit_code`.
+    """How an instance ended; also when that happened while the daemon was down. `signal` is the signal's
+    name, empty when the process exited by itself with `exit_code`.
 
     ```python
     async def on_instance_stopped(self, handle: InstanceHandle, exit: ExitInfo) -> None:

@@ -1,4 +1,4 @@
-"""Keys and values of a module: counters, caches, locks, whatever is found by a name alone."""
+"""Keys and values of a module: counters, caches, locks, anything found by its name only."""
 
 from __future__ import annotations
 
@@ -51,25 +51,27 @@ class KeyValueStorage:
         return None if found.value is None else msgspec.msgpack.decode(found.value, type=type)
 
     async def expires_in(self, key: str) -> float | None:
-        """Seconds until the value is gone; None when there is none, or it stays: `await kv.expires_in("motd")`."""
+        """Seconds until the value expires; None when there is none, or it never expires: `await
+        kv.expires_in("motd")`."""
         found = await self._link.call(said.KV_GET, said.KeyBody(key=key), said.KeyValue)
         return None if found.expires_in_ms is None else found.expires_in_ms / 1000
 
     async def put(self, key: str, value: object, *, ttl: float | None = None) -> None:
-        """Leave a value, for ever or for so many seconds: `await kv.put("motd", "Hello", ttl=60)`."""
+        """Store a value, for ever or for so many seconds: `await kv.put("motd", "Hello", ttl=60)`."""
         body = said.PutKey(key=key, value=_packed(value), ttl_ms=_milliseconds(ttl))
         await self._link.call(said.KV_PUT, body, said.Done)
 
     async def put_if_absent(self, key: str, value: object, *, ttl: float | None = None) -> bool:
-        """Whether there was none and this one lies there now: `await kv.put_if_absent("leader", me, ttl=10)`."""
+        """Store a value unless there is one; returns whether it was stored: `await kv.put_if_absent("leader",
+        me, ttl=10)`."""
         body = said.PutKey(key=key, value=_packed(value), ttl_ms=_milliseconds(ttl), if_absent=True)
         return (await self._link.call(said.KV_PUT, body, said.Done)).done
 
     async def compare_and_set(
         self, key: str, expected: object, value: object, *, ttl: float | None = None
     ) -> bool:
-        """Write only over the value that you know: `await kv.compare_and_set("turn", "red", "blue")`.
-        `ABSENT` as `expected`: there is none; as `value`: delete it."""
+        """Replace only the value that you expect: `await kv.compare_and_set("turn", "red", "blue")`. `ABSENT`
+        as `expected`: there is none; as `value`: delete it."""
         body = said.CompareAndSet(
             key=key,
             expected=None if expected is ABSENT else _packed(expected),
@@ -79,22 +81,23 @@ class KeyValueStorage:
         return (await self._link.call(said.KV_COMPARE_AND_SET, body, said.Done)).done
 
     async def delete(self, key: str) -> bool:
-        """Whether there was one: `await kv.delete("motd")`."""
+        """Delete a value; returns whether there was one: `await kv.delete("motd")`."""
         return (await self._link.call(said.KV_DELETE, said.KeyBody(key=key), said.Done)).done
 
     async def increment(self, key: str, by: int = 1, *, ttl: float | None = None) -> int:
-        """Count, beginning at 0, and get the sum. `ttl` is for a counter that begins now:
-        `await kv.increment("joins:today", ttl=86400)`."""
+        """Add to a counter, which begins at 0, and get the sum. `ttl` applies to a new counter: `await
+        kv.increment("joins:today", ttl=86400)`."""
         body = said.IncrementKey(key=key, by=by, ttl_ms=_milliseconds(ttl))
         return (await self._link.call(said.KV_INCREMENT, body, said.Incremented)).value
 
     async def expire(self, key: str, ttl: float | None) -> bool:
-        """Change how long a value stays, None: for ever. Whether there is one: `await kv.expire("motd", 60)`."""
+        """Change when a value expires, None: never. Returns whether there is one: `await kv.expire("motd",
+        60)`."""
         body = said.ExpireKey(key=key, ttl_ms=_milliseconds(ttl))
         return (await self._link.call(said.KV_EXPIRE, body, said.Done)).done
 
     async def keys(self, prefix: str = "") -> AsyncIterator[str]:
-        """All keys that begin so, in their order: `async for key in kv.keys("joins:"): ...`."""
+        """All keys with this prefix, sorted: `async for key in kv.keys("joins:"): ...`."""
         after, most = "", 1000
         while True:
             body = said.ListKeys(prefix=prefix, after=after, limit=most)

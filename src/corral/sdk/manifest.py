@@ -1,4 +1,4 @@
-"""The module's own manifest, as its context shows it."""
+"""The module's own manifest, as in its context."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Unknown keys are passed over: the host may know more than the SDK in this process."""
+    """Unknown keys are ignored: the host may be newer than the SDK in this process."""
 
 
 class ManifestProvision(_Part, frozen=True, kw_only=True):
-    """A capability that the manifest promises."""
+    """A capability that the manifest provides."""
 
     id: str
     version: str
 
 
 class ManifestRequirement(_Part, frozen=True, kw_only=True):
-    """A capability that the manifest asks for."""
+    """A capability that the manifest requires."""
 
     id: str
     version_range: str = "*"
@@ -37,7 +37,7 @@ class ManifestEvents(_Part, frozen=True, kw_only=True):
 
 
 class Manifest(_Part, frozen=True, kw_only=True):
-    """What `module.yaml` says, as far as a module can use it.
+    """Content of `module.yaml`, as far as a module can use it.
 
     ```python
     ctx.logger.info("%s %s", ctx.manifest.id, ctx.manifest.version)

@@ -1,4 +1,4 @@
-"""Numbers that a module shows at the host's `/metrics`, as `corral_module_<name>{module="ID"}`."""
+"""Metrics of a module at the host's `/metrics`, as `corral_module_<name>{module="ID"}`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.sdk.protocol.messages import FORGOTTEN, METRIC, MetricSample, Metric
 from corral.sdk.runner_port import HostLink
 
 _EVERY: Final = 0.2
-"""Seconds between two messages: what is counted meanwhile is added up."""
+"""Seconds between two messages: increments of the meantime are summed up."""
 _MAX_PENDING: Final = 1000
 _PORTION_BYTES: Final = limit_of(METRIC).size - 64
 _Key = tuple[str, str, tuple[tuple[str, str], ...]]
@@ -30,7 +30,7 @@ class _Metric:
         self._owner._record(sample)
 
     def forget(self, **labels: str) -> None:
-        """Show the value with exactly these labels no longer: what it was about is gone.
+        """Remove the series with exactly these labels: its subject is gone.
 
         ```python
         ctx.metrics.gauge("players").forget(map="desert")
@@ -40,7 +40,7 @@ class _Metric:
 
 
 class Counter(_Metric):
-    """Only grows.
+    """A value that only grows.
 
     ```python
     ctx.metrics.counter("rounds", "Rounds played").increase(map="desert")
@@ -55,7 +55,7 @@ class Counter(_Metric):
 
 
 class Gauge(_Metric):
-    """Has a value.
+    """A value that is set.
 
     ```python
     ctx.metrics.gauge("players").set(12, map="desert")
@@ -67,7 +67,7 @@ class Gauge(_Metric):
 
 
 class Histogram(_Metric):
-    """Shows how observed values are distributed.
+    """The distribution of observed values.
 
     ```python
     ctx.metrics.histogram("round_seconds").observe(312.5)
@@ -79,7 +79,7 @@ class Histogram(_Metric):
 
 
 class Metrics:
-    """`ctx.metrics`. From any thread; cheap: what happens within a moment goes in one message.
+    """`ctx.metrics`. Usable from any thread, and cheap: records of a short time are sent in one message.
 
     ```python
     rounds = ctx.metrics.counter("rounds", "Rounds played")
@@ -88,7 +88,7 @@ class Metrics:
     """
 
     def __init__(self, link: HostLink, later: Callable[[float, Callable[[], None]], None]) -> None:
-        """`later` calls a function after so many seconds; it is called from any thread."""
+        """`later` calls a function after so many seconds; it may be called from any thread."""
         self._link = link
         self._later = later
         self._lock = threading.RLock()
@@ -132,7 +132,7 @@ class Metrics:
             self._later(_EVERY, self._flush)
 
     def _drop_pending(self, name: str, labels: tuple[tuple[str, str], ...]) -> None:
-        """What was recorded before is not to come after."""
+        """Drop pending records of a removed series, so that they are not sent after the removal."""
         for kind in ("counter", "gauge"):
             self._totals.pop((kind, name, labels), None)
         self._observed = [
@@ -151,7 +151,7 @@ class Metrics:
 
 
 def _portions(samples: Sequence[MetricSample]) -> Iterator[tuple[MetricSample, ...]]:
-    """As many at once as the host takes."""
+    """Portions of at most as many samples as the host accepts."""
     portion: list[MetricSample] = []
     size = 0
     for sample in samples:
@@ -166,5 +166,6 @@ def _portions(samples: Sequence[MetricSample]) -> Iterator[tuple[MetricSample, .
 
 
 def _text(value: object) -> str:
-    """A number for a label is easily given; one that cannot be sent would cost all that go with it."""
+    """A label's value as text. A number is a common mistake; a value that cannot be encoded would cost the
+    whole message."""
     return str(value).encode("utf-8", "replace").decode("utf-8")

@@ -30,31 +30,31 @@ ALL_HOOKS: Final = (
 
 
 class _Module:
-    """What both kinds have. An instance is made without arguments, once a process."""
+    """Base of both kinds. An instance is made without arguments, once per process."""
 
     def on_load(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """First of all, once for each process; required capabilities may still be missing. `on_unload` is its
-        counterpart."""
+        """The first hook, once for each process; required capabilities may still be missing. `on_unload` is
+        its counterpart."""
 
     def on_upgrade(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """Before `on_start`, when the data that are there are another version's: `ctx.previous_version`, which may
-        be a later one after a downgrade. Not called when other bytes of the same version take the place, as under
-        `corral module dev`. Works on a copy of the module's documents and keys, which is dropped when the upgrade
-        fails; then it is called again for the next attempt, on the documents as they were."""
+        """Before `on_start`, when another version wrote the present data: `ctx.previous_version`, which may
+        be a later one after a downgrade. Not called when other bytes of the same version are installed, as
+        under `corral module dev`. Works on a copy of the module's documents and keys, which is dropped when
+        the upgrade fails; then it is called again for the next attempt, on the documents as they were."""
 
     def on_start(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """Every required capability is there. Subscribe and schedule here."""
+        """Every required capability is available. Subscribe and schedule here."""
 
     def on_stop(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """Nothing is asked of the module after this, until it is started again: in this process when a required
+        """The module receives no calls after this, until it is started again: in this process when a required
         capability was lost and is back, in a new one after it was deactivated or paused."""
 
     def on_unload(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """The last call before the process ends: on deactivation, pause, uninstall, upgrade and the end of the
-        host. End your threads and child processes; what is left of them is killed."""
+        """The last call before the process ends: on deactivation, pause, uninstall, upgrade and the end of
+        the host. End your threads and child processes; those that are left are killed."""
 
     def on_reload(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """`ctx.config` is new. Raise to have the old settings stay in force."""
+        """`ctx.config` is new. Raise to keep the old settings."""
 
     def register_commands(self, commands: Commands) -> None:
         """Add console commands; on the controller only, like routes."""
@@ -64,8 +64,9 @@ class _Module:
         return ()
 
     def health_check(self) -> Awaitable[Health | bool | None] | Health | bool | None:
-        """Asked by the host every 30 s (`modules.health_check_seconds`) and by `corral module health`; None means
-        well. Answer within the hook's deadline: three times late in a row, and the module is FAILED."""
+        """Called by the host every 30 s (`modules.health_check_seconds`) and by `corral module health`; None
+        means healthy. Answer within the hook's deadline: three times late in a row, and the module is
+        FAILED."""
         return None
 
 
@@ -84,7 +85,7 @@ class PlatformModule(_Module):
     """
 
     def register_routes(self, routes: Routes) -> None:
-        """Add routes beneath `/api/v1/modules/ID`."""
+        """Add routes below `/api/v1/modules/ID`."""
 
 
 class DaemonModule(_Module):
@@ -101,10 +102,10 @@ class DaemonModule(_Module):
         """May change `jvm_args`, `args` and `env`."""
 
     def on_instance_started(self, handle: InstanceHandle) -> Awaitable[None] | None:
-        """It has a process."""
+        """The instance has a process."""
 
     def on_instance_stopping(self, handle: InstanceHandle) -> Awaitable[None] | None:
-        """It is being stopped."""
+        """The instance is being stopped."""
 
     def on_instance_stopped(self, handle: InstanceHandle, exit: ExitInfo) -> Awaitable[None] | None:
-        """It has ended, by itself or not."""
+        """The instance has ended, by itself or not."""

@@ -42,11 +42,11 @@ class SideProcess(msgspec.Struct, frozen=True, kw_only=True):
     started_at: dt.datetime | None = None
     running: bool = False
     exit_code: int | None = None
-    """None while it runs, when a signal ended it, and when nobody is left who knows."""
+    """None while it runs, when a signal ended it, and when the exit code is not known."""
     signal: str = ""
     """The name of the signal that ended it, or empty."""
     output: str = ""
-    """The last part of what it wrote, at most 4 KiB."""
+    """The end of its output, at most 4 KiB."""
 
 
 class Processes:
@@ -76,9 +76,9 @@ class Processes:
     async def spawn(
         self, instance_id: str, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None
     ) -> SideProcess:
-        """Start it; `name` is `[a-z0-9][a-z0-9-]*`, 32 characters at most. While one of that name runs it is
-        told of that one, and nothing is started; one that has ended is replaced. Eight run beside an instance
-        at most, over all modules (`CONFLICT`). `env` is added to the instance's environment."""
+        """Start a process; `name` is `[a-z0-9][a-z0-9-]*`, 32 characters at most. If one of that name is
+        running, it is returned and nothing is started; one that has ended is replaced. Eight run beside an
+        instance at most, over all modules (`CONFLICT`). `env` is added to the instance's environment."""
         self._check()
         if isinstance(command, str):
             raise ContextMisused("the command of a process is a list of words, not one text")
@@ -86,15 +86,15 @@ class Processes:
         return _shown(await self._link.call(SPAWN, body, ProcessBody, deadline=_PATIENCE))
 
     async def list(self, instance_id: str) -> builtins.list[SideProcess]:
-        """This module's, by name: those that run, and the last of each name that ended."""
+        """Processes of this module, by name: those that run, and the last of each name that ended."""
         self._check()
         body = ListProcesses(instance_id=instance_id)
         found = await self._link.call(LIST_PROCESSES, body, ProcessList)
         return [_shown(process) for process in found.processes]
 
     async def stop(self, instance_id: str, name: str, *, grace: float = 2.0) -> SideProcess | None:
-        """SIGTERM, and SIGKILL after `grace` seconds (30 at most), to it and all it started; how it ended.
-        None when there is none of that name."""
+        """SIGTERM, and SIGKILL after `grace` seconds (30 at most), to it and all its descendants; returns how
+        it ended. None when there is none of that name."""
         self._check()
         body = StopProcess(instance_id=instance_id, name=name, grace=grace)
         found = await self._link.call(STOP_PROCESS, body, ProcessFound, deadline=_PATIENCE + max(grace, 0.0))

@@ -1,4 +1,4 @@
-"""Files that a module brought in its own archive."""
+"""Resources: files in a module's own archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from corral.sdk.errors import SdkError
 
 
 class ResourceMissing(SdkError):
-    """The archive holds no such file.
+    """The archive has no such file.
 
     ```python
     except ResourceMissing:
@@ -29,8 +29,7 @@ class Resources:
         self._root = root
 
     def path(self, name: str) -> Path:
-        """Where a file of the archive lies, to be read only. Raises ResourceMissing, also for what lies
-        outside."""
+        """Path of a file of the archive, read-only. Raises ResourceMissing, also for a path outside of it."""
         relative = PurePosixPath(name)
         if relative.is_absolute() or ".." in relative.parts:
             raise ResourceMissing(f"'{name}' is no path within the archive")

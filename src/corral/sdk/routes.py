@@ -1,6 +1,6 @@
-"""Routes: what a platform module answers beneath `/api/v1/modules/ID`.
+"""Routes of a platform module below `/api/v1/modules/ID`.
 
-A query string is read as a struct, as the API does: no unknown parameter, none twice.
+A query string is parsed as a struct, as the API does: unknown and repeated parameters are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEGMENT: Final = re.compile(r"[A-Za-z0-9._~-]+|\{[a-z_][a-z0-9_]*(:path)?\}")
 
 
 class RouteOptions(TypedDict, total=False):
-    """What `get`, `post` and the others take by name; they mean what they mean for `Routes.add`."""
+    """Options of `get`, `post` and the others by name; as for `Routes.add`."""
 
     permission: str | None
     body: Any
@@ -97,8 +97,8 @@ class Routes:
         max_body: int = 1_048_576,
         streams: bool = False,
     ) -> None:
-        """Raises BadRegistration for a path that cannot be, a type that msgspec cannot read, or a route
-        that is there already."""
+        """Raises BadRegistration for an invalid path, a type that msgspec does not support, or a route that
+        exists already."""
         where = f"{method} {path}"
         self._check(where, method, path, handler)
         if query is not None and not (isinstance(query, type) and issubclass(query, msgspec.Struct)):
@@ -183,7 +183,7 @@ def check_path(where: str, path: str) -> None:
 
 
 def _shape(path: str) -> str:
-    """Two paths of one shape could not be told apart."""
+    """The path without its parameter names: two paths of the same shape match the same requests."""
     return re.sub(r"\{[a-z0-9_]+", "{", path)
 
 

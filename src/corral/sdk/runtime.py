@@ -1,9 +1,9 @@
-"""What a runtime is: a way to run an instance so that it outlives whoever started it.
+"""Runtime provider: runs an instance so that it outlives the daemon that started it.
 
-A provider starts a run, finds it again after its own death, talks to it, ends it, and knows how it
-ended. It keeps nothing in memory that it cannot find again from the run's directory. The console is
-not in this interface: every provider brings the bytes into the run's console FIFO, and they are read
-from the run's segments, whoever the provider is.
+A provider starts a run, finds it again after its own death, sends it input, ends it, and reports how it
+ended. It keeps nothing in memory that it cannot find again from the run's directory. The console is not in
+this interface: every provider writes the bytes into the run's console FIFO, and they are read from the run's
+segments, for every provider alike.
 
 All providers pass one contract suite (`corral.testing.runtime_contract`).
 """
@@ -17,7 +17,7 @@ import msgspec
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use; 0 means no limit of ours."""
+    """Limits of a run; 0 means no limit of ours."""
 
     memory_mb: int = 0
     cpu_cores: float = 0.0
@@ -48,7 +48,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def run_name(self) -> str:
-        """Names this run among all runs of a node; fit for a file, a cgroup and a systemd unit."""
+        """Name of this run among all runs of a node; usable for a file, a cgroup and a systemd unit."""
         return run_name(self.instance_id, self.incarnation)
 
 
@@ -57,7 +57,7 @@ def run_name(instance_id: str, incarnation: int) -> str:
 
 
 class RunHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """How to find a run again. Serialisable; a newer provider reads what an older one wrote."""
+    """Data to find a run again. Serialisable; a newer provider reads what an older one wrote."""
 
     version: int = 1
     runtime: str
@@ -66,7 +66,7 @@ class RunHandle(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     """The main process of the workload."""
     started_at_ms: int
-    """Wall clock, for people."""
+    """Wall clock, for display."""
     state: dict[str, str | int] = {}
     """The provider's own."""
 
@@ -75,14 +75,14 @@ class RunExit(msgspec.Struct, frozen=True, kw_only=True):
     """How the main process of a run ended."""
 
     known: bool
-    """False: it ended, and nobody is left who could know how; `reason` says why."""
+    """False: it ended, and its exit status is lost; `reason` is why."""
     code: int = 0
     signal: int = 0
     """The signal that ended it, 0: it exited by itself with `code`."""
     core_dumped: bool = False
     ended_at_ms: int = 0
     seen: bool = True
-    """False: nobody saw it end, and `ended_at_ms` is when that was found."""
+    """False: the end was not observed, and `ended_at_ms` is when it was found."""
     oom_killed: bool = False
     host_rebooted: bool = False
     reason: str = ""
@@ -90,10 +90,10 @@ class RunExit(msgspec.Struct, frozen=True, kw_only=True):
 
 class AdoptionKind(enum.StrEnum):
     ALIVE = "alive"
-    """Something of the run exists; the handle is good. `exit` is set when its main process has ended
-    and only others of the run are left."""
+    """Some process of the run exists; the handle is valid. `exit` is set when its main process has ended and
+    only others of the run are left."""
     ENDED = "ended"
-    """Nothing of it is left; `exit` says how it ended."""
+    """No process of it is left; `exit` is how it ended."""
     NEVER_STARTED = "never_started"
     """Its workload was never executed and never will be: it may be started (again)."""
 
@@ -103,16 +103,16 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
     handle: RunHandle | None = None
     exit: RunExit | None = None
     reason: str = ""
-    """What is not as usual with a run that lives, for people."""
+    """What is unusual about a run that is alive, for display."""
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program that was run beside a workload ended."""
+    """How a program that was executed beside a workload ended."""
 
     code: int
-    """Its exit code; 128 and more for a signal, as shells count."""
+    """Its exit code; 128 and more for a signal, as in shells."""
     output: str = ""
-    """The last part of what it wrote, at most 4 KiB."""
+    """The end of its output, at most 4 KiB."""
 
 
 class SideRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,12 +122,12 @@ class SideRun(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     pid: int
     started_at_ms: int
-    """Wall clock, for people."""
+    """Wall clock, for display."""
     running: bool
     exit: RunExit | None = None
-    """How it ended, once nothing that it started is left; None while it runs."""
+    """How it ended, once none of its descendants is left; None while it runs."""
     output: str = ""
-    """The last part of what it wrote, at most 4 KiB, a moment old at most."""
+    """The end of its output, at most 4 KiB, a moment old at most."""
 
 
 class RunStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class RunStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds on this node, proven and not assumed."""
+    """What this node supports, tested and not assumed."""
 
     kill_tree: bool
     """Ends every descendant, whatever it does to escape."""
@@ -148,7 +148,7 @@ class RuntimeCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     run_as: bool
 
     def names(self) -> tuple[str, ...]:
-        """As the node reports them and placement asks for them."""
+        """Names as the node reports them and placement requires them."""
         pairs = {
             "cgroup-kill": self.kill_tree,
             "cgroup-freeze": self.freeze,
@@ -161,7 +161,7 @@ class RuntimeCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeProvider(Protocol):
-    """Starts and minds runs. Every method may be called again after the provider's host was killed.
+    """Starts and supervises runs. Every method may be called again after the provider's host was killed.
 
     Errors are `corral.errors.CorralError`s: `Rejected` when the same call would fail again
     (COMMAND_NOT_FOUND, NOT_EXECUTABLE, BAD_FORMAT, ARGUMENTS_TOO_LONG, RUN_AS_REFUSED,
@@ -178,33 +178,34 @@ class RuntimeProvider(Protocol):
         later finds either the one process or NEVER_STARTED."""
 
     async def adopt(self, run_directory: str) -> Adoption:
-        """What became of the run whose files lie there. Idempotent. May wait for a start that was
+        """The outcome of the run whose files are in this directory. Idempotent. May wait for a start that was
         under way when the last daemon died."""
 
     async def send_command(self, handle: RunHandle, line: str) -> None:
-        """One line into the run's input; returns when it was accepted there. INPUT_NOT_READ when
-        the workload does not read (with the number of unread bytes), INPUT_CLOSED when it has no
-        input any more, INVALID_FIELD for more than 4,095 bytes or a line break. Nothing is sent then."""
+        """Write one line to the run's input; returns when it was accepted there. INPUT_NOT_READ when the
+        workload does not read (with the number of unread bytes), INPUT_CLOSED when it has no input any more,
+        INVALID_FIELD for more than 4,095 bytes or a line break. Nothing is sent then."""
 
     async def signal(self, handle: RunHandle, number: int) -> None:
-        """To every process of the workload; a frozen one is thawed first. Harmless when none is left."""
+        """Send a signal to every process of the workload; a frozen one is thawed first. No effect when none
+        is left."""
 
     async def kill(self, handle: RunHandle) -> None:
-        """SIGKILL to everything of the workload, descendants that hide included. Never waits for a
-        lock; returns when the kernel was told. `wait_empty` tells when nothing is left."""
+        """SIGKILL to every process of the workload, descendants that hide included. Never waits for a lock;
+        returns when the signal was sent. `wait_empty` returns when nothing is left."""
 
     async def wait_exit(self, handle: RunHandle) -> RunExit:
-        """Until the main process has ended, noticed by the kernel's word and not by polling."""
+        """Wait until the main process has ended, as reported by the kernel and not by polling."""
 
     async def wait_empty(self, handle: RunHandle) -> RunExit:
-        """Until nothing of the run is left, its console complete on disk; then its resources (cgroup,
+        """Wait until nothing of the run is left, its console complete on disk; then its resources (cgroup,
         descriptors) are released."""
 
     async def stats(self, handle: RunHandle) -> RunStats: ...
 
     async def processes(self, handle: RunHandle) -> tuple[int, ...] | None:
-        """The pids of everything of the workload, a moment old, as this node's /proc knows them; none when nothing
-        is left. None: they cannot be seen from this node, because they run somewhere else."""
+        """The pids of all processes of the workload, a moment old, as in this node's /proc; empty when none
+        is left. None: they cannot be seen from this node, because they run on another machine."""
 
     async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
         """Run a program beside the workload, with its user, directory, environment and limits, and wait
@@ -214,21 +215,21 @@ class RuntimeProvider(Protocol):
     async def spawn_beside(
         self, handle: RunHandle, name: str, command: tuple[str, ...], environment: dict[str, str]
     ) -> SideRun:
-        """Start a program that stays beside the workload, with its user, directory, environment (and more of
-        it) and limits; returns once it is executing. It outlives the provider's host, and ends with the
-        run's main process: asked to, and killed two seconds later with all it started; `wait_empty` waits
-        for that. How it ends changes nothing about the run. Idempotent by name while one of that name
-        runs; one that has ended is replaced. A name is lower case letters, digits, `-` and `.`; a run has
-        at most eight that run (CONFLICT). The errors of `start` when it cannot be executed; NOT_RUNNING when
-        the run has ended, NOT_SUPPORTED where a runtime has none."""
+        """Start a program that stays beside the workload, with its user, directory, environment (and
+        additions to it) and limits; returns once it is executing. It outlives the provider's host, and ends
+        with the run's main process: terminated, and killed two seconds later with all its descendants;
+        `wait_empty` waits for that. Its end does not affect the run. Idempotent by name while one of that
+        name runs; one that has ended is replaced. A name is lower case letters, digits, `-` and `.`; a run
+        has at most eight that run (CONFLICT). The errors of `start` when it cannot be executed; NOT_RUNNING
+        when the run has ended, NOT_SUPPORTED where a runtime has none."""
 
     async def list_beside(self, handle: RunHandle) -> tuple[SideRun, ...]:
-        """Those that run and the last of each name that ended (of many the latest), by name; as long as the
-        run's directory is there."""
+        """Programs that run and the last of each name that ended (of many the latest), by name; as long as
+        the run's directory exists."""
 
     async def stop_beside(self, handle: RunHandle, name: str, *, grace: float) -> SideRun | None:
-        """SIGTERM, and SIGKILL after `grace` seconds, to all that it started; returns when nothing of it is
-        left. None when there was never one of that name. Idempotent. TIMEOUT when something withstands."""
+        """SIGTERM, and SIGKILL after `grace` seconds, to it and all its descendants; returns when none is
+        left. None when there was never one of that name. Idempotent. TIMEOUT when a process does not end."""
 
     async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
         """Freeze or thaw the workload; NOT_SUPPORTED where the node cannot."""

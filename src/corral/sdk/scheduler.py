@@ -1,4 +1,4 @@
-"""Work that is to happen later, or again and again. The host keeps the time."""
+"""Scheduler: tasks that run later, or repeatedly. The host keeps the time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class ScheduledTask:
         self.name = name
 
     async def cancel(self) -> None:
-        """It is not begun after this; a run that is under way goes on. Twice is harmless."""
+        """The task is not started after this; a run that is under way goes on. Cancelling twice is
+        harmless."""
         await self._scheduler._cancel(self._number)
 
 
 class Scheduler:
-    """`ctx.scheduler`. A task never runs twice at once: a run that takes longer than its period is
-    followed by the next one, and what was missed is left out.
+    """`ctx.scheduler`. A task never runs concurrently with itself: a run that takes longer than its period is
+    followed by the next one, and missed runs are skipped.
 
     ```python
     async def on_start(self, ctx):
@@ -111,7 +112,7 @@ class Scheduler:
 
     async def _run(self, number: int, invoke: Invoke) -> None:
         label, function, once = self._functions.get(number, ("", None, False))
-        if function is None:  # cancelled while this was on its way
+        if function is None:  # cancelled while the call was on its way
             return
         if once:
             del self._functions[number]

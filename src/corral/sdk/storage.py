@@ -43,7 +43,7 @@ __all__ = [
 T = TypeVar("T")
 
 NEW: Final = 0
-"""As `expect`: there must be no such document yet."""
+"""As `expect`: the document must not exist yet."""
 _PART_BYTES: Final = 2 * 1024 * 1024
 
 
@@ -60,7 +60,7 @@ class DocumentStorage:
         self._link = link
 
     def collection(self, name: str, type: type[T]) -> Collection[T]:
-        """A collection by its name, without asking the host; it comes into being when it is written to.
+        """A collection by its name, without a call to the host; it is created at its first write.
 
         ```python
         players = storage.collection("players", Player)
@@ -69,8 +69,8 @@ class DocumentStorage:
         return Collection(self._link, name, type)
 
     async def create(self, name: str, type: type[T], *, indexes: Iterable[Index] = ()) -> Collection[T]:
-        """A collection with exactly these indexes. New ones are built from the documents that are there,
-        which may take a while; those that are not named any more are removed.
+        """Create a collection with exactly these indexes. New ones are built from the present documents,
+        which may take a while; those that are no longer named are removed.
 
         ```python
         players = await storage.create("players", Player, indexes=[Index("game", "score")])
@@ -87,7 +87,8 @@ class DocumentStorage:
         return [each.name for each in found.collections]
 
     async def drop(self, name: str) -> bool:
-        """Delete a collection with all its documents; whether there was one: `await storage.drop("players")`."""
+        """Delete a collection with all its documents; returns whether there was one: `await
+        storage.drop("players")`."""
         body = said.DropCollection(collection=name)
         return (await self._link.call(said.DROP, body, said.Done, deadline=600.0)).done
 
@@ -121,7 +122,7 @@ class Collection(Generic[T]):
         self._decode = decoder_of(type)
 
     async def insert(self, value: T, *, id: str = "") -> str:
-        """Add a document and get its id, which the host makes unless you give one.
+        """Add a document and get its id, which the host generates unless you give one.
 
         ```python
         id = await players.insert(Player(name="Ada"))
@@ -163,7 +164,7 @@ class Collection(Generic[T]):
     def find(
         self, wanted: Filter = None, *, sort: Sequence[str] = (), limit: int | None = None, skip: int = 0
     ) -> Found[T]:
-        """Documents that fit: `await` it for a list, or go through it with `async for`, page by page.
+        """Matching documents: `await` it for a list, or iterate with `async for`, page by page.
 
         `sort` names fields, with `-` before those that go down; ties are ordered by id.
 
@@ -178,18 +179,18 @@ class Collection(Generic[T]):
         return Found(self._link, body, self._decode, limit)
 
     async def find_one(self, wanted: Filter = None, *, sort: Sequence[str] = ()) -> Stored[T] | None:
-        """The first that fits, or None: `await players.find_one(F.name == "Ada")`."""
+        """The first match, or None: `await players.find_one(F.name == "Ada")`."""
         found = await self.find(wanted, sort=sort, limit=1)
         return found[0] if found else None
 
     async def count(self, wanted: Filter = None) -> int:
-        """How many fit: `await players.count(F.score >= 10)`."""
+        """Number of matches: `await players.count(F.score >= 10)`."""
         body = said.CountDocuments(collection=self.name, filter=filter_document(wanted))
         return (await self._link.call(said.COUNT, body, said.Counted, deadline=120.0)).count
 
     async def replace(self, id: str, value: T, *, expect: int | None = None, upsert: bool = False) -> int:
-        """Put another value in a document's place and get its new revision. `upsert`: also where there is
-        none; otherwise that is `Refused`, NOT_FOUND.
+        """Replace a document's value and get its new revision. `upsert`: create it if there is none;
+        otherwise that is `Refused`, NOT_FOUND.
 
         ```python
         await players.replace("ada", Player(name="Ada", score=1), upsert=True)
@@ -200,8 +201,8 @@ class Collection(Generic[T]):
     async def update(
         self, id: str, *, expect: int | None = None, upsert: bool = False, **changes: Unpack[Changes]
     ) -> int:
-        """Change fields of a document where it lies and get its new revision; see `Changes`. `upsert`:
-        where there is none, begin with an empty one.
+        """Change fields of a document in place and get its new revision; see `Changes`. `upsert`: if there is
+        none, begin with an empty one.
 
         ```python
         await players.update("ada", inc={"score": 1}, set={"seen": "lobby-1"})
@@ -210,18 +211,19 @@ class Collection(Generic[T]):
         return await self._step(_update_step(self.name, id, expect, upsert, changes))
 
     async def update_many(self, wanted: Filter, **changes: Unpack[Changes]) -> int:
-        """Change all that fit, each for itself, and get how many: `await players.update_many(None, set={"score": 0})`."""
+        """Change all matches, each by itself, and get how many: `await players.update_many(None,
+        set={"score": 0})`."""
         body = said.UpdateMany(
             collection=self.name, filter=filter_document(wanted), update=update_document(changes)
         )
         return (await self._link.call(said.UPDATE_MANY, body, said.Counted, deadline=600.0)).count
 
     async def delete(self, id: str, *, expect: int | None = None) -> bool:
-        """Delete a document; whether there was one: `await players.delete("ada")`."""
+        """Delete a document; returns whether there was one: `await players.delete("ada")`."""
         return await self._step(_delete_step(self.name, id, expect)) > 0
 
     async def delete_many(self, wanted: Filter) -> int:
-        """Delete all that fit and get how many: `await players.delete_many(F.score < 1)`."""
+        """Delete all matches and get how many: `await players.delete_many(F.score < 1)`."""
         body = said.DeleteMany(collection=self.name, filter=filter_document(wanted))
         return (await self._link.call(said.DELETE_MANY, body, said.Counted, deadline=600.0)).count
 
@@ -231,7 +233,7 @@ class Collection(Generic[T]):
 
 
 class Transaction:
-    """Changes that are collected, and made together when the block ends without an exception.
+    """Changes that are collected, and sent together when the block ends without an exception.
 
     ```python
     async with storage.transaction() as tx:
@@ -245,7 +247,7 @@ class Transaction:
         self._link = link
         self._steps: list[said.Step] = []
         self.revision = 0
-        """Of every document that was written, once the block has ended."""
+        """Revision of every document that was written, once the block has ended."""
         self.ids: tuple[str, ...] = ()
         """The ids of all steps in their order, once the block has ended."""
 
@@ -277,7 +279,8 @@ class Transaction:
         self._steps.append(_delete_step(collection.name, id, expect))
 
     def check(self, collection: Collection[Any], id: str, *, expect: int) -> None:
-        """Change nothing, but insist that this document is as it was: `tx.check(players, "ada", expect=7)`."""
+        """Change nothing, but require that this document is unchanged: `tx.check(players, "ada",
+        expect=7)`."""
         self._steps.append(said.Step(kind="check", collection=collection.name, id=id, expect=expect))
 
     async def __aenter__(self) -> Self:

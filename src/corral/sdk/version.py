@@ -1,4 +1,4 @@
-"""The version of the SDK. It has its own; that of Corral may be another."""
+"""The version of the SDK. It is independent of Corral's version."""
 
 from __future__ import annotations
 

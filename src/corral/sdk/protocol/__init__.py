@@ -1,1 +1,1 @@
-"""What host and module process send each other: frames, message bodies, and their limits. Private to Corral."""
+"""Protocol between host and module process: frames, message bodies, and their limits. Private to Corral."""

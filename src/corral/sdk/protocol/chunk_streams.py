@@ -12,7 +12,7 @@ from corral.sdk.protocol.frames import MAX_CHUNK, STREAM_CREDIT, Chunk, Credit, 
 
 
 class Streamed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a served call may answer with: a body, and chunks that follow it."""
+    """Answer of a served call with chunks: a body, and the chunks that follow it."""
 
     answer: object
     chunks: AsyncIterator[bytes]
@@ -32,7 +32,7 @@ class ChunkSender:
         self._granted.set()
 
     async def send_all(self, chunks: AsyncIterator[bytes]) -> None:
-        """Ends with the last chunk sent; raises what the iterator raises."""
+        """Returns after the last chunk is sent; raises what the iterator raises."""
         async for piece in chunks:
             for start in range(0, len(piece), MAX_CHUNK):
                 await self._send_piece(bytes(piece[start : start + MAX_CHUNK]))
@@ -51,7 +51,7 @@ class CreditExceeded(Exception):
 
 
 class ChunkReceiver:
-    """Chunks as an async iterator; credit is granted for what was taken, not for what arrived."""
+    """Chunks as an async iterator; credit is granted for what was read, not for what arrived."""
 
     def __init__(self, number: int, send: Callable[[Message], None]) -> None:
         self._number = number

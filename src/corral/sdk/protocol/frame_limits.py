@@ -1,11 +1,12 @@
 """Limits of what a module may send at once, method by method, checked before anything is decoded.
 
 One table for both ends. The host refuses what is over a limit without decoding it, and cuts off a module that
-goes on; the SDK refuses it in the module already, so that only code that bypasses the SDK is ever cut off.
-A method that is not in the table cannot be offered by a host at all.
+goes on; the SDK refuses it in the module already, so that only code that bypasses the SDK is ever cut off. A
+method that is not in the table cannot be offered by a host at all.
 
-Depth and number of parts of a value are read from its msgpack, without recursion: a value that declares itself deep or
-has many parts is not walked further than the limit. What is no msgpack is left to the decoder and its error.
+Depth and number of parts of a value are read from its msgpack, without recursion: a value that declares
+itself deep or has many parts is not walked further than the limit. Invalid msgpack is left to the decoder and
+its error.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from corral.sdk.protocol.frames import MAX_CHUNK, MAX_FRAME
 from corral.sdk.protocol.instance_messages import MOST_WRITTEN
 
 MAX_DEPTH: Final = 32
-"""Lists and maps within each other in any value that is not of a fixed form; the hosts' own bound for decoded
-values is the same."""
+"""Most nested lists and maps in a value of free form; the hosts' own limit for decoded values is the same."""
 _OPENERS: Final = bytes([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
 _NO_OPENERS: Final = bytes(sorted(set(range(256)) - set(_OPENERS)))
 _PLAIN: Final = frozenset([*range(0x80), *range(0xC0, 0xC4), *range(0xE0, 0x100)])
@@ -36,32 +36,32 @@ _SIZED: Final = {
     0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
     0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0),
 }  # fmt: skip
-"""Bytes of the length of texts, bytes and extensions, and what stands between it and the content."""
+"""Bytes of the length of texts, bytes and extensions, and number of bytes between it and the content."""
 _CONTAINERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
-"""Bytes of the length of lists and maps, and how many values an item of theirs is."""
+"""Bytes of the length of lists and maps, and number of values per item."""
 
 
 class Nesting(NamedTuple):
-    """What was found: `problem` says why a value may not be decoded, in words that complete "it", and is empty when
-    it may; `parts` is how many values there are in it, as far as they were counted."""
+    """Result: `problem` is why a value may not be decoded, in words that complete "it", and is empty when it
+    may; `parts` is the number of values in it, as far as they were counted."""
 
     problem: str
     parts: int
 
 
 def nesting(raw: bytes, *, depth: int, parts: int) -> Nesting:
-    """Of the msgpack value that `raw` begins with. What has few lists and maps is not counted: it costs no more than
-    its bytes."""
+    """Nesting of the msgpack value at the beginning of `raw`. A value with few lists and maps is not counted:
+    it costs no more than its bytes."""
     if len(raw) <= parts and len(raw.translate(None, _NO_OPENERS)) <= depth:
         return Nesting("", 0)
     try:
         return _walked(raw, depth, parts)
     except IndexError:
-        return Nesting("", 0)  # it was cut: no msgpack
+        return Nesting("", 0)  # cut off: invalid msgpack
 
 
 def _walked(raw: bytes, depth: int, parts: int) -> Nesting:
-    """Containers of containers go on a list of our own; values within one are passed without."""
+    """Containers of containers go on an explicit stack; values within one are skipped without it."""
     above: list[int] = []
     left, position = 1, 0
     for seen in range(parts):
@@ -93,7 +93,7 @@ def _walked(raw: bytes, depth: int, parts: int) -> Nesting:
 
 
 def _items(raw: bytes, code: int, position: int) -> tuple[int, int]:
-    """How many values a list or map holds, and where they begin."""
+    """Number of values that a list or map holds, and where they begin."""
     if code < 0xA0:
         return (code & 0x0F) * (2 if code < 0x90 else 1), position
     width, values = _CONTAINERS[code]
@@ -102,38 +102,41 @@ def _items(raw: bytes, code: int, position: int) -> tuple[int, int]:
 
 KIB: Final = 1024
 HEAD_BYTES: Final = 512
-"""What a message holds besides its body: tag, number, method, deadline."""
+"""Most bytes of a message besides its body: tag, number, method, deadline."""
 METHOD_BYTES: Final = 200
 USUAL_BYTES: Final = 64 * KIB
 FAILURE_BYTES: Final = 128 * KIB
-"""Texts about an exception: as long as the SDK lets them be, four bytes a character."""
+"""Most bytes of texts about an exception: the SDK's own limit, at four bytes a character."""
 CHUNK_BYTES: Final = MAX_CHUNK + HEAD_BYTES
 CAPABILITY_BYTES: Final = 256 * KIB
 METRIC_SAMPLES: Final = 2000
 USUAL_PARTS: Final = 10_000
 MANY_PARTS: Final = 50_000
-"""Values in one body, however large it may be: each costs the same to decode, whether it has a byte or a thousand."""
+"""Most values in one body, however large it may be: each costs the same to decode, whether it has a byte or a
+thousand."""
 _WHOLE: Final = MAX_FRAME - HEAD_BYTES
 
 
 class FrameLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module may send under one method: the body of its call or notice, or its answer to the host's call."""
+    """Limit of one method: the body of a module's call or notice, or its answer to the host's call."""
 
     size: int = USUAL_BYTES
     levels: int = 4
-    """Lists and maps that the body's own form has around a value of free form, which has `MAX_DEPTH` more."""
+    """Levels of lists and maps of the body's own form around a value of free form, which has `MAX_DEPTH`
+    more."""
     parts: int = USUAL_PARTS
     bytes_per_cost: int = KIB
-    """How many bytes cost as much as a message: few where they have to be decoded, many where they are passed on."""
+    """Bytes that cost as much as a message: few where they have to be decoded, many where they are passed
+    on."""
     parts_per_cost: int = 10
-    """How many values in a body do: it is they that take time, to decode and to work with."""
+    """Values in a body that cost as much as a message: they take time to decode and to work with."""
 
     def size_problem(self, size: int) -> str:
-        """Why a body of this size is not taken, in words that complete "it"; empty when it is."""
+        """Why a body of this size is refused, in words that complete "it"; empty when it is not."""
         return f"has {size:,} bytes, at most {self.size:,} are taken" if size > self.size else ""
 
     def nesting(self, raw: bytes) -> Nesting:
-        """How the msgpack is nested that `raw` begins with; it is read no further than the limit goes."""
+        """Nesting of the msgpack at the beginning of `raw`; it is read no further than the limit."""
         return nesting(raw, depth=self.levels + MAX_DEPTH, parts=self.parts)
 
 
@@ -196,7 +199,7 @@ FROM_MODULE: Final[dict[str, FrameLimit]] = {
 
 
 def limit_of(method: str) -> FrameLimit:
-    """What a module may send under a method; under one that nobody knows, as little as under any."""
+    """Limit of a method; of an unknown one, the smallest."""
     found = FROM_MODULE.get(method)
     if found is None and method.startswith(m.HOOK_PREFIX):
         found = FROM_MODULE[m.HOOK_PREFIX]
@@ -210,5 +213,5 @@ def body_problem(method: str, raw: msgspec.Raw) -> str:
 
 
 def shown(method: str) -> str:
-    """A method's name for a message: it is whatever the module says."""
+    """A method's name, shortened for a message: a module may send anything as one."""
     return method[:64]

@@ -1,12 +1,12 @@
 """Frames between host and module: msgpack over one socket, both sides alike, and their encoding.
 
-A frame is a length (4 bytes, little-endian) and a tagged message. Either side may call the other; a call
-has a number of its caller's, a method, a body and a deadline, and ends with exactly one `Answer` or
-`Failure`, whatever else is sent under its number before. Bodies are msgpack of the struct that belongs
-to the method (`corral.sdk.protocol.messages`). The limits below are checked by both sides; a side that breaks one is
-cut off.
+A frame is a length (4 bytes, little-endian) and a tagged message. Either side may call the other; a call has
+a number chosen by its caller, a method, a body and a deadline, and ends with exactly one `Answer` or
+`Failure`, whatever else is sent under its number before. Bodies are msgpack of the method's struct
+(`corral.sdk.protocol.messages`). The limits below are checked by both sides; a side that breaks one is cut
+off.
 
-Nothing in here is for module authors: they see `corral.sdk`.
+Nothing in here is for module authors: they use `corral.sdk`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import msgspec
 
 PROTOCOL_VERSION: Final = 1
 MAX_FRAME: Final = 4 * 1024 * 1024
-"""Largest frame in either direction; larger things travel as chunks."""
+"""Largest frame in either direction; larger bodies are sent as chunks."""
 MAX_CHUNK: Final = 256 * 1024
 STREAM_CREDIT: Final = 1024 * 1024
-"""Bytes of chunks that may be on their way before the receiver grants more."""
+"""Bytes of chunks that may be under way before the receiver grants more."""
 MAX_CALLS_FROM_MODULE: Final = 256
-"""Calls of a module that may be unanswered at once."""
+"""Most unanswered calls of a module."""
 MAX_CALLS_TO_MODULE: Final = 256
 MAX_UNREAD: Final = 8 * 1024 * 1024
-"""Bytes the host holds for a module that does not read, before it is cut off."""
+"""Bytes that the host buffers for a module that does not read, before it is cut off."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -41,7 +41,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
-    """A call that ended otherwise. `code` is a `corral.errors.Code` name when the host answers, and the
+    """End of a call without an answer. `code` is a `corral.errors.Code` name when the host answers, and the
     exception's class name when a module does."""
 
     id: int
@@ -52,20 +52,20 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
-    """The caller no longer waits for this call of its own; no answer is needed, one may still come."""
+    """The caller no longer waits for this call; no answer is needed, one may still come."""
 
     id: int
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True, tag="notice"):
-    """Said without an answer: log lines, samples, what became of capabilities."""
+    """Message without an answer: log lines, samples, states of capabilities."""
 
     method: str
     body: msgspec.Raw
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
-    """A piece of a body that is streamed under a call's number; `last` ends it."""
+    """A piece of a streamed body under a call's number; `last` ends it."""
 
     id: int
     data: bytes
@@ -73,7 +73,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="chunk"):
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag="credit"):
-    """The receiver of chunks can take so many bytes more."""
+    """The receiver of chunks accepts so many more bytes."""
 
     id: int
     bytes: int
@@ -95,11 +95,11 @@ class FrameTooLarge(Exception):
 
 
 class BadFrame(Exception):
-    """The other side sent what is no frame. There is no way to find the next one: cut it off."""
+    """The other side sent invalid bytes. The next frame cannot be found: cut it off."""
 
 
 def encode_body(body: object) -> msgspec.Raw:
-    """A body as it travels within a message."""
+    """A body, encoded for a message."""
     return msgspec.Raw(_encoder.encode(body))
 
 
@@ -112,8 +112,8 @@ def encode_frame(message: Message) -> bytes:
 
 
 class FrameReader:
-    """Collects bytes and yields the messages that are complete. Holds at most one frame and what one
-    read brought: the length is checked before its bytes are waited for."""
+    """Collects bytes and yields the complete messages. Holds at most one frame and the bytes of one read: the
+    length is checked before its bytes are waited for."""
 
     def __init__(self) -> None:
         self._pending = bytearray()

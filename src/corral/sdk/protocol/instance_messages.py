@@ -10,14 +10,14 @@ import msgspec
 from corral.sdk.protocol.messages import Body
 
 MOST_READ: Final = 262_144
-"""Bytes of a file in one answer."""
+"""Most bytes of a file in one answer."""
 MOST_WRITTEN: Final = 1_048_576
-"""Bytes that are written or appended at once."""
+"""Most bytes written or appended at once."""
 MOST_ENTRIES: Final = 10_000
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or directory beneath an instance's directory.
+    """A file or directory below an instance's directory.
 
     ```python
     logs = [entry for entry in entries if entry.kind == "file" and entry.path.endswith(".log")]

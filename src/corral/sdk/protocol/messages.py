@@ -1,7 +1,8 @@
-"""The body of every method that host and module call on each other. `corral.sdk.protocol.frames` carries them.
+"""The body of every method that host and module call on each other. `corral.sdk.protocol.frames` carries
+them.
 
-Structs are encoded as maps, and neither side minds a field it does not know: a host may be newer than
-the SDK that a module was built with.
+Structs are encoded as maps, and both sides ignore unknown fields: a host may be newer than the SDK that a
+module was built with.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CALL_CAPABILITY: Final = "capabilities.call"
 METRIC: Final = "metrics.record"
 """A notice."""
 FORGOTTEN: Final = "forgotten"
-"""The kind of a sample that takes its series away."""
+"""The kind of a sample that removes its series."""
 LOG: Final = "log"
 """A notice."""
 READ_FILE: Final = "files.read"
@@ -55,7 +56,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Nothing(Body, frozen=True, kw_only=True):
-    """An answer that says only: done."""
+    """An answer without content: done."""
 
 
 class Construct(Body, frozen=True, kw_only=True):
@@ -81,13 +82,13 @@ class Construct(Body, frozen=True, kw_only=True):
 
 class Constructed(Body, frozen=True, kw_only=True):
     hooks: tuple[str, ...]
-    """Names of the hooks the class really has."""
+    """Names of the hooks that the class defines."""
     sdk: str
     """Version of the SDK in the process."""
 
 
 class HookArguments(Body, frozen=True, kw_only=True):
-    """`values` by parameter name; empty for the lifecycle hooks, which get the context alone."""
+    """`values` by parameter name; empty for the lifecycle hooks, which get only the context."""
 
     values: dict[str, Any] = {}
 
@@ -108,7 +109,7 @@ class RouteDeclaration(Body, frozen=True, kw_only=True):
     number: int
     method: str
     path: str
-    """Beneath `/api/v1/modules/ID`, with `{name}` for one segment, `{name:path}` for the rest."""
+    """Below `/api/v1/modules/ID`, with `{name}` for one segment, `{name:path}` for the rest."""
     permission: str
     summary: str = ""
     deadline_ms: int = 10_000
@@ -125,7 +126,7 @@ class MethodDeclaration(Body, frozen=True, kw_only=True):
 
 
 class BindingDeclaration(Body, frozen=True, kw_only=True):
-    """A capability the module hands out now."""
+    """A capability that the module provides now."""
 
     id: str
     methods: tuple[MethodDeclaration, ...]
@@ -140,7 +141,7 @@ class CommandDeclaration(Body, frozen=True, kw_only=True):
 
 
 class Registrations(Body, frozen=True, kw_only=True):
-    """What `register_routes`, `capability_handles` and `register_commands` gave."""
+    """Result of `register_routes`, `capability_handles` and `register_commands`."""
 
     routes: tuple[RouteDeclaration, ...] = ()
     bindings: tuple[BindingDeclaration, ...] = ()
@@ -148,7 +149,7 @@ class Registrations(Body, frozen=True, kw_only=True):
 
 
 class EventBody(Body, frozen=True, kw_only=True):
-    """An event as modules see it. `cursor` orders all of them; a module's own events have the type
+    """An event as modules receive it. `cursor` orders all of them; a module's own events have the type
     `ID/NAME`."""
 
     type: str
@@ -157,11 +158,11 @@ class EventBody(Body, frozen=True, kw_only=True):
     cursor: str
     data: dict[str, Any] = {}
     node: str = ""
-    """Where a module's own event was published; empty: on the controller."""
+    """Node on which a module's own event was published; empty: the controller."""
 
 
 class Delivery(Body, frozen=True, kw_only=True):
-    """Events of one subscription in their order. The answer confirms all of them."""
+    """Events of one subscription in order. The answer confirms all of them."""
 
     subscription: int
     events: tuple[EventBody, ...]
@@ -198,14 +199,14 @@ class RouteAnswer(Body, frozen=True, kw_only=True):
 
 
 class CapabilityRequest(Body, frozen=True, kw_only=True):
-    """Towards the provider, and from the consumer to the host: the host routes it by `capability`."""
+    """To the provider, and from the consumer to the host: the host routes it by `capability`."""
 
     capability: str
     method: str
     arguments: msgspec.Raw
     """A msgpack map of arguments by parameter name."""
     deadline_ms: int = 0
-    """From the consumer: how long it wants to wait; 0: the host's default."""
+    """Deadline of the consumer; 0: the host's default."""
 
 
 class CapabilityAnswer(Body, frozen=True, kw_only=True):
@@ -213,7 +214,7 @@ class CapabilityAnswer(Body, frozen=True, kw_only=True):
 
 
 class CapabilityState(Body, frozen=True, kw_only=True):
-    """How a capability that the module requires stands. Not `available`: its handle is cleared."""
+    """State of a capability that the module requires. Not `available`: its handle is cleared."""
 
     id: str
     available: bool
@@ -242,7 +243,7 @@ class HealthAnswer(Body, frozen=True, kw_only=True):
 
 
 class Lingering(Body, frozen=True, kw_only=True):
-    """The answer to `finish`: what would keep the process from ending by itself."""
+    """The answer to `finish`: work that would keep the process from ending by itself."""
 
     threads: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -256,7 +257,7 @@ class Subscribe(Body, frozen=True, kw_only=True):
     subjects: tuple[str, ...] = ()
     """Exact subjects; empty: any."""
     durable: str = ""
-    """A name under which the position is kept in the store; empty: from now on, as long as it lives."""
+    """Name under which the position is stored; empty: from now on, not stored."""
 
 
 class Unsubscribe(Body, frozen=True, kw_only=True):
@@ -292,7 +293,7 @@ class CancelTask(Body, frozen=True, kw_only=True):
 
 class MetricSample(Body, frozen=True, kw_only=True):
     """`kind`: `counter` (value is added), `gauge` (value is set), `histogram` (value is observed), or
-    `forgotten` (there is no such series any more; the value says nothing)."""
+    `forgotten` (the series is removed; the value is ignored)."""
 
     name: str
     kind: str

@@ -1,7 +1,7 @@
-"""The bodies of `documents.*` and `kv.*`: how the storages of a module speak to the host.
+"""The bodies of `documents.*` and `kv.*`: messages between the storages of a module and the host.
 
-Documents travel as JSON text, so that a typed value is decoded once, where it is used. Values of the
-key-value storage travel as msgpack and are opaque to the host, but for whole numbers that are counted.
+Documents are sent as JSON text, so that a typed value is decoded once, where it is used. Values of the
+key-value storage are sent as msgpack and are opaque to the host, except for integers that are counted.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ KV_EXPIRE: Final = "kv.expire"
 KV_KEYS: Final = "kv.keys"
 
 MAX_STEPS: Final = 500
-"""Documents of one insert, steps of one transaction."""
+"""Most documents of one insert, and steps of one transaction."""
 MAX_PAGE: Final = 1000
-"""Documents of one answer; it may hold fewer, when they are large."""
+"""Most documents of one answer; it may hold fewer, when they are large."""
 
 
 class IndexBody(Body, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class IndexBody(Body, frozen=True, kw_only=True):
 
 
 class CreateCollection(Body, frozen=True, kw_only=True):
-    """Make the collection, or bring its indexes to these. Done already: nothing happens."""
+    """Create the collection, or change its indexes to these. No effect when it has them already."""
 
     collection: str
     indexes: tuple[IndexBody, ...] = ()
@@ -72,7 +72,7 @@ class DropCollection(Body, frozen=True, kw_only=True):
 
 
 class NewDocument(Body, frozen=True, kw_only=True):
-    """With an empty id the host makes one."""
+    """With an empty id the host generates one."""
 
     id: str = ""
     body: bytes
@@ -86,7 +86,7 @@ class InsertDocuments(Body, frozen=True, kw_only=True):
 
 
 class Written(Body, frozen=True, kw_only=True):
-    """The ids of all steps in their order, and the revision that every written document has now."""
+    """The ids of all steps in order, and the revision that every written document has now."""
 
     ids: tuple[str, ...]
     revision: int
@@ -104,14 +104,14 @@ class DocumentBody(Body, frozen=True, kw_only=True):
 
 
 class DocumentPage(Body, frozen=True, kw_only=True):
-    """`next`, when not empty, is where the following page begins."""
+    """`next`, when not empty, is the cursor of the following page."""
 
     documents: tuple[DocumentBody, ...]
     next: str = ""
 
 
 class FindDocuments(Body, frozen=True, kw_only=True):
-    """`sort` holds paths, with `-` before those that go down; ties are ordered by id."""
+    """`sort` holds paths, with `-` before descending ones; ties are ordered by id."""
 
     collection: str
     filter: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -131,7 +131,7 @@ class Counted(Body, frozen=True, kw_only=True):
 
 
 class UpdateMany(Body, frozen=True, kw_only=True):
-    """Each document that fits is changed, some hundred in one transaction."""
+    """Each matching document is changed, some hundred in one transaction."""
 
     collection: str
     filter: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -144,8 +144,8 @@ class DeleteMany(Body, frozen=True, kw_only=True):
 
 
 class Step(Body, frozen=True, kw_only=True):
-    """One step of a transaction. `kind` is insert, replace, update, delete or check; `expect` is a
-    revision that the stored document must have, 0: there must be none."""
+    """One step of a transaction. `kind` is insert, replace, update, delete or check; `expect` is the revision
+    that the stored document must have, 0: there must be none."""
 
     kind: str
     collection: str
@@ -167,14 +167,14 @@ class KeyBody(Body, frozen=True, kw_only=True):
 
 
 class KeyValue(Body, frozen=True, kw_only=True):
-    """`value` is None when there is none; `expires_in_ms` is None when it stays."""
+    """`value` is None when there is none; `expires_in_ms` is None when it never expires."""
 
     value: bytes | None = None
     expires_in_ms: int | None = None
 
 
 class PutKey(Body, frozen=True, kw_only=True):
-    """Without `ttl_ms` the value stays. `if_absent`: only where there is none."""
+    """Without `ttl_ms` the value never expires. `if_absent`: only when there is none."""
 
     key: str
     value: bytes
@@ -192,13 +192,13 @@ class CompareAndSet(Body, frozen=True, kw_only=True):
 
 
 class Done(Body, frozen=True, kw_only=True):
-    """Whether it was as wanted and is done."""
+    """Whether the condition held and the write is done."""
 
     done: bool
 
 
 class IncrementKey(Body, frozen=True, kw_only=True):
-    """Counting begins at 0; `ttl_ms` is given to a counter that begins now, others keep theirs."""
+    """Counting begins at 0; `ttl_ms` applies to a new counter, others keep theirs."""
 
     key: str
     by: int = 1
@@ -210,7 +210,7 @@ class Incremented(Body, frozen=True, kw_only=True):
 
 
 class ExpireKey(Body, frozen=True, kw_only=True):
-    """None: it stays."""
+    """None: never."""
 
     key: str
     ttl_ms: int | None = None
@@ -223,6 +223,6 @@ class ListKeys(Body, frozen=True, kw_only=True):
 
 
 class KeyList(Body, frozen=True, kw_only=True):
-    """In the order of code points; there may be more when as many as the limit came."""
+    """In the order of code points; there may be more when as many as the limit are returned."""
 
     keys: tuple[str, ...]

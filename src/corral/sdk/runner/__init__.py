@@ -1,1 +1,1 @@
-"""What runs inside a module's process, around the module. Not for module authors."""
+"""Runner: runs inside a module's process, around the module. Not for module authors."""

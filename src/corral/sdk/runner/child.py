@@ -1,8 +1,8 @@
 """A module's process from the fork to its end.
 
-One event loop, in the main thread. It ends in four ways: the host sent `finish` (0, once nothing of the
-module holds the interpreter), the host is gone, the host cannot be understood, or the memory is at an end
-where no call is being answered. A failed import gets a message that lists what a module may import.
+One event loop, in the main thread. It ends in four ways: the host sent `finish` (exit code 0, once nothing of
+the module holds the interpreter), the host is gone, the host's frames cannot be decoded, or the memory is
+exhausted outside of any call. A failed import gets a message that lists what a module may import.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _BOOTSTRAP: Final = "<frozen importlib._bootstrap>"
 
 
 class ImportGuard:
-    """The last of `sys.meta_path`: whoever gets here was not found by anybody else. It hides nothing; what
-    is not on the module's path cannot be found anyway."""
+    """Last entry of `sys.meta_path`: names that arrive here were not found by any other finder. It hides
+    nothing; what is not on the module's path cannot be found anyway."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -57,12 +57,13 @@ def _behind(guard: ImportGuard) -> int:
 
 
 def _is_import() -> bool:
-    """Whether a real import is under way. `importlib.util.find_spec("numpy")` also comes here, to learn
-    whether there is such a module, and expects None: packages use it to choose what they do.
+    """Is a real import under way? `importlib.util.find_spec("numpy")` also comes here, to find out whether
+    there is such a module, and expects None: packages use it to choose what they do.
 
     Both go through `importlib._bootstrap._find_spec`, which is our caller; its own caller is
-    `_find_and_load_unlocked` for every import (the statement, `__import__`, `import_module`) and somebody
-    else for a mere question."""
+    `_find_and_load_unlocked` for every import (the statement, `__import__`, `import_module`) and another
+    function for a mere lookup.
+    """
     try:
         asker = sys._getframe(3)  # this function, find_spec above, _find_spec, its caller
     except ValueError:
@@ -153,8 +154,9 @@ class _Process:
         return await self._ended
 
     def end(self) -> None:
-        """As an interpreter ends: tasks are cancelled, threads that are no daemons are waited for, exit
-        handlers run. What does not end here keeps the process, which the host sees, tells and kills."""
+        """End as an interpreter does: tasks are cancelled, threads that are no daemons are waited for, exit
+        handlers run. What does not end here keeps the process alive, which the host notices, reports and
+        kills."""
         _cancel_all(self._loop)
         self._output.drain()
         self._connection.outbox.flush(_LAST_WORDS)
@@ -189,8 +191,8 @@ class _Process:
         self._output.start()
 
     def _leave_socket(self) -> None:
-        """A fork of the module's must not hold the line open, or speak on it. Its number stays taken: an
-        epoll that is shared with the parent knows it by that."""
+        """A fork made by the module must not hold the socket open, or write to it. Its number stays taken: an
+        epoll that is shared with the parent identifies it by that."""
         with contextlib.suppress(OSError):
             nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             os.dup2(nothing, self._sock.fileno(), inheritable=False)
@@ -198,7 +200,7 @@ class _Process:
 
 
 async def _end_executor(loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
-    """Threads of `asyncio.to_thread` are kept for the next job; those that have none are no leak."""
+    """End idle threads of `asyncio.to_thread`, which are kept for the next job: they are no leak."""
     ending = loop.create_task(loop.shutdown_default_executor(), name="corral/executor")
     await asyncio.wait({ending}, timeout=_EXECUTOR_GRACE)
     return ending

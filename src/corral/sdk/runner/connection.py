@@ -44,7 +44,8 @@ _READ: Final = 256 * 1024
 
 
 class Connection:
-    """`ended` is done when the other side is gone (result None) or cannot be understood (exception)."""
+    """`ended` is done when the other side is gone (result None) or its frames cannot be decoded
+    (exception)."""
 
     def __init__(
         self,
@@ -55,8 +56,8 @@ class Connection:
         most_calls: int = MAX_CALLS_FROM_MODULE,
         limited: bool = True,
     ) -> None:
-        """`most_calls` of ours are unanswered at once; more wait for their turn, and their deadline with them: a
-        module that makes many calls at once waits for its own alone. `limited`: this is a module's
+        """`most_calls` may be unanswered at once; further ones wait, and their deadline begins after the
+        wait: a module that makes many calls at once waits only for its own. `limited`: this is a module's
         end, which sends no more than `corral.sdk.protocol.frame_limits` allows."""
         sock.setblocking(False)
         self._sock = sock
@@ -77,10 +78,10 @@ class Connection:
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Those that serve calls now."""
+        """Tasks that serve calls now."""
         return set(self._serving.values())
 
-    # --- asking ---------------------------------------------------------------------------------
+    # --- outgoing calls -------------------------------------------------------------------------
 
     async def call(self, method: str, body: object, answer: type[T], *, deadline: float = 30.0) -> T:
         self._check_loop()
@@ -98,8 +99,8 @@ class Connection:
     async def stream(
         self, method: str, body: object, answer: type[T], *, deadline: float = 30.0
     ) -> AsyncIterator[tuple[T, AsyncIterator[bytes]]]:
-        """For calls whose answer may be followed by chunks. The deadline is that of the answer; leaving
-        the context before the last chunk tells the other side to stop."""
+        """For calls whose answer may be followed by chunks. The deadline is that of the answer; leaving the
+        context before the last chunk sends a cancel."""
         number = next(self._numbers)
         receiver = self._receiving[number] = ChunkReceiver(number, self._send)
         try:
@@ -134,14 +135,14 @@ class Connection:
         self.say(method, body)
 
     def say(self, method: str, body: object) -> bool:
-        """`notify`, telling whether it was sent; False: too much is waiting, or it is too large."""
+        """`notify`, returning whether it was sent; False: too much is waiting, or it is too large."""
         raw = encode_body(body)
         if self._problem(method, raw):
             return False
         return self.outbox.offer(encode_frame(Notice(method, raw)))
 
     def _problem(self, method: str, raw: msgspec.Raw) -> str:
-        """Why the host would not take it; empty when it does."""
+        """Why the host would refuse it; empty when it would not."""
         return body_problem(method, raw) if self._limited else ""
 
     def _check_loop(self) -> None:
@@ -150,7 +151,7 @@ class Connection:
                 "the host was called from another event loop; use the module's own (`ctx.run` in a thread)"
             )
 
-    # --- answering ------------------------------------------------------------------------------
+    # --- incoming calls -------------------------------------------------------------------------
 
     def _begin(self, call: Call) -> None:
         if len(self._serving) >= MAX_CALLS_TO_MODULE:
@@ -229,7 +230,7 @@ class Connection:
                     sender.grant(message.bytes)
 
     def _settle(self, number: int, settle: Callable[[asyncio.Future[msgspec.Raw]], None]) -> None:
-        """An answer to nobody is one that came too late."""
+        """Complete a call with its answer; an answer without a call came too late."""
         future = self._asked.get(number)
         if future is not None and not future.done():
             settle(future)

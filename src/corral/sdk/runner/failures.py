@@ -1,4 +1,4 @@
-"""Exceptions of a module as values that can be sent, whatever the exception is."""
+"""Exceptions of a module as messages that can be sent, whatever the exception is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRAMES: Final = 40
 
 
 class CallRefused(Exception):
-    """A call that is not even begun; `code` goes into the Failure as it is."""
+    """A call that is refused before it begins; `code` goes into the Failure unchanged."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         self.code = code
@@ -23,7 +23,7 @@ class CallRefused(Exception):
 
 
 def told(failure: BaseException) -> str:
-    """Its text. A module's exception may have a `__str__` that raises."""
+    """Text of an exception. A module's exception may have a `__str__` that raises."""
     try:
         return _cut(str(failure), MAX_MESSAGE)
     except BaseException:
@@ -31,7 +31,7 @@ def told(failure: BaseException) -> str:
 
 
 def traceback_of(failure: BaseException) -> str:
-    """The innermost frames; of a recursion that has no end, too."""
+    """The innermost frames of the traceback; also of an endless recursion."""
     try:
         lines = traceback.format_exception(type(failure), failure, failure.__traceback__, limit=-_FRAMES)
         return _cut_front("".join(lines), MAX_TRACEBACK)
@@ -40,14 +40,14 @@ def traceback_of(failure: BaseException) -> str:
 
 
 def failure_message(number: int, failure: BaseException) -> Failure:
-    """`code` is the class's name; an exception that has a code of ours keeps it as its class name too.
-    Never raises: what a module raises may be a subclass of ours with anything in it."""
+    """The Failure of an exception. `code` is the exception's class name, for a CallRefused its own code.
+    Never raises: a module may raise a subclass of ours with anything in it."""
     try:
         code = failure.code if isinstance(failure, CallRefused) else type(failure).__name__
         hint = failure.hint if isinstance(failure, HostError | CallRefused) else ""
         message = _cut(failure.message, MAX_MESSAGE) if isinstance(failure, HostError) else told(failure)
         cause = failure.__cause__ if isinstance(failure, CallRefused) else None
-        story = traceback_of(cause or failure)  # what a module did, not how it was told of
+        story = traceback_of(cause or failure)  # the module's own code, not the SDK's part
         return Failure(number, _cut(code, 200), message, _cut(hint, MAX_MESSAGE), story)
     except BaseException:
         return Failure(number, "Exception", "an exception that cannot be told of")
@@ -62,5 +62,6 @@ def _cut_front(text: str, size: int) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Lone surrogates would break the frame. To be cut first: a copy of a large text may be too much."""
+    """Replace lone surrogates, which would break the frame. Cut the text first: a copy of a large one may be
+    too much."""
     return text.encode("utf-8", "replace").decode("utf-8")

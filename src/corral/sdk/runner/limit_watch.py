@@ -1,14 +1,15 @@
-"""Limits of a module's process tree: memory, processes and threads; which module is over one.
+"""Limits of a module's process tree: memory, processes and threads; finds the modules that are over one.
 
 Memory counted is what a module alone costs the machine: private pages, shared ones (`mmap` without a file,
-`/dev/shm`), files in memory without a name (`memfd_create`), and what of them was swapped out; not the pages of
-files, which the kernel takes back when it needs them. For one process that is a sum out of its status. Of several,
-pages that they share (after a fork, or a shared mapping) would count more than once, so the kernel is asked for each
-one's proportional share, which takes longer the more there is: a large tree is measured less often.
+`/dev/shm`), files in memory without a name (`memfd_create`), and the swapped-out parts of them; not the pages
+of files, which the kernel takes back when it needs them. For one process that is a sum from its status. In
+several processes shared pages (after a fork, or of a shared mapping) would count more than once, so the
+kernel is asked for the proportional share of each, which takes longer the more there is: a large tree is
+measured less often.
 
-Processes are not counted all the time. Every new process and every new thread takes the next number of the machine.
-So a module that had `n` at the last count has at most `n` plus the numbers given out since; it is counted again only
-when that could be too many, and now and then for safety.
+Processes are not counted all the time. Every new process and every new thread takes the next number of the
+machine. So a module that had `n` at the last count has at most `n` plus the numbers given out since; it is
+counted again only when that could be too many, and now and then for safety.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from corral.sdk.runner.proc_table import content, last_pid, tree
 _LOOK_SECONDS: Final = 0.5
 _LONGEST_PAUSE: Final = 2.0
 _SHARE: Final = 20
-"""Times that a look took are waited until the same tree is looked at again."""
+"""Multiple of a measurement's duration after which the same tree is measured again."""
 _MOST_PROCESSES: Final = 512
 _TOLD_BYTES: Final = 256 * 1024
-"""Smaller changes are not told."""
+"""Smaller changes are not reported."""
 _MOST_FILES: Final = 4096
-"""Of each process; more are not looked at."""
+"""Most open files examined of each process."""
 _BLOCK: Final = 512
 _KIB: Final = 1024
 _OWN: Final = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
@@ -36,13 +37,14 @@ _PROPORTIONAL: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
 
 
 def memory_of(pids: Iterable[int]) -> int:
-    """Bytes that these processes use together, without the pages of files. Who ended meanwhile uses nothing."""
+    """Bytes that these processes use together, without the pages of files. A process that ended meanwhile
+    uses nothing."""
     known = list(pids)
     if len(known) == 1:
         mapped = _sum(f"/proc/{known[0]}/status", _OWN) or 0
     else:
         mapped = sum(_shared(pid) for pid in known)
-    # What of an open memory file is mapped counts in both; so the larger one, and nobody is charged twice.
+    # Mapped parts of an open memory file count in both; so the larger one counts, and none is counted twice.
     return max(mapped, _memory_files(known))
 
 
@@ -67,13 +69,13 @@ def _memory_files(pids: list[int]) -> int:
 
 def _shared(pid: int) -> int:
     share = _sum(f"/proc/{pid}/smaps_rollup", _PROPORTIONAL)
-    if share is None:  # a kernel that does not tell: as if nothing were shared
+    if share is None:  # a kernel without this value: as if nothing were shared
         share = _sum(f"/proc/{pid}/status", _OWN)
     return share or 0
 
 
 def _sum(path: str, names: tuple[bytes, ...]) -> int | None:
-    """None when the file has none of these."""
+    """Sum of these fields; None when the file has none of them."""
     try:
         lines = content(path).splitlines()
     except OSError:
@@ -95,8 +97,8 @@ class _Watched:
 
 
 class MemoryWatch:
-    """Looks at most twice a second. Every new process takes the next number of the machine: as long as none is
-    given out, nobody has new descendants and none are looked for."""
+    """Measures at most twice a second. Every new process takes the next number of the machine: as long as
+    none is given out, there are no new descendants to look for."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
@@ -108,12 +110,12 @@ class MemoryWatch:
         self._last = -1
 
     def remove(self, pid: int) -> int:
-        """The most that was seen of it."""
+        """Stop watching; returns the peak."""
         watched = self._watched.pop(pid, None)
         return watched.peak if watched is not None else 0
 
     def look(self) -> list[int]:
-        """Those that use more than they may."""
+        """Processes that exceed their limit."""
         now = time.monotonic()
         if not self._watched or now - self._looked_at < _LOOK_SECONDS:
             return []
@@ -123,7 +125,7 @@ class MemoryWatch:
         return [pid for pid, one in self._watched.items() if self._is_over(pid, one, same=same)]
 
     def changed(self) -> list[tuple[int, int]]:
-        """Process and bytes of those that use more, or less, than was told of them last."""
+        """Process and bytes of those whose use differs from the last report."""
         return [
             (pid, one.used)
             for pid, one in self._watched.items()
@@ -149,8 +151,8 @@ class MemoryWatch:
 _COUNT_SECONDS: Final = 0.2
 _RECOUNT_SECONDS: Final = 10.0
 _WITH_ENDED: Final = 4
-"""Times the limit: so many there may be with those that have ended and were not waited for. An orphan that
-nobody can wait for is no use of the machine worth an end; thousands are."""
+"""Multiple of the limit up to which processes may exist including those that have ended and were not waited
+for. A few orphans that nothing can wait for are no reason to end a module; thousands are."""
 
 
 class _CountedTree:
@@ -175,13 +177,13 @@ class ProcessWatch:
         self._watched.pop(pid, None)
 
     def over_limit(self) -> list[int]:
-        """Looks at most every 200 ms."""
+        """Modules over their limit. Counts at most every 200 ms."""
         now = time.monotonic()
         if not self._watched or now - self._looked_at < _COUNT_SECONDS:
             return []
         self._looked_at = now
         newest = last_pid()
-        given = newest - self._last if newest >= self._last else None  # None: numbers began again
+        given = newest - self._last if newest >= self._last else None  # None: the numbers wrapped around
         self._last = newest
         return [pid for pid, one in self._watched.items() if given != 0 and self._is_over(pid, one, given)]
 

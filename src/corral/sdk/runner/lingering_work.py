@@ -14,7 +14,7 @@ from corral.sdk.runner.proc_table import content, tree
 from corral.sdk.runner.workers import Workers
 
 _MOST: Final = 100
-"""Of each kind; a module with a thousand threads is known by the first hundred."""
+"""Most items of each kind; a module with a thousand threads is recognised by the first hundred."""
 
 _JOINING: Final = "(_do_shutdown)"
 """asyncio's own thread, which waits for those of `to_thread`; they are in the list themselves."""
@@ -23,7 +23,7 @@ _JOINING: Final = "(_do_shutdown)"
 def look_around(
     *, workers: Workers, ours: Collection[threading.Thread], tasks: Collection[asyncio.Task[Any] | None]
 ) -> Lingering:
-    """`ours` and `tasks` belong to the runner and are left out, as are its workers unless they are still at
+    """`ours` and `tasks` belong to the runner and are left out, as are its workers unless they still run
     something of the module's."""
     busy = workers.busy()
     known = {threading.main_thread(), *ours, *(workers.threads - busy.keys())}

@@ -1,6 +1,6 @@
-"""Log lines of a module on their way to the host, bounded in size and rate.
+"""Log lines of a module, sent to the host, bounded in size and rate.
 
-What the module, its child processes and C code print becomes log lines, too.
+Output of the module, its child processes and C code becomes log lines, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from corral.sdk.runner.failures import traceback_of
 MAX_LINE: Final = 4096
 LINES_A_SECOND: Final = 50
 BURST: Final = 500
-"""The host takes as much of each module, and counts for itself."""
+"""The host accepts the same from each module, and counts for itself."""
 _SHORT_LINE: Final = 1000
 _SHORT_TRACEBACK: Final = 8000
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -32,7 +32,7 @@ _MAX_FIELDS: Final = 32
 
 
 class LogBridge(logging.Handler):
-    """Sends what it may and counts the rest, which is told with the next line that is sent."""
+    """Sends lines within the rate and counts the rest, which is reported with the next line."""
 
     def __init__(
         self, say: Callable[[str, object], bool], clock: Callable[[], float] = time.monotonic
@@ -80,7 +80,7 @@ class LogBridge(logging.Handler):
 
 
 def _fitting(line: LogLine) -> LogLine:
-    """Within what the host takes, whatever the characters are: the end of a traceback says most."""
+    """Cut to the host's limit, whatever the characters are: the end of a traceback matters most."""
     if not body_problem(LOG, encode_body(line)):
         return line
     return LogLine(
@@ -91,7 +91,7 @@ def _fitting(line: LogLine) -> LogLine:
 
 
 def clean(text: str, size: int = MAX_LINE) -> str:
-    """Encodable, and not longer than that."""
+    """Encodable, and cut to this length."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= size else text[:size] + " …"
 
@@ -116,8 +116,8 @@ _NAMES: Final = {1: "stdout", 2: "stderr"}
 
 
 class OutputCapture:
-    """Takes the place of the descriptors 1 and 2. Reads in a thread of its own: somebody who prints on the
-    event loop would otherwise wait for himself once the pipe is full."""
+    """Replaces the descriptors 1 and 2. Reads in a thread of its own: output printed on the event loop would
+    otherwise block that loop for ever once the pipe is full."""
 
     def __init__(self, say: Callable[[LogLine], None]) -> None:
         self._say = say
@@ -139,7 +139,7 @@ class OutputCapture:
         self.thread.start()
 
     def drain(self) -> None:
-        """All that was printed so far is told, unfinished lines too."""
+        """Send all that was printed so far, unfinished lines too."""
         for name in _NAMES.values():
             with contextlib.suppress(Exception):
                 getattr(sys, name).flush()
@@ -154,7 +154,7 @@ class OutputCapture:
     def _read_on(self) -> None:
         while True:
             ready = self._selector.select()
-            # The memory may be at an end here as anywhere. Without this thread, who prints would hang.
+            # The memory may be exhausted here as anywhere. Without this thread, printing would hang.
             with contextlib.suppress(MemoryError), self._lock:
                 for key, _ in ready:
                     self._take(key.fd, key.data)

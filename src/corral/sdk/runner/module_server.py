@@ -28,7 +28,7 @@ from corral.sdk.version import SDK_VERSION
 
 
 class Registered:
-    """Replaced as a whole at each start: a module that was started again answers with its new targets."""
+    """Replaced as a whole at each start: a module that was restarted answers with its new targets."""
 
     def __init__(self) -> None:
         self.routes = Routes()
@@ -132,7 +132,7 @@ class ModuleServer:
         return await answer(raw)
 
     def on_notice(self, method: str, raw: msgspec.Raw) -> None:
-        """A notice that is not known is one of a newer host's."""
+        """An unknown notice comes from a newer host, and is ignored."""
         if method == m.CAPABILITY_STATES and self.context is not None:
             self.context.capabilities._update(_read(raw, m.CapabilityStates).states)
 
@@ -140,7 +140,8 @@ class ModuleServer:
         return await _invoked(self._workers.run, label, function, *arguments)
 
     async def _invoke_hook(self, label: str, function: Any, *arguments: object) -> Any:
-        """Whoever is late here is FAILED: that must not come of waiting behind the module's own blocking work."""
+        """Run a hook with priority: a late hook makes the module FAILED, and that must not result from
+        waiting behind the module's own blocking work."""
         return await _invoked(self._workers.run_urgent, label, function, *arguments)
 
     # --- the table ------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ class ModuleServer:
     async def _health(self, _: msgspec.Raw) -> m.HealthAnswer:
         self._ready()
         if type(self._module).health_check in _INHERITED_CHECKS:
-            return m.HealthAnswer()  # from the loop itself: it goes round
+            return m.HealthAnswer()  # from the loop itself: that it answers is the check
         try:
             said = await self._invoke_hook("health_check", self._module.health_check)
         except Exception as error:
@@ -253,7 +254,7 @@ def load_class(entrypoint: str) -> type:
 
 
 def hooks_of(kind: type) -> tuple[str, ...]:
-    """Those that the class does not merely inherit from the SDK."""
+    """Hooks that the class defines, not merely inherits from the SDK."""
     return tuple(
         name
         for name in ALL_HOOKS

@@ -14,12 +14,12 @@ import threading
 from typing import Final
 
 DROP_NOTICES_AT: Final = 1024 * 1024
-"""Bytes that wait, above which log lines and samples are dropped; calls and answers never are."""
+"""Waiting bytes above which log lines and samples are dropped; calls and answers never are."""
 
 
 class Outbox:
-    """Frames in the order in which they were put in. Once the socket is broken everything is dropped:
-    whoever reads from it learns of that."""
+    """Frames in the order in which they were put in. Once the socket is broken everything is dropped: the
+    reader of the socket reports that."""
 
     def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         self._sock = sock
@@ -44,7 +44,7 @@ class Outbox:
                 self._write()
             if self._frames and not self._watched:
                 self._watched = True
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody will read either
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nothing reads any more
                     self._loop.call_soon_threadsafe(self._watch)
 
     def offer(self, frame: bytes) -> bool:
@@ -55,7 +55,7 @@ class Outbox:
         return True
 
     def close(self) -> None:
-        """To be called on the loop. The socket stays open."""
+        """Stop writing; to be called on the loop. The socket stays open."""
         with self._lock:
             self._closed = True
             self._frames.clear()
@@ -65,8 +65,8 @@ class Outbox:
             self._loop.remove_writer(self._sock)
 
     def flush(self, seconds: float) -> None:
-        """Wait, off the loop, until all is with the kernel; at most so long. The last thing a process
-        does with its socket."""
+        """Wait, off the loop, until everything is written to the kernel; at most so long. The last use of a
+        process's socket."""
         with self._lock, contextlib.suppress(OSError):
             self._sock.settimeout(seconds)
             while self._frames:

@@ -1,4 +1,4 @@
-"""What /proc tells about processes and their descendants. Standard library only."""
+"""Process table: processes and their descendants from /proc. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HAS_CHILDREN: Final = os.access("/proc/self/task/" + str(os.getpid()) + "/child
 
 
 class Process(NamedTuple):
-    """A process a moment ago; pid and start time together name it for good."""
+    """A process as of a moment ago; pid and start time together identify it for good."""
 
     pid: int
     parent: int
@@ -19,11 +19,11 @@ class Process(NamedTuple):
     threads: int
     cpu_seconds: float
     alive: bool
-    """False for a zombie; one with more threads is none: only its first thread has ended."""
+    """False for a zombie; a process whose first thread only has ended counts as alive."""
 
 
 def process(pid: int) -> Process | None:
-    """None when there is none."""
+    """The process; None when there is none."""
     try:
         fields = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
@@ -59,7 +59,8 @@ def children(pid: int) -> list[int]:
 
 
 def tree(root: int, *, most: int) -> list[Process]:
-    """A process and what descends from it, by walking down; a look, no proof. Stops after `most`."""
+    """A process and its descendants, by walking down; a snapshot that may be incomplete. Stops after
+    `most`."""
     found: list[Process] = []
     seen = {root}
     waiting = [root]
@@ -75,7 +76,8 @@ def tree(root: int, *, most: int) -> list[Process]:
 
 
 def descendants(roots: set[int]) -> set[tuple[int, int]]:
-    """Who lives of these and all below them, by pid and start time; one look at every process there is."""
+    """Living processes among these and all their descendants, by pid and start time; one pass over all
+    processes."""
     below: dict[int, list[Process]] = {}
     found: set[tuple[int, int]] = set()
     waiting: list[int] = []
@@ -98,7 +100,7 @@ def last_pid() -> int:
 
 
 def content(path: str) -> bytes:
-    """The first 64 KiB: these files are small, or not wanted whole."""
+    """The first 64 KiB: these files are small, or not needed whole."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 65536)

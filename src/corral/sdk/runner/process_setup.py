@@ -1,4 +1,5 @@
-"""How a fork of the zygote becomes a module process: its own session, bounds, user, descriptors."""
+"""Process setup: turns a fork of the zygote into a module process: its own session, limits, user,
+descriptors."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ _SET_CHILD_SUBREAPER: Final = 36
 _SET_NO_NEW_PRIVS: Final = 38
 _OPEN_FILES: Final = 1024
 _STACK_BYTES: Final = 4 << 20
-"""Of each thread that Python starts: a stack counts against the memory limit whether it is used or not."""
+"""Stack of each thread that Python starts: it counts against the memory limit whether it is used or not."""
 _USER_PROCESSES: Final = 16
-"""A user's processes are counted together, whichever module they are of; the exact bound is watched, this
-one only slows down what multiplies."""
+"""Factor of the kernel's limit per user: it counts a user's processes together, whichever module they belong
+to; the exact limit is watched elsewhere; this one only slows down a fork bomb."""
 _NICEST: Final = 19
 _OOM_SCORE: Final = b"500"
 _ARGUMENTS_FROM: Final = 45
-"""Behind the name in /proc/PID/stat: where the arguments begin; the next field is where they end."""
+"""Index behind the name in /proc/PID/stat of the start of the arguments; the next field is their end."""
 _TITLE_MOST: Final = 1 << 16
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -75,8 +76,9 @@ def become_module(order: Spawn, channel: int, words: int, zygote: int, run: Runn
 
 
 def _reset_signals() -> None:
-    """A service manager may send SIGTERM to all of a service at once; a module's end comes by the host's
-    word. Handlers that do nothing, for what is ignored would stay ignored in programs it starts."""
+    """Ignore signals that a service manager may send to a whole service at once, such as SIGTERM; a module
+    ends by the host's `finish`. Handlers that do nothing, since SIG_IGN would be inherited by programs it
+    starts."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -84,11 +86,11 @@ def _reset_signals() -> None:
 
 
 def _unmoved(_number: int, _frame: object) -> None:
-    """Nothing happens."""
+    """Does nothing."""
 
 
 def _keep_only(channel: int, words: int) -> tuple[int, int]:
-    """The zygote's other descriptors belong to others. The log of the zygote is not this module's."""
+    """Close the zygote's other descriptors, which belong to other modules, and its log."""
     empty = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for standard in (0, 1, 2):
         os.dup2(empty, standard)
@@ -106,27 +108,27 @@ def _bound(order: Spawn) -> None:
     most = min(_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     resource.setrlimit(resource.RLIMIT_DATA, (order.memory_bytes, order.memory_bytes))
-    with contextlib.suppress(OSError):  # a container may forbid it; the kernel chooses by size alone then
+    with contextlib.suppress(OSError):  # a container may forbid it; then the kernel chooses by size only
         _write("/proc/self/oom_score_adj", _OOM_SCORE)
 
 
 def _stand_back(nice: int, session: int) -> None:
-    """Behind the host, for the CPU. Where the kernel shares it between sessions first, `nice` counts only within
-    one: then this session, which has just been made, stands as far behind the host's."""
+    """Lower the CPU priority below the host's. Where the kernel shares the CPU between sessions first, `nice`
+    counts only within one: then this new session is lowered by as much against the host's."""
     os.nice(nice)
     _set_session_nice(session + nice)
 
 
 def stand_with(pid: int) -> None:
-    """Our session has as much of the CPU as the one of that process."""
+    """Give our session the same CPU share as that process's."""
     wanted = _session_nice(pid)
     if wanted != _session_nice("self"):
         _set_session_nice(wanted)
 
 
 def _session_nice(pid: int | str) -> int:
-    """0 where the kernel knows no such thing, and where it says nothing: the first process of a machine is in no
-    session of this kind, nor is what it starts without making one."""
+    """`nice` of a session; 0 where the kernel has no such thing, and where it gives no value: the first
+    process of a machine is in no session of this kind, nor is what it starts without making one."""
     with contextlib.suppress(OSError, ValueError):
         words = content(f"/proc/{pid}/autogroup").split()
         return int(words[-1]) if words else 0
@@ -134,7 +136,7 @@ def _session_nice(pid: int | str) -> int:
 
 
 def _set_session_nice(nice: int) -> None:
-    with contextlib.suppress(OSError):  # no such kernel; or not root, who alone may say it often
+    with contextlib.suppress(OSError):  # no such kernel; or not root, which alone may set it often
         _write("/proc/self/autogroup", str(min(nice, _NICEST)).encode())
 
 
@@ -146,28 +148,29 @@ def _change_user(order: Spawn) -> None:
     os.setgroups(order.groups)
     os.setresgid(order.gid, order.gid, order.gid)
     os.setresuid(order.uid, order.uid, order.uid)
-    _call(_SET_DUMPABLE, 1)  # else it may not even look at its own /proc/self/fd
+    _call(_SET_DUMPABLE, 1)  # else it may not even read its own /proc/self/fd
 
 
 def _belong_to(zygote: int) -> None:
-    """After the change of user, which would undo it."""
+    """Die with the zygote. Set after the change of user, which would undo it."""
     _call(_SET_PDEATHSIG, signal.SIGKILL)
     become_subreaper()
-    if os.getppid() != zygote:  # it ended before it could tell
+    if os.getppid() != zygote:  # it ended before this was set
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def set_name(name: str) -> None:
-    """What `ps` and `top` show."""
+    """Set the name that `ps` and `top` show."""
     _write("/proc/self/comm", name.encode()[:15])
 
 
 def set_title(title: str) -> None:
-    """What `ps` shows as the command: written over the zygote's, in this process alone, as far as it has room."""
+    """Set the command that `ps` shows: written over the zygote's, in this process only, as far as there is
+    room."""
     fields = content("/proc/self/stat").rpartition(b")")[2].split()
     start, end = int(fields[_ARGUMENTS_FROM]), int(fields[_ARGUMENTS_FROM + 1])
     room = end - start
-    if start and 0 < room < _TITLE_MOST:  # a kernel that does not tell has 0
+    if start and 0 < room < _TITLE_MOST:  # 0: a kernel that does not report it
         ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
 
 
@@ -180,7 +183,7 @@ def _write(path: str, text: bytes) -> None:
 
 
 def _say(words: int, text: str) -> None:
-    with contextlib.suppress(OSError):  # there is nobody else to tell
+    with contextlib.suppress(OSError):  # there is no other place to report to
         os.write(words, text.encode(errors="replace"))
 
 

@@ -1,14 +1,16 @@
 """Stray processes of modules: those of a dead module are killed, orphans of a living one reaped.
 
-Killing: strays became ours because we are their subreaper. All are stopped before any is killed: what is stopped does
-not fork on. A stop is no barrier by itself (a fork under way still completes), so they are killed once a look finds
-nothing new. One step is one look, so that a caller with many to end can do other things between.
+Killing: strays became our children because we are their subreaper. All are stopped before any is killed: a
+stopped process does not fork. A stop is no barrier by itself (a fork under way still completes), so they are
+killed once a scan finds nothing new. One step is one scan, so that a caller with many to end can do other
+things between.
 
-Reaping: whatever the programs of a module leave behind becomes a child of the module's process. Its own children are
-the module's to wait for, and their exit status must not be taken away. Orphans are told from them by their session.
-Our process leads a session and so can never be in another one; a child that it makes is born in it, and can leave it
-only for a session that has the child's own number. A process in a third one was born by another. Orphans that stayed
-in our session cannot be told apart, and stay until the end of the module.
+Reaping: what the programs of a module leave behind becomes a child of the module's process. Its own children
+are the module's to wait for, and their exit status must not be taken away. Orphans are distinguished by their
+session. Our process leads a session and so can never be in another one; a child that it makes is born in it,
+and can leave it only for a session that has the child's own number. A process in a third session was started
+by another process. Orphans that stayed in our session cannot be distinguished, and stay until the end of the
+module.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Final
 from corral.sdk.runner.proc_table import children, content, descendants, process
 
 _LOOKS: Final = 100
-"""So often something new may be seen before all that was seen is killed anyway."""
+"""Scans that may find something new before all that was found is killed anyway."""
 
 
 class StraySweep:
@@ -30,14 +32,14 @@ class StraySweep:
         self._stopped: set[tuple[int, int]] = set()
         self._looks = 0
         self.met: set[tuple[int, int]] = set()
-        """Whoever was seen alive since this was cleared last."""
+        """Processes seen alive since this was last cleared."""
 
     def meet(self, strays: set[int]) -> None:
-        """Count those who are about to be killed otherwise."""
+        """Count processes that are killed by other means."""
         self.met |= descendants(strays) if strays else set()
 
     def step(self, strays: set[int]) -> bool:
-        """One look at these children of ours and what is below them; whether to look again at once."""
+        """One scan of these children of ours and their descendants; returns whether to scan again at once."""
         found = descendants(strays)
         self.met |= found
         fresh = found - self._stopped
@@ -58,7 +60,8 @@ def send_all(processes: set[tuple[int, int]], number: signal.Signals) -> None:
 
 
 def send(pid: int, start: int, number: signal.Signals) -> None:
-    """To just this process: the descriptor is opened first and the start time compared then."""
+    """Send a signal to exactly this process: the descriptor is opened first and the start time compared
+    then."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
@@ -66,7 +69,7 @@ def send(pid: int, start: int, number: signal.Signals) -> None:
     try:
         one = process(pid)
         if one is not None and one.start == start:
-            with contextlib.suppress(OSError):  # it ended, or is not ours to end
+            with contextlib.suppress(OSError):  # it has ended, or we lack the permission
                 signal.pidfd_send_signal(descriptor, number)
     finally:
         os.close(descriptor)
@@ -76,7 +79,7 @@ _SECONDS: Final = 2.0
 
 
 class OrphanReaper:
-    """Looks every other second; with no children that is a matter of microseconds."""
+    """Scans every other second; without children that takes microseconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -92,7 +95,7 @@ class OrphanReaper:
 
 
 def reap_orphans() -> int:
-    """How many orphans that had ended are gone now."""
+    """Reap ended orphans; returns how many."""
     own = os.getpid()
     if os.getsid(0) != own:
         return 0  # then nothing can be concluded from sessions
@@ -100,7 +103,7 @@ def reap_orphans() -> int:
 
 
 def _reap(pid: int, own: int) -> bool:
-    """The descriptor is opened before the second look: what is seen is true of that very process."""
+    """Reap one. The descriptor is opened before the second look, which then refers to that very process."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
@@ -110,7 +113,7 @@ def _reap(pid: int, own: int) -> bool:
             return False
         return os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG) is not None
     except ChildProcessError:
-        return False  # somebody else waited for it
+        return False  # another thread waited for it
     finally:
         os.close(descriptor)
 

@@ -1,4 +1,4 @@
-"""Threads for what blocks: hooks that are plain `def`, and the HTTP client."""
+"""Worker threads for blocking code: hooks that are plain `def`, and the HTTP client."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 MAX_WORKERS: Final = 16
-"""More jobs than this at once wait for their turn."""
+"""Most concurrent jobs; further ones wait."""
 RESERVED: Final = 4
-"""Threads beside them for what the host waits for with the module's life at stake: hooks and health checks."""
+"""Threads beside them for hooks and health checks: a late one makes the module FAILED."""
 _STACK: Final = 2 * 1024 * 1024
-"""Stacks count towards the memory a module may have; eight megabytes each would be its half soon."""
+"""Stacks count towards the module's memory limit; eight megabytes each would soon be half of it."""
 
 
 class _Job:
@@ -29,7 +29,7 @@ class _Job:
 
 class Workers:
     """Threads are made when needed, kept, and do not keep the process from ending. A job cannot be
-    interrupted: who is cancelled stops waiting, and the thread goes on until the job returns."""
+    interrupted: a cancelled caller stops waiting, and the thread goes on until the job returns."""
 
     def __init__(
         self, prefix: str = "corral/worker", *, most: int = MAX_WORKERS, reserved: int = RESERVED
@@ -47,11 +47,11 @@ class Workers:
         return set(self._threads) | (self._reserve.threads if self._reserve else set())
 
     def busy(self) -> dict[threading.Thread, str]:
-        """What each thread that works is at."""
+        """Labels of the jobs that run now."""
         return self._busy | (self._reserve.busy() if self._reserve else {})
 
     async def run_urgent(self, label: str, function: Callable[..., T], *arguments: object) -> T:
-        """Like `run`, on a thread of the reserve when all others are taken."""
+        """Like `run`, on a reserved thread when all others are taken."""
         full = self._unfinished >= self._most
         workers = self._reserve if full and self._reserve else self
         return await workers.run(label, function, *arguments)
@@ -68,7 +68,7 @@ class Workers:
                 future.set_result((value, error))  # type: ignore[arg-type]  # what `function` returned
 
         def done(value: object, error: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed; no caller waits
                 loop.call_soon_threadsafe(settle, value, error)
 
         context = contextvars.copy_context()
@@ -76,7 +76,7 @@ class Workers:
         self._unfinished += 1
 
         def work() -> object:
-            # A job that was given up while it waited for a thread must not happen later, after others.
+            # A job that was cancelled while it waited for a thread must not run later, after others.
             return None if future.done() else context.run(function, *arguments)
 
         self._jobs.put(_Job(label, work, done))
@@ -86,7 +86,7 @@ class Workers:
         return value
 
     def close(self, seconds: float = 1.0) -> None:
-        """Let the threads end; one that is still at work after so many seconds is left to itself."""
+        """Let the threads end; one that is still at work after so many seconds is abandoned."""
         until = time.monotonic() + seconds
         for _ in self._threads:
             self._jobs.put(None)

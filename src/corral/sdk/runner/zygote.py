@@ -1,12 +1,12 @@
-"""The process that module processes are forked from.
+"""Zygote: the process that module processes are forked from.
 
-It holds the standard library, msgspec and the SDK, so that a fork answers within milliseconds. It has no
-threads, and nothing of a module ever runs in it. Every module process is a subreaper and its child: what
-a module starts stays below the module while that lives, and becomes a child of the zygote when it dies.
-So a child that is no module belonged to one that is dead, and is ended.
+It holds the standard library, msgspec and the SDK, so that a fork is ready within milliseconds. It has no
+threads, and nothing of a module ever runs in it. Every module process is a subreaper and its child: what a
+module starts stays below the module while that lives, and becomes a child of the zygote when it dies. So a
+child that is no module belonged to a dead one, and is killed.
 
 It ends, with everything below it, when the host's end of the control socket is closed. When it is killed
-itself, the kernel kills the module processes, and the host ends what those had started.
+itself, the kernel kills the module processes, and the host kills what those had started.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from corral.sdk.runner.zygote_messages import (
 _WATCH_SECONDS: Final = 0.2
 _SWEEP_SECONDS: Final = 0.002
 _STRAY_SECONDS: Final = 5.0
-"""What a dead module left and cannot be killed, in a system call that does not end, holds up its report
-for so long; it is hunted on."""
+"""Delay of a death's report by strays that cannot be killed, in a system call that does not end; they are
+killed later."""
 _LAST_SECONDS: Final = 20.0
 _ORDERS_AT_ONCE: Final = 16
 _PRELOADED: Final = (
@@ -74,14 +74,14 @@ _PRELOADED: Final = (
     "uuid",
     "zoneinfo",
 )
-"""What many modules import: loaded once, shared by all."""
+"""Modules of the standard library that many modules import: loaded once, shared by all."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Order).decode
 
 
 class HostGone(Exception):
-    """Nobody is left to serve."""
+    """The control socket was closed."""
 
 
 class _Module:
@@ -99,7 +99,7 @@ class Zygote:
         self._ended: list[Ended] = []
         self._ended_at = 0.0
         self._hunting = False
-        """A module died, and what it may have left is not known to be gone."""
+        """A module died, and its strays may not all be gone."""
         self._sweep = StraySweep()
         self._watch = ProcessWatch()
         self._memory = MemoryWatch()
@@ -109,7 +109,7 @@ class Zygote:
         self._poll.register(self._wakeup, select.POLLIN)
 
     def run(self) -> None:
-        """Until the host is gone; then until nothing is left."""
+        """Run until the host is gone; then until nothing is left."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         with contextlib.suppress(HostGone, BrokenPipeError, ConnectionError):
@@ -156,7 +156,7 @@ class Zygote:
                 if module.number == order.number:
                     self._end(pid, "")
                     return
-            return  # it ended by itself; the report is on its way
+            return  # it ended by itself; the report follows
         try:
             if len(descriptors) == 2:
                 self._spawn(order, *descriptors)
@@ -185,8 +185,8 @@ class Zygote:
             os.close(pidfd)
 
     def _end(self, pid: int, reason: str) -> None:
-        """The group goes at once, forks under way included; what left the group becomes ours to sweep.
-        Until it is reaped, the number is nobody else's."""
+        """Kill the group at once, forks under way included; what left the group becomes our child and is
+        swept. Until it is reaped, its number is not reused."""
         module = self._modules[pid]
         module.reason = module.reason or reason
         _kill_group(pid)
@@ -215,7 +215,7 @@ class Zygote:
             self._ended.append(Ended(module.number, status, module.reason, 0, cpu, peak))
 
     def _hunt(self) -> None:
-        """Whoever is our child and no module."""
+        """Kill children of ours that are no modules."""
         while strays := self._strays():
             if not self._sweep.step(strays):
                 return  # killed; reaped when they are dead
@@ -235,7 +235,8 @@ class Zygote:
             self._sweep.met.clear()
 
     def _tell_use(self) -> None:
-        """A host that does not listen just now hears of it later: nothing here waits for that."""
+        """Send the memory use. A host that does not read now receives it later: nothing here waits for
+        that."""
         for pid, used in self._memory.changed():
             try:
                 self._control.send(_encode(Used(self._modules[pid].number, used)), socket.MSG_DONTWAIT)

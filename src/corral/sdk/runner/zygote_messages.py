@@ -11,25 +11,26 @@ import msgspec
 MAX_PACKET: Final = 128 * 1024
 _MAX_DESCRIPTORS: Final = 2
 EXIT_HOST_GONE: Final = 70
-"""Exit code of a module process that saw the end of its input; unless the host is gone, it closed the socket itself."""
+"""Exit code of a module process that saw the end of its input; unless the host is gone, it closed the socket
+itself."""
 EXIT_MEMORY: Final = 72
-"""A module process that ran out of memory outside of any call ends with this code."""
+"""Exit code of a module process that ran out of memory outside of any call."""
 EXIT_BROKEN: Final = 71
-"""One that could not become a module process, or whose runner broke."""
+"""Exit code of a process that could not become a module process, or whose runner broke."""
 PROCESS_LIMIT: Final = "process_limit"
 MEMORY_LIMIT: Final = "memory_limit"
 
 
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag="spawn"):
-    """Fork a module process. Comes with two descriptors: its end of the channel, and a file for what it
-    says when it crashes. `number` names it from here on; numbers are never used twice."""
+    """Fork a module process. Comes with two descriptors: its end of the channel, and a file for the output of
+    a crash. `number` identifies it from here on; numbers are never used twice."""
 
     number: int
     name: str
     paths: tuple[str, ...]
     memory_bytes: int
     processes: int
-    """Processes and threads it may have, all its descendants included."""
+    """Limit of processes and threads, all its descendants included."""
     nice: int
     """On top of the zygote's own."""
     uid: int = -1
@@ -39,13 +40,13 @@ class Spawn(msgspec.Struct, frozen=True, array_like=True, tag="spawn"):
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """Kill it, and all that descends from it."""
+    """Kill it, with all its descendants."""
 
     number: int
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
-    """Everything is loaded; orders are taken."""
+    """Everything is loaded; orders are accepted."""
 
 
 class Born(msgspec.Struct, frozen=True, array_like=True, tag="born"):
@@ -61,7 +62,7 @@ class NotBorn(msgspec.Struct, frozen=True, array_like=True, tag="not-born"):
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
-    """It was reaped, and nothing that descended from it is left."""
+    """It was reaped, and none of its descendants is left."""
 
     number: int
     status: int
@@ -86,8 +87,8 @@ Report = Ready | Born | NotBorn | Ended | Used
 
 
 def receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    """The next packet and the descriptors that came with it; BlockingIOError when there is none. The
-    standard library's own way would wait, and leave the descriptors to every program started later."""
+    """The next packet and the descriptors that came with it; BlockingIOError when there is none. The standard
+    library's function would block, and leave the descriptors inheritable to every program started later."""
     descriptors = array.array("i")
     room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * descriptors.itemsize)
     packet, extra, _, _ = control.recvmsg(MAX_PACKET, room, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
