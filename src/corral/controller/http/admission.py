@@ -86,11 +86,11 @@ class AdmittedRequest:
         )
 
     def match(self) -> IfMatch | None:
-        """The revision that the caller insists on. BAD_REQUEST."""
+        """The revision that the caller requires. BAD_REQUEST."""
         return parse_match(self.request.header(b"if-match"))
 
     def refuse_match(self, route: Route) -> None:
-        """BAD_REQUEST when the caller insists on a revision where there is none."""
+        """BAD_REQUEST when the caller requires a revision where there is none."""
         if self.request.header(b"if-match") is not None:
             raise Rejected(Code.BAD_REQUEST, f"If-Match means nothing to {route.name}", field="If-Match")
 
@@ -131,7 +131,7 @@ class RouteAdmission:
         return leading
 
     def caller(self, leading: TermContext, request: HttpRequest, *, ticket: str | None = None) -> Caller:
-        """Who calls, and may. UNAUTHENTICATED, RATE_LIMITED, FORBIDDEN."""
+        """The authenticated and authorised caller. UNAUTHENTICATED, RATE_LIMITED, FORBIDDEN."""
         now = self.setting.clock.now()
         try:
             if ticket is not None:

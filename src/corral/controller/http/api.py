@@ -142,7 +142,7 @@ class Api:
 
 
 class Endpoint:
-    """Answers every request to one path; no request leaves without an answer in our shape."""
+    """Serves every request to one path; every failure is answered in the error schema."""
 
     def __init__(
         self, *, path: str, routes: Sequence[Route], setting: ProcessContext, gate: CurrentTerm
@@ -207,7 +207,7 @@ class Endpoint:
         )
 
     async def _guarded(self, server: RouteServer, request: HttpRequest) -> ApiResponse | None:
-        """The answer, whatever goes wrong; None when it was a stream, or nobody is left to hear it."""
+        """The response, whatever fails; None when it was a stream, or the caller has disconnected."""
         try:
             return await server.answer(request)
         except Bug as error:

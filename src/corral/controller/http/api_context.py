@@ -1,4 +1,7 @@
-"""What the API works with: what lasts as long as the process, and what lasts as long as a term."""
+"""Context of the handlers: `ProcessContext` for the life of the process, `TermContext` for one term of leadership.
+
+The protocols between them are what the API needs of the cluster, of instances and of file distribution.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ BODY_LIMIT: Final = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessContext:
-    """What is the same whoever leads."""
+    """Dependencies and limits that are the same in every role and term."""
 
     clock: Clock
     entropy: Entropy
@@ -63,17 +66,17 @@ class ProcessContext:
     body_limit: int = BODY_LIMIT
     limits: HttpLimitsSection = field(default_factory=HttpLimitsSection)
     upload_idle_seconds: float = 30.0
-    """How long an upload may pause that has come fast so far."""
+    """Longest pause of an upload that has been fast so far."""
     templates: TemplatesSection = field(default_factory=TemplatesSection)
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     instances_are_root: bool = False
-    """Instances on this host run as root: whoever may start one can read everything that we keep."""
+    """Instances on this host run as root: a caller who may start one can read all data of the controller."""
     leader: Callable[[], str] = lambda: ""
     """The address of the leader's API, as far as it is known here."""
     version: str = VERSION
 
     def not_leading(self) -> Retryable:
-        """The refusal of a controller that does not lead, with the way to the one that does."""
+        """The NOT_LEADER error, with the address of the leader where it is known."""
         leader = self.leader()
         return Retryable(
             Code.NOT_LEADER,
@@ -113,7 +116,7 @@ class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterControl(Protocol):
-    """What the API asks of the cluster as a whole."""
+    """Operations of the API on the cluster as a whole."""
 
     @property
     def store(self) -> str:
@@ -134,7 +137,7 @@ class ClusterControl(Protocol):
 
 
 class WriterHealth(Protocol):
-    """What readiness asks of the store's writer."""
+    """Health of the store's writer, for readiness."""
 
     @property
     def healthy(self) -> bool: ...
@@ -145,11 +148,11 @@ class WriterHealth(Protocol):
 
 
 class InstanceControl(Protocol):
-    """What the API asks of those who keep instances."""
+    """Operations of the API on instances."""
 
     @property
     def placing(self) -> asyncio.Lock:
-        """Held round a placement and its commit: placements side by side would only fight."""
+        """Held during a placement and its commit: concurrent placements would only conflict."""
 
     def workspace(self, *, cause: str, now: dt.datetime, request: str = "") -> Workspace:
         """A place to describe changes in; nothing happens before its steps are committed."""
@@ -171,11 +174,11 @@ class InstanceControl(Protocol):
 
 
 class FileDistribution(Protocol):
-    """What the API asks of those who bring files to nodes and fetch them from there."""
+    """Operations of the API on files of nodes: sending them there and fetching them."""
 
     async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
         """A template's current version into the caches of these nodes, or of all that are connected.
-        NOT_FOUND for a template or a node that is not there; everything else is told per node."""
+        NOT_FOUND for a template or a node that does not exist; every other error is reported per node."""
 
     async def cache_status(self, node: str) -> CacheReport:
         """What a node holds. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
@@ -203,7 +206,7 @@ _REVOKED_KEPT: Final = 100
 
 
 class TokenUses:
-    """When each token was last used, since this controller leads; those that are revoked are forgotten."""
+    """Time of the last use of each token in this term; revoked tokens are removed."""
 
     def __init__(self, tokens: Mirror[ApiTokenRecord]) -> None:
         self._tokens = tokens
@@ -220,8 +223,8 @@ class TokenUses:
 
 @dataclass(kw_only=True, eq=False)
 class TermContext:
-    """The parts that a leading controller answers from. One per term; `close` ends the term's streams. Handlers
-    declare which of these parts they use; see `ports`."""
+    """Services of one term that handlers work with; `close` ends the term's streams. A handler declares in its
+    parameters which of them it uses; see `handler_parameters`."""
 
     setting: ProcessContext
     state: ClusterState
@@ -239,7 +242,7 @@ class TermContext:
     workload: Workloads
     modules: Modules
     edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
-    """Edits of one template come one after the other: each is made from the files of the one before."""
+    """Edits of one template are serialised: each starts from the files of the one before."""
     attempts: Attempts = field(init=False)
     tickets: Tickets = field(init=False)
     streams: OpenStreams = field(init=False)
@@ -269,7 +272,7 @@ class TermContext:
         return pool
 
     async def close(self) -> None:
-        """End every stream and the hub; later calls find no leader. Idempotent."""
+        """End every stream and the hub; later calls are refused with NOT_LEADER. Idempotent."""
         for pool in (self.streams, self.uploads):
             pool.close_all("this controller no longer leads")
         self.consoles.close()
@@ -277,4 +280,4 @@ class TermContext:
 
 
 CurrentTerm = Callable[[], TermContext | None]
-"""The parts of the present term, or None while this controller does not lead."""
+"""Returns the context of the present term, or None while this controller does not lead."""

@@ -1,11 +1,11 @@
-"""Requests whose effect lies outside the store and must not come twice: a line for an instance, a call into a module.
+"""Attempts at effects outside the store that must happen once only: a line for an instance, a call into a module.
 
     begin    the audit entry and, with an Idempotency-Key, that this was begun: durable before anything is done
     (act)    the effect
     finish   what the effect brought about, and the answer under the key
 
 When the store refuses `begin`, nothing is done. When it refuses `finish`, the effect stays and the caller is answered
-all the same: the key stays begun, and a repetition asks what became of the effect instead of doing it again.
+all the same: the key stays begun, and a repetition queries the outcome of the effect instead of doing it again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = structlog.get_logger("corral.controller.http")
 
 
 class Attempts:
-    """The attempts of one term. Those with one key come one after the other."""
+    """The attempts of one term. Attempts with the same key are serialised."""
 
     def __init__(self, *, state: ClusterState, ledger: Ledger, entropy: Entropy) -> None:
         self.state = state
@@ -140,7 +140,7 @@ class Attempt:
         return effect
 
     def _remember_refusal(self) -> None:
-        """The store may have the key as begun all the same: a repetition need not wonder what was done."""
+        """The store may have the key as begun all the same: a repetition then knows that nothing was done."""
         if self._guard is None or self.in_doubt:
             return
         known = self._attempts.never_acted
@@ -200,5 +200,5 @@ class Attempt:
 
 
 def may_have_arrived(what: str, *, hint: str) -> Rejected:
-    """Nobody can tell whether an earlier attempt had its effect; this one did nothing."""
+    """MAY_HAVE_ARRIVED: it is unknown whether an earlier attempt had its effect; this one did nothing."""
     return Rejected(Code.MAY_HAVE_ARRIVED, f"{what}: an earlier attempt was interrupted", hint=hint)

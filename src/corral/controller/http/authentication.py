@@ -1,4 +1,4 @@
-"""Who calls, and whether he may."""
+"""Authentication of callers (bearer token, ticket, workload token), and authorisation by permission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corral.errors import Code, Rejected
 
 
 def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime) -> Caller:
-    """The caller behind the bearer token; UNAUTHENTICATED without a good one."""
+    """The caller of the bearer token; UNAUTHENTICATED without a valid one."""
     credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
     token = verify(leading.state.tokens, credential, now=now)
     leading.token_uses.note(token.id, now)
@@ -24,7 +24,7 @@ def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime
 
 
 def authenticate_workload(leading: TermContext, request: HttpRequest, *, late: bool) -> WorkloadRun:
-    """The run behind the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
+    """The run of the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
     text = _bearer(request, "send 'Authorization: Bearer ' and the value of CORRAL_INSTANCE_TOKEN")
     return leading.workload.admit(text, late=late)
 
@@ -37,7 +37,7 @@ def _bearer(request: HttpRequest, hint: str) -> str:
 
 
 def redeem(leading: TermContext, request: HttpRequest, ticket: str, *, now: dt.datetime) -> Caller:
-    """The caller behind a ticket; his token must still be good."""
+    """The caller of a ticket; its token must still be valid."""
     stored = leading.state.tokens.find(leading.tickets.redeem(ticket))
     if stored is None or is_expired(stored.record, now):
         raise Rejected(

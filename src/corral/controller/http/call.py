@@ -62,7 +62,7 @@ class Confirmed(Query, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller. `credential` is the token's text, for sealing what only he may see."""
+    """An authenticated caller. `credential` is the token's text, for encrypting what only this caller may see."""
 
     token: ApiTokenRecord
     address: str

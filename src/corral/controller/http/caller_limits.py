@@ -61,7 +61,7 @@ class OpenStream:
 
 
 class OpenStreams:
-    """A pool, bounded in all and for each token: one that takes all it can get leaves the others theirs."""
+    """A pool with a limit in all and one for each token, so that one token cannot use up the whole pool."""
 
     def __init__(
         self, *, what: str, clock: Clock, tokens: Mirror[ApiTokenRecord], limit: int, per_token: int
@@ -150,7 +150,7 @@ class OpenStreams:
 
 
 class RequestRates:
-    """Kept in memory, for as long as a term lasts. Without `requests_per_second` nobody is held back."""
+    """Request rates, in memory, for one term. Without `requests_per_second` there is no limit."""
 
     def __init__(self, limits: HttpLimitsSection, *, clock: Clock) -> None:
         self._per_second = limits.requests_per_second
@@ -162,12 +162,12 @@ class RequestRates:
         )
 
     def admit(self, token: TokenId) -> None:
-        """RATE_LIMITED when this token asks more often than it may."""
+        """RATE_LIMITED when this token sends requests faster than it may."""
         if self._per_second and not self._tokens.take(token):
             raise _too_often(f"the token asks more often than {self._per_second} times a second")
 
     def stranger(self, address: str) -> None:
-        """Somebody whose credentials were not good; RATE_LIMITED when he tries too often."""
+        """Count a caller with refused credentials; RATE_LIMITED when the address tries too often."""
         if self._per_second and not self._strangers.take(address):
             raise _too_often(f"{address} was refused more often than {STRANGERS_PER_SECOND} times a second")
 

@@ -1,5 +1,5 @@
-"""uvicorn's connections, with the bounds they lack: what may come beside a body, how long a head may take, how many
-connections there may be, and a way to cut one from within."""
+"""Connections of uvicorn with the limits that uvicorn lacks: bytes beside a body, time for a head, number of
+connections, and a way for a handler to drop its connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_PIPELINED: Final = 64
 
 _LOG: Final = logging.getLogger("uvicorn.error.peers")
 _LOG.setLevel(logging.ERROR)
-"""What strangers do wrong is counted, not logged a line each: they would push out everything else."""
+"""Protocol errors of clients are counted, not logged a line each: they would push out everything else."""
 
 _OVERLONG: Final = "The head of the request is too large."
 _TOO_MANY: Final = "Too many requests were sent before their answers were read."
@@ -70,8 +70,8 @@ class HttpConnection(HttpToolsProtocol):
     - A head has to be whole in time, from the first connect or from its first byte; so has the rest of a body
       that was answered already. Between requests the server's own timer runs.
     - Few requests may wait behind the one that is being answered.
-    - A peer that has stopped reading cannot be told goodbye; its connection can be dropped, and is after a while.
-      Meanwhile it may have to make room.
+    - A peer that has stopped reading cannot be closed in an orderly way; its connection is dropped after a while.
+      Before that it may be closed to make room.
     """
 
     _phase = _Phase.BETWEEN

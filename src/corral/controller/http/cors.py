@@ -20,7 +20,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class CrossOrigin:
-    """Lets pages of some origins read what the API answers; everybody else is served as without it."""
+    """Lets pages of the listed origins read the API's responses; requests of other origins pass unchanged."""
 
     def __init__(self, app: AsgiApp, *, origins: Iterable[str]) -> None:
         self._app = app

@@ -1,7 +1,7 @@
-"""The parts of a term that a handler uses: declared by its parameters, bound when the table of routes is made.
+"""Parameters of handlers: the parts of a term that a handler declares, bound when the route table is built.
 
 A handler names what it uses of `TermContext` in its first parameters, by name and type; what follows is the call.
-A frozen dataclass of such parts stands for all of them. So a signature says what a handler can touch, and a
+A frozen dataclass of such parts stands for all of them. So the signature shows what a handler can access, and a
 test can call it with these parts alone.
 """
 

@@ -1,8 +1,8 @@
 """Idempotency keys: a request that is sent twice takes effect once and is answered the same.
 
-The answer lies in the store, in the transaction of the change it belongs to. Answers may hold
-secrets that are shown once, so each is sealed with a key that only the caller's token and the
-idempotency key together give: who reads the store at rest learns nothing.
+The response is stored in the transaction of the change it belongs to. Responses may hold secrets that
+are shown once, so each is encrypted with a key that is derived from the caller's token and the
+idempotency key together: reading the store at rest reveals nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NONCE_BYTES: Final = 12
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):
-    """One keyed request: where its answer lies, what the request was, and how the answer is sealed."""
+    """A request with a key: the id of its stored response, its fingerprint, and the key that encrypts the response."""
 
     id: str
     fingerprint: str
@@ -57,7 +57,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     def keep(
         self, *, state: ClusterState, status: int, body: bytes, now: dt.datetime, entropy: Entropy
     ) -> Put:
-        """The write that stores an answer; it conflicts when somebody was faster with this key."""
+        """The write that stores a response; it conflicts when another request with this key was stored first."""
         return self._put(state, status=status, body=body, begun=None, now=now, entropy=entropy)
 
     def begin(self, effect: BegunEffect, *, state: ClusterState, now: dt.datetime, entropy: Entropy) -> Put:
@@ -136,7 +136,7 @@ def line_guard(id: str | None, *, caller: Caller, instance: str, line: str) -> G
 
 
 def expired(state: ClusterState, *, now: dt.datetime, limit: int) -> list[str]:
-    """Ids of answers that nobody can ask for any more, at most `limit`."""
+    """Ids of expired responses, which no request can get any more, at most `limit`."""
     found: list[str] = []
     for id, stored in state.idempotency.items():
         if len(found) == limit:

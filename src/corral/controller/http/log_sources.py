@@ -1,4 +1,4 @@
-"""Where log records come from: this controller's ring, or a node's journal in the store."""
+"""Sources of log records: this controller's ring, or a node's journal in the store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RecentLogs(Protocol):
         """The newest `limit` records, oldest first."""
 
     def wake(self, after: int | None = None) -> asyncio.Future[None]:
-        """Done when there is a record above `after`; the caller cancels it when he stops waiting."""
+        """Done when there is a record above `after`; the caller cancels it when it stops waiting."""
 
 
 class LogWatch(Protocol):

@@ -1,7 +1,7 @@
-"""What fields and parameters of the API mean, as `meanings.toml` beside this file has it.
+"""Descriptions of the API's fields and parameters, from `meanings.toml` beside this file.
 
-The description of the API shows them, so they ship with the program. A description that stands with the type, in code,
-goes before them.
+The OpenAPI document shows them, so they ship with the program. A description that is declared with the type, in code,
+has precedence.
 """
 
 from __future__ import annotations

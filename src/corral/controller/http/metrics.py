@@ -1,4 +1,4 @@
-"""What the HTTP side counts, and the registry that other rooms add their own figures to."""
+"""Metrics of the API, and the registry that the other parts of the controller add their metrics to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HttpMetrics:
         self._looks: list[Callable[[], Awaitable[None]]] = []
 
     def answered(self, *, method: str, route: str, status: int, seconds: float | None) -> None:
-        """Count an answer; `seconds` is None for a stream, whose length says nothing about us. A status
+        """Count an answer; `seconds` is None for a stream, whose duration is chosen by the caller. A status
         that no standard knows is counted with its hundred: modules may answer with any."""
         status = status if status in _STATUSES else status - status % 100
         counter = self._counters.get((method, route, status))
@@ -75,7 +75,7 @@ class HttpMetrics:
         self.registry.register(_ConnectionsCollector(connections))
 
     def watch_players(self, players: Callable[[], Iterable[Players]]) -> None:
-        """Show how many play on the instances of the present term that have said so."""
+        """Show the number of players of the instances of the present term that have reported it."""
         self.registry.register(_PlayersCollector(players))
 
     def before(self, look: Callable[[], Awaitable[None]]) -> Callable[[], None]:

@@ -1,7 +1,7 @@
-"""What a module answers, made fit for our origin: a module speaks for itself and never for the controller.
+"""Responses of modules, made safe for the origin of the controller.
 
-Headers that a browser or a proxy would obey beyond the one answer (cookies, policies, connection control)
-are left out; what is malformed fails the whole answer, because half of it would be a lie.
+Headers that affect a browser or a proxy beyond the one response (cookies, policies, connection control) are
+removed; a malformed part fails the whole response, because a partial one would be wrong.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def in_doubt(module_id: str, what: str) -> Rejected:
 
 
 async def settle_failure(attempt: Attempt, error: CorralError) -> None:
-    """Store how a call failed, as it was told to the caller: a failure of the module is the answer; where the module was
-    not reached, the call may be tried again; where its process ended meanwhile, nobody knows."""
+    """Store how a call failed, as it was reported to the caller: a failure of the module is the response; where the
+    module was not reached, the call may be tried again; where its process ended meanwhile, the outcome is unknown."""
     cause = error.__cause__ or error
     if isinstance(cause, ProcessGone):
         return

@@ -1,8 +1,8 @@
-"""Requests to the routes of modules: checked here, answered there, and never longer than declared.
+"""Calls of the routes of modules: checked here, answered by the module, and limited to the declared time.
 
-The caller is authenticated before it is said which routes there are, and needs the permission that the
-module declared. A request that may change something is audited before the module hears of it: nothing
-that a module was asked to do is missing in the audit, whatever became of it.
+The caller is authenticated before the existence of a route is revealed, and needs the permission that the
+module declared. A request that may change something is audited before it is sent to the module: no request to
+a module is missing in the audit, whatever its outcome.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KEPT_BACK: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers of a request that are between the caller and us."""
+"""Headers of a request that are not passed on to modules."""
 
 
 async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> ApiResponse | None:
@@ -88,7 +88,7 @@ async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> A
 async def _once(
     leading: TermContext, caller: Caller, call: _ModuleCall, stream: OpenStream
 ) -> ApiResponse | None:
-    """A request that may change something: audited before the module hears of it, and with a key done once."""
+    """A request that may change something: audited before it is sent to the module, and with a key done once."""
     request, asked = call.request, call.asked
     guard = guard_of(
         request.header(b"idempotency-key"),
@@ -129,7 +129,7 @@ def _kept(answer: ApiResponse | None) -> ApiResponse:
 
 
 def declared_permission(match: RouteMatch) -> Permission:
-    """What the module says a caller needs; FORBIDDEN to all when we know no such permission."""
+    """The permission that the module declared; FORBIDDEN to all callers when there is no such permission."""
     try:
         return Permission(match.declaration.permission)
     except ValueError:
@@ -185,7 +185,8 @@ class _ModuleCall:
         self._begun = False
 
     async def answered(self, stream: OpenStream, *, stays: bool = False) -> ApiResponse | None:
-        """What the module says; None when it was sent in pieces. `stays`: the call goes on also when the caller goes."""
+        """The response of the module; None when it was sent in pieces. `stays`: the call goes on when the caller
+        disconnects."""
         if self._match.declaration.streams:
             return await self.guarded(self.in_pieces(), stream)
         return await self.guarded(self.whole(), stays=stays)
@@ -218,7 +219,7 @@ class _ModuleCall:
     async def guarded(
         self, work: Coroutine[Any, Any, T], stream: OpenStream | None = None, *, stays: bool = False
     ) -> T | None:
-        """Do it, unless the caller goes or may no longer listen: then the module is told to stop."""
+        """Run `work` until the caller disconnects or its stream is closed: then the call is cancelled."""
         try:
             return await (work if stays else self._unless_gone(work, stream))
         except (CorralError, msgspec.MsgspecError) as error:

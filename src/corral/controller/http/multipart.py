@@ -96,7 +96,7 @@ class FormReader:
             raise refused("it ends before its last boundary; the upload was cut off")
 
     def _step(self) -> Piece | None:
-        """Go on by one thing; None when more bytes are needed, or when nothing is to be told."""
+        """Go on by one thing; None when more bytes are needed, or when there is no event."""
         match self._at:
             case _At.PREAMBLE:
                 self._skip_preamble()

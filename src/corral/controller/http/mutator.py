@@ -1,10 +1,10 @@
-"""How a mutation becomes a fact: precondition, description, one transaction, answer.
+"""Mutations of the API: precondition, description, one transaction, response.
 
-There are two ways. `commit` asks for a description and commits it with its audit entry and its idempotency
-record; when somebody else was faster, everything is judged again from the new state: a caller who insisted on
-a revision is then refused, for any other one the change is described anew. Contents that a change names are
-stored before: only the change itself is repeated. `act` is for effects outside the store: it does them in
-turn, or gives the answer that was kept.
+There are two ways. `commit` gets a description and commits it with its audit entry and its idempotency record; on a
+conflict with a concurrent change, everything is evaluated again from the new state: a caller who required a revision
+is then refused, for any other caller the change is described again. Contents that a change names are stored before:
+only the change itself is repeated. `act` is for effects outside the store: it does them one at a time for each key, or
+returns the stored response.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from corral.store.store_errors import Conflict
 _NOT_AWAITED: Final = "the change was made, and its end is no longer waited for"
 _ATTEMPTS: Final = 20
 _PATIENCE: Final = 10.0
-"""So long, in seconds, a start waits for a node that has just gone, and once."""
+"""Seconds that a start waits, once, for a node that has just disconnected."""
 _AT_ONCE: Final = contextlib.nullcontext()
 
 Do = Callable[[Attempt], Awaitable[ApiResponse]]
@@ -45,7 +45,7 @@ class AnsweredMutation(NamedTuple):
 
 
 class BoundChange:
-    """A route that commits a description, with its hooks bound to the ports that they declare."""
+    """A route that commits a description, with its hooks bound to the parts of the term that they declare."""
 
     def __init__(self, route: CommitRoute) -> None:
         self.route = route
@@ -75,7 +75,7 @@ async def commit(
 
 
 async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard | None) -> ApiResponse:
-    """Act, unless it was done. A second request with the same key waits and is answered the same."""
+    """Act, unless it was done. A second request with the same key waits and gets the same response."""
     attempts, call = admitted.leading.attempts, admitted.call
     async with attempts.in_turn(guard):
         attempt = attempts.attempt(caller=call.caller, now=call.now, guard=guard)
@@ -93,7 +93,7 @@ def replayed(route: Route, admitted: AdmittedRequest, guard: Guard | None) -> An
 
 
 def require(route: CommitRoute, admitted: AdmittedRequest, match: IfMatch | None) -> None:
-    """The resource is there and as the caller insists; NOT_FOUND, REVISION_MISMATCH."""
+    """The resource exists and has the revision that the caller requires; NOT_FOUND, REVISION_MISMATCH."""
     if route.revises is None:
         if match is not None:
             raise Rejected(
@@ -166,7 +166,7 @@ async def _attempts(
             async with change.turn(leading, admitted.call) if change.turn is not None else _AT_ONCE:
                 return await _attempt(change, admitted, describe, guard=guard, match=match)
         except Conflict:
-            continue  # look again: a caller who insists on a revision is told by the precondition
+            continue  # again: a caller who requires a revision is refused by the precondition
         except RecordedRefusal as refusal:
             waited, patience = patience if refusal.returning else 0.0, 0.0
             if waited and await leading.instances.returned(refusal.returning, timeout=waited):
@@ -212,7 +212,7 @@ def _replay(route: Route, guard: Guard, stored: Stored[IdempotencyRecord]) -> An
 
 
 def _kept(answer: ApiResponse) -> Headers:
-    """The headers of an answer that do not speak of its body."""
+    """The headers of a response that do not describe its body."""
     return tuple(header for header in answer.headers if header[0] != b"etag")
 
 

@@ -1,5 +1,4 @@
-"""The connections that are open now: how many there may be, in all and of one address, and which of them goes when
-another one comes."""
+"""Open connections: their limits, in all and for each address, and which one is closed when a new one needs a place."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ class OpenConnections:
             del self._counts[address]
 
     def waits(self, transport: asyncio.Transport) -> None:
-        """It has no whole request that we work on: it may have to make room. Since when counts, not how often."""
+        """It has no complete request in work: it may be closed to make room. Since when counts, not how often."""
         address = self._addresses.get(transport)
         if address is not None:
             self._waiting.setdefault(address, {}).setdefault(transport)

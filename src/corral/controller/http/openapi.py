@@ -1,4 +1,4 @@
-"""The OpenAPI description, generated from the route table so that it cannot lie."""
+"""OpenAPI document of the API, generated from the route table so that it cannot differ from it."""
 
 from __future__ import annotations
 

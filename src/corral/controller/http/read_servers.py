@@ -58,7 +58,7 @@ class ReadServer:
 
 
 class AssetServer:
-    """Serves an `Asset`, or says that the caller has it already."""
+    """Serves an `Asset`, or a 304 when the caller has it already."""
 
     def __init__(self, route: Asset, admission: RouteAdmission) -> None:
         self._handler = bound(route.handler, given=1)
@@ -88,7 +88,7 @@ class ReportServer:
 
 
 def _unless_held(answer: ApiResponse, request: HttpRequest) -> ApiResponse:
-    """An asset, or word that the caller has it already (RFC 9110: tags are compared weakly here)."""
+    """An asset, or a 304 when the caller has it already (RFC 9110: tags are compared weakly here)."""
     tag = dict(answer.headers).get(b"etag", b"").decode("latin-1")
     held = (request.header(b"if-none-match") or "").split(",")
     if answer.status != 200 or tag not in {each.strip().removeprefix("W/") for each in held}:
@@ -156,7 +156,7 @@ class SocketServer:
 
 
 class RelayServer:
-    """Serves a `Relay`: everything behind the permission is the module's."""
+    """Serves a `Relay`: everything after the check of the permission is up to the module."""
 
     def __init__(self, admission: RouteAdmission) -> None:
         self._admission = admission

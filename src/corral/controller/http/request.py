@@ -1,4 +1,4 @@
-"""An HTTP request as the ASGI server hands it over: headers, address, and a body read with a limit."""
+"""HTTP request from the ASGI server: headers, address, and a body that is read with a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_ID: Final = 200
 """Longer than any id: what is cut here is refused."""
 REQUEST_ID: Final = "corral.request_id"
 PRINCIPAL: Final = "corral.principal"
-"""Keys of the scope: who wraps the API learns by them which request this is, and who made it."""
+"""Keys of the scope, for middleware: the id of the request, and the principal that made it."""
 JSON_TYPE: Final = "application/json"
 PATCH_TYPE: Final = "application/merge-patch+json"
 """RFC 7396, which every PATCH here is."""
@@ -49,11 +49,11 @@ class BodyPace:
 
 
 CLIENT_CLOSED: Final = 499
-"""What a request is counted and logged as whose caller went before there was an answer."""
+"""Status in metrics and logs of a request whose caller disconnected before the response."""
 
 
 class ClientGone(Exception):
-    """The caller hung up before his request was whole: there is nobody to answer."""
+    """The caller disconnected before the request was complete: no response can be sent."""
 
 
 class HttpRequest:
@@ -135,7 +135,7 @@ class HttpRequest:
             ) from None
 
     def refuse_declared(self, limit: int) -> None:
-        """BODY_TOO_LARGE when the caller says himself that it is."""
+        """BODY_TOO_LARGE by the declared Content-Length."""
         declared = self.header(b"content-length")
         if declared is not None and declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             raise too_large(limit)
@@ -195,7 +195,7 @@ class HttpRequest:
             )
 
     def require_json(self) -> None:
-        """Refuse a body that does not say it is JSON: browsers send forms without asking."""
+        """Refuse a body that is not declared as JSON: browsers send forms cross-origin without a preflight."""
         given = self.header(b"content-type") or ""
         kind, _, rest = given.partition(";")
         parameters = {

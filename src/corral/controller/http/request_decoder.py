@@ -1,5 +1,5 @@
-"""Bodies and query strings into typed values, and every way that can fail into a refusal that says
-where and what would have been right."""
+"""Decoder of bodies and query strings into typed values. Every failure becomes a refusal that names the place and what
+would have been right there."""
 
 from __future__ import annotations
 

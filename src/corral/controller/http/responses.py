@@ -62,7 +62,7 @@ def encode(value: Any) -> bytes:
 
 
 def secured(headers: Headers) -> Headers:
-    """With the headers that every answer carries, unless the answer says otherwise itself."""
+    """The headers with those that every response carries, unless the response sets them itself."""
     if not headers:
         return SECURITY_HEADERS
     own = {name for name, _ in headers}
@@ -124,8 +124,8 @@ def internal_error(error_id: str) -> ApiResponse:
 
 
 async def send_answer(request: HttpRequest, answer: ApiResponse) -> None:
-    """Send a whole answer. For HEAD the server leaves the body out and the length in. To a WebSocket it says
-    that it was not accepted."""
+    """Send a whole answer. For HEAD the server leaves the body out and the length in. To a WebSocket
+    request it is the refusal of the handshake."""
     kind = "websocket.http.response" if request.is_socket else "http.response"
     headers = [*secured(answer.headers), request.id_header]
     if answer.body:

@@ -1,13 +1,13 @@
-"""Routes as data. Every route names its permission; without one it cannot be constructed.
+"""Route table: the kinds of routes. Every route names its permission; without one it cannot be constructed.
 
-The kind of a route says what it may do:
+The kind of a route determines what it may do:
 
-- a `Probe` answers in any role, a `Read` looks;
+- a `Probe` answers in any role, a `Read` only reads;
 - a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
   describes the change that names them, an `Upload` does so with a body that is streamed to it;
 - an `Act` has an effect outside the store before it is recorded, a `FormUpload` does so with a form that is
   streamed to it; `Once` has one that must not come twice, and is recorded before and after it;
-- a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` speaks both ways, an
+- a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` is a WebSocket, an
   `Asset` is a whole file that browsers keep;
 - a `Relay` hands a request on to a module, which says what it takes and what permission that needs;
 - a `Report` comes from a workload, by the token of its run, and is neither stored nor audited.
@@ -33,7 +33,7 @@ from corral.domain.permissions import Permission
 
 
 class Public(enum.Enum):
-    """Stands where a permission would: anybody may."""
+    """In place of a permission: every caller may, without a token."""
 
     PUBLIC = "PUBLIC"
 
@@ -42,7 +42,7 @@ PUBLIC: Final = Public.PUBLIC
 
 
 class Itself(enum.Enum):
-    """Stands where a permission would: a workload may, and for itself alone."""
+    """In place of a permission: a workload may, and for itself alone."""
 
     WORKLOAD = "WORKLOAD"
 
@@ -54,11 +54,11 @@ _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 ProbeHandler = Callable[[ProcessContext, CurrentTerm], Awaitable[ApiResponse]]
 Describe = Callable[[], Awaitable[Mutation]]
-"""Describes a change for contents that are stored; asked again when somebody else was faster. Between
-its last look at the state and its answer it waits for nothing: what it looked at still holds then.
-`Conflict` means: start over with me."""
+"""Describes a change for contents that are stored; called again when a concurrent change was committed first.
+Between its last read of the state and its return it awaits nothing: what it read is still true then.
+`Conflict` means: call it again."""
 
-# All others take the parts of the term that they declare (see `ports`), then what is named here.
+# All others take the parts of the term that they declare (see `handler_parameters`), then what is named here.
 ReadHandler = Callable[..., Awaitable[object]]
 """(call)"""
 MutateHandler = Callable[..., Mutation]
@@ -105,14 +105,14 @@ SocketHandler = Callable[..., Awaitable[Dialogue]]
 
 
 class Resource(Protocol):
-    """Finds the stored resource a path names; NOT_FOUND when there is none."""
+    """Finds the stored resource of a path; NOT_FOUND when there is none."""
 
     def __call__(self, state: ClusterState, path: Mapping[str, str], /) -> Stored[Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """What all kinds have in common."""
+    """Fields of all kinds of routes."""
 
     method: str
     path: str
@@ -156,7 +156,7 @@ class Route:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Route):
-    """Answers whoever leads, from what the process knows."""
+    """Answers in every role, from the state of the process."""
 
     handler: ProbeHandler
     open_to_scrapers: bool = False
@@ -173,10 +173,10 @@ class Read(Route):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRoute(Route):
-    """What all kinds that commit a description have in common."""
+    """Fields of all kinds that commit a description."""
 
     revises: Resource | None = None
-    """The resource that `If-Match` speaks about; None for a creation."""
+    """The resource whose revision `If-Match` requires; None for a creation."""
     creates: bool = False
     """What it changes need not exist, unless `If-Match` says so; 201 says that it did not."""
     effect: Effect | None = None
@@ -184,14 +184,14 @@ class CommitRoute(Route):
     settle: Settle | None = None
     """What a caller may wait for after the commit: takes the answer's body, gives the one to send."""
     turn: Turn | None = None
-    """Held from the description to the commit, where many at once would only refuse one another."""
+    """Lock from the description to the commit, where concurrent changes would only conflict."""
 
     mutates: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutate(CommitRoute):
-    """Changes the state by a pure description, which may be asked for several times."""
+    """Changes the state by a pure description; the handler may be called several times."""
 
     handler: MutateHandler
 
@@ -208,7 +208,7 @@ class Build(CommitRoute):
 class Upload(CommitRoute):
     """A `Build` of the request's body, which may be as large as `limit` says and is never held whole.
 
-    The caller is checked before the first byte is read. An idempotency key speaks for these bytes: a
+    The caller is checked before the first byte is read. An idempotency key covers these bytes: a
     repetition has to send them again."""
 
     handler: UploadHandler
@@ -223,7 +223,7 @@ class Act(Route):
 
     handler: ActHandler
     audited_within: bool = False
-    """What acts writes the audit entry itself, in the commit of each change: none is added to it."""
+    """The handler writes the audit entry itself, in the commit of each change: none is added to it."""
     ends_term: bool = False
     """The act ends this term of leading and its audit entry opens the next one: there is no ledger
     left to record it in, and an idempotency key is remembered by this process alone."""
@@ -244,8 +244,8 @@ class Once(Route):
 @dataclass(frozen=True, kw_only=True)
 class FormUpload(Route):
     """An `Act` on a form: one file of any size, which lies on disk when the handler is called, and some
-    small parts. The caller is checked before the first byte is read. An idempotency key speaks for what
-    was sent: a repetition has to send it again. Whoever acts audits it."""
+    small parts. The caller is checked before the first byte is read. An idempotency key covers what
+    was sent: a repetition has to send it again. The handler writes the audit entry."""
 
     handler: IntakeHandler
     limit: UploadLimit
@@ -259,7 +259,7 @@ class FormUpload(Route):
 
 @dataclass(frozen=True, kw_only=True)
 class Asset(Route):
-    """A whole file; its entity tag is a hash of its content, and who has it is told so (304)."""
+    """A whole file; its entity tag is a hash of its content, and a caller that has it gets a 304."""
 
     handler: AssetHandler
 
@@ -267,7 +267,7 @@ class Asset(Route):
 @dataclass(frozen=True, kw_only=True)
 class Relay(Route):
     """Every request of a method beneath a module. `permission` is the least a caller needs; the module's
-    declaration says what else. What may change something is audited before the module hears of it."""
+    declaration says what else. A request that may change something is audited before the module receives it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +295,7 @@ class Socket(Route):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Route):
-    """What a workload says about itself."""
+    """Report of a workload about itself."""
 
     handler: ReportHandler
     late: bool = False

@@ -1,4 +1,4 @@
-"""The whole route table."""
+"""All routes of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP server inside a loop that others own: no signal handlers, no lifespan, an orderly end."""
+"""HTTP server (uvicorn) inside an event loop that the process owns: no signal handlers, no lifespan, an orderly end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class HttpServer:
             loop="none",
             ws=SocketConnection,
             ws_max_size=_SOCKET_MESSAGE_BYTES,
-            ws_per_message_deflate=False,  # a window of memory for each client, and CPU nobody has asked for
+            ws_per_message_deflate=False,  # a window of memory for each client, and CPU without a need
             ws_ping_interval=ping_seconds,
             ws_ping_timeout=ping_seconds,
             lifespan="off",
@@ -87,7 +87,7 @@ class HttpServer:
         )
 
     async def start(self) -> None:
-        """Listen. PORT_IN_USE when somebody else does."""
+        """Listen. PORT_IN_USE when another process does."""
         self._socket = _bound(self._wanted)
         self._task = self._tasks.spawn(self._server.serve([self._socket]), name="http/serve", awaited=True)
         await first_of(self._task, self._server.listening, name="http/await-ready")
@@ -99,7 +99,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Finish what is being answered, within `stop_seconds`, then cut what is left. Idempotent.
 
-        Close the term (`Leading.close`) first: streams would otherwise use up all of that time.
+        Close the term (`TermContext.close`) first: streams would otherwise use up all of that time.
         """
         if self._task is None:
             return
@@ -112,7 +112,7 @@ class HttpServer:
 
 
 class _EmbeddedServer(uvicorn.Server):
-    """uvicorn without its claim on the process."""
+    """uvicorn without signal handlers and without control of the event loop."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -153,7 +153,7 @@ class _EmbeddedServer(uvicorn.Server):
             await set_within(self._ending, _TICK_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Without uvicorn's pause when there is nobody to wait for."""
+        """Without uvicorn's pause when no connection is left to wait for."""
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
             return

@@ -1,7 +1,7 @@
-"""Tickets: how a browser, which cannot set headers on an event stream, proves who it is.
+"""Tickets: authentication of event streams for browsers, which cannot set headers on them.
 
-A ticket lives in memory, is good for one stream within thirty seconds, and stands for the token
-that asked for it: it never grants more, and dies with it.
+A ticket is kept in memory, is valid for one stream within thirty seconds, and stands for the token
+that requested it: it never grants more, and ends with it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _HOP: Final = 1024 * 1024
 
 
 class UploadBody:
-    """A body as pieces. What is not asked for waits in the caller's socket."""
+    """A body in pieces. What is not read yet waits in the caller's socket."""
 
     def __init__(
         self,

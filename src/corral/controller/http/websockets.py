@@ -1,4 +1,4 @@
-"""Serving a WebSocket: what ends an event stream ends it, too, and at once."""
+"""WebSockets: serving one, until either side ends it or whatever ends an event stream of its token does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ticket_of(request: HttpRequest) -> str | None:
 
 
 async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Dialogue) -> None:
-    """Speak and hear until either side goes or `stream` is closed; nothing is left running."""
+    """Send and receive until either side ends or `stream` is closed; nothing is left running."""
     assert (await request.receive())["type"] == "websocket.connect"
     await request.send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
 

@@ -1,1 +1,1 @@
-"""The routes, one file a noun: the shapes, the handlers, and the table that names them."""
+"""Routes by noun: the schemas, the handlers, and the table of routes of each."""

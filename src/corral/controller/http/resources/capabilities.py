@@ -1,4 +1,4 @@
-"""Capabilities: who provides what, who uses it, and what nobody provides."""
+"""Capabilities: providers and users of each, and those without a provider."""
 
 from __future__ import annotations
 

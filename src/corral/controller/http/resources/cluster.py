@@ -1,4 +1,4 @@
-"""The cluster as a whole: who leads, what it holds, and what only an administrator does."""
+"""Cluster as a whole: leader and members, contents, and operations of administrators."""
 
 from __future__ import annotations
 

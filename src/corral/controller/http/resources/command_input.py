@@ -1,4 +1,4 @@
-"""A line for an instance, whichever way it comes: audited, sent, told to those who watch, and never sent twice."""
+"""Input of a line into an instance, for every route that does so: audited, sent once, shown in open consoles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTHING_SENT: Final = frozenset(
         Code.STALE_INCARNATION,
     }
 )
-"""Refusals of a node that say so, of this attempt."""
+"""Errors of a node that mean that this attempt sent nothing."""
 
 
 async def send(
@@ -38,7 +38,7 @@ async def send(
     line: str,
     attempt: Attempt,
 ) -> Draft:
-    """Put a line into an instance's input and show it to those who watch; the event that the caller commits.
+    """Send a line to an instance's input and show it in open consoles; returns the event that the caller commits.
 
     The line is for the run that was there at the first attempt, and for no other one. NOT_RUNNING,
     STALE_INCARNATION, INPUT_NOT_READ, INPUT_CLOSED, NODE_OFFLINE, TIMEOUT, MAY_HAVE_ARRIVED.

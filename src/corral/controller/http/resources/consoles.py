@@ -44,11 +44,11 @@ from corral.errors import Code, CorralError, Rejected
 _CALM_SECONDS: Final = 0.005
 _CALMEST_SECONDS: Final = 0.02
 _CALM_PER_READER: Final = 0.00015
-"""A console that never rests is told no more often than this, the less often the more streams there
-are; one that was quiet is told at once."""
+"""Shortest interval between two writes of a busy console, longer with more open streams; the output of one that was
+quiet is written at once."""
 _CALM_TAIL_SECONDS: Final = 0.1
 _BEHIND_BYTES: Final = 32 * 1024
-"""Who is told this much at once is behind, and is not made to wait."""
+"""A reader that gets this much in one write is behind, and is not delayed."""
 _DOWNLOAD: Final = b"application/octet-stream"
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]

@@ -1,4 +1,4 @@
-"""Why: what was decided about an instance or a group, on what grounds, and what was passed over."""
+"""Decisions about an instance or a group: the result, its reasons, and the rejected alternatives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from corral.store.port import Entry, ReadEngine
 
 _RECENT: Final = 20
 _NAMED: Final = 3
-"""Instances that are not ready, of which the reason is told with their group."""
+"""Most instances that are not ready whose reason is shown with their group."""
 _INSTANCE: Final = "instance/"
 _GROUP: Final = "group/"
 

@@ -28,7 +28,7 @@ def workspace(instances: InstanceControl, call: ApiCall[Any, Any], what: str) ->
 
 
 def placing(instances: InstanceControl, call: ApiCall[Any, Any]) -> asyncio.Lock:
-    """The turn of what places instances."""
+    """The lock of placements."""
     del call
     return instances.placing
 

@@ -1,4 +1,4 @@
-"""An instance as the API shows it."""
+"""Schemas of instances in the API."""
 
 from __future__ import annotations
 

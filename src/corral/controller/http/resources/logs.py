@@ -1,4 +1,4 @@
-"""Logs: this controller's and the nodes', in pages and as streams, and how much they say."""
+"""Logs of this controller and of nodes, in pages and as streams, and their levels."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def set_log_level(state: ClusterState, call: ApiCall[SetLogLevel, Query]) -> Mut
 
 
 def apply_log_level(nodes: LiveNodes, setting: ProcessContext, call: ApiCall[SetLogLevel, Query]) -> None:
-    """Tell whoever logs; a node that is away learns it when it comes back."""
+    """Set the level in this process or on the node; a node that is away gets it when it reconnects."""
     node_id = _node_of(call.body.source)
     if node_id is None:
         setting.set_log_level(call.body.level)

@@ -1,4 +1,4 @@
-"""What an operator does with an installed module. Each verb returns when the module has settled."""
+"""Operations on an installed module. Each returns when the module has settled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes hold for instances to come, and fetching it before they do."""
+"""Caches of nodes: their content, and prefetching for instances to come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Liveness, readiness, ping and metrics: what a load balancer or a scraper asks in any role."""
+"""Probes for load balancers and scrapers, in any role: liveness, readiness, ping and metrics."""
 
 from __future__ import annotations
 

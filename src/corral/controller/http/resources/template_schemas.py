@@ -1,4 +1,4 @@
-"""Templates as the API shows them, and what the routes that change them share."""
+"""Schemas of templates in the API, and helpers that the routes of templates share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API tokens, and who the caller is."""
+"""API tokens, and the identity of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload says about itself, with the token it was started with."""
+"""Reports of a workload about itself, with the token that it was started with."""
 
 from __future__ import annotations
 
