@@ -143,7 +143,7 @@ async def rig() -> AsyncIterator[Rig]:
         limits=Limits(memory_mb=64, processes=4),
         serve=serve,
         on_notice=lambda method, body: served.append((method, len(body))),
-        house=keeper,
+        pool=keeper,
     )
     yield Rig(process, Peer(theirs), keeper, served)
     process.end()
