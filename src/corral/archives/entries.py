@@ -78,5 +78,5 @@ def blocks_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def special_kind(mode: int) -> str | None:
-    """The name of what a Unix mode marks other than a file or a directory; the entry is refused with it."""
+    """Why an entry with this Unix mode is refused: it marks neither a file nor a directory. None: it does."""
     return _SPECIAL.get(stat.S_IFMT(mode))

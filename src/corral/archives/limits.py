@@ -9,8 +9,7 @@ import msgspec
 RATIO_MAX: Final = 100
 """How many times its size an archive may unpack to."""
 RATIO_FREE: Final = 16 * 1024 * 1024
-"""What it may unpack to whatever its size: a small archive may have any ratio, a large one must be no bomb.
-"""
+"""What it may unpack to whatever its size: only for larger ones the ratio matters."""
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True):

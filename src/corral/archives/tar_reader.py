@@ -20,7 +20,7 @@ _HEADER_MAX: Final = 64 * 1024
 _HEADERS_MAX: Final = 8
 """Headers of that kind before one entry."""
 _DIGITS_MAX: Final = 10
-"""Digits of the length of a pax record."""
+"""The length of a pax record has fewer digits."""
 _BEHIND_MAX: Final = 16 * 1024 * 1024
 """Bytes after the end mark: tools fill their last record, and no more."""
 _FILES: Final = b"0\x007"

@@ -86,7 +86,7 @@ class EventType(enum.StrEnum):
 
 
 _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
-"""The largest length that every store accepts."""
+"""Numbers of at most 18 digits, which every store accepts."""
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 SHORTEST_LINE: Final = 4
-"""Lines of a multi-line value with fewer characters are not secret and occur in every other text."""
+"""Lines of a multi-line value with fewer characters reveal nothing and occur in every other text."""
 TELLING_LINE: Final = 8
 """Lines with fewer characters may be ordinary words: masked in texts for people, not searched in files."""
 

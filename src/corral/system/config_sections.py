@@ -59,7 +59,7 @@ class ActivationSection(Section, frozen=True, kw_only=True):
 
 
 class ModuleHostSection(Section, frozen=True, kw_only=True):
-    """What the module engine goes by, on either host."""
+    """Settings of the module engine, on either host."""
 
     enabled: Annotated[
         bool, described("Whether modules run here at all; `--no-modules` says no. Everything else goes on.")

@@ -1,4 +1,4 @@
-"""Every key of the daemon's configuration: its kind, its default, and one line that says what it does."""
+"""Every key of the daemon's configuration: its kind, its default, and a line of description."""
 
 from __future__ import annotations
 

@@ -67,10 +67,10 @@ DEADLINE: Final = 10.0
 
 
 class ModuleBench:
-    """`capabilities` are what others provide to the module; `manifest` is where its `module.yaml` lies, or
-    what that would say, without the keys that are not needed here. `config` is completed with the defaults
-    of its schema. Failures of the module are `corral.sdk.HostError`s whose
-    `code` is the exception's name and whose note is its traceback."""
+    """`capabilities` are those that others provide to the module; `manifest` is the path of its
+    `module.yaml`, or its content, without the keys that are not needed here. `config` is completed with the
+    defaults of its schema. Failures of the module are `corral.sdk.HostError`s whose `code` is the
+    exception's name and whose note is its traceback."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class ModuleBench:
         return runs
 
     def set_available(self, id: str, available: bool, *, version: str = "1.0.0") -> None:
-        """A provider comes or goes; the module learns of it before the next thing it is asked."""
+        """A provider appears or disappears; the module is notified before its next call."""
         state = m.CapabilityState(id=id, available=available, version=version if available else "")
         self._host.states[id] = state
         self._link.notify(m.CAPABILITY_STATES, m.CapabilityStates(states=(state,)))
@@ -305,7 +305,7 @@ class ModuleBench:
 
     async def logs(self) -> list[m.LogLine]:
         """All that it logged until now."""
-        await self.health()  # an answer comes after everything that was said before it
+        await self.health()  # its answer comes after all earlier messages
         return list(self._host.logs)
 
     async def metrics(self) -> dict[str, float]:

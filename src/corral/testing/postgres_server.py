@@ -33,7 +33,7 @@ _SETTINGS: Final = {
 
 
 class PostgresServer:
-    """Start with `start` (or `with`), ask `url`, and `stop` removes every trace.
+    """Start with `start` (or `with`), use `url`, and `stop` removes every trace.
 
     `environment` is added to the server's own, for a preloaded library; `settings` to its
     configuration. `durable=False` skips flushes to disk: fine for tests, not for benchmarks.
@@ -158,7 +158,7 @@ class PostgresServer:
         self._await_ready()
 
     def _await_ready(self) -> None:
-        """The last line of postmaster.pid says `ready` once connections are accepted."""
+        """The last line of postmaster.pid is `ready` once connections are accepted."""
         deadline = time.monotonic() + _START_SECONDS
         status = pathlib.Path(self._data) / "postmaster.pid"
         while time.monotonic() < deadline:
@@ -199,7 +199,7 @@ def _binaries() -> pathlib.Path:
 
 
 def _as_user(command: list[str], *, dies_with_us: bool = False) -> list[str]:
-    """`setpriv` drops root, and asks the kernel for a fast shutdown when our process ends."""
+    """`setpriv` drops root, and has the kernel send the signal of a fast shutdown when our process ends."""
     options = ["--pdeathsig", "INT"] if dies_with_us else []
     if os.geteuid() == 0:
         owner = pwd.getpwnam(_USER)

@@ -2,7 +2,7 @@
 
 Everything started here is gone afterwards, also when the test fails: each process is killed by its
 id and waited for, and so is every instance that a daemon left running. Daemons run workloads as the user
-of the tests and without control groups unless a test says otherwise.
+of the tests and without control groups unless a test sets otherwise.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _placeholder(key: ec.EllipticCurvePrivateKey, name: str, at: dt.datetime) ->
 
 
 def _timestamp(body: bytes, issuer: CertifiedKey, log: ec.EllipticCurvePrivateKey, at: dt.datetime) -> bytes:
-    """A list of one timestamp, within the octet string that the extension wants."""
+    """A list of one timestamp, within the octet string that the extension requires."""
     milliseconds = round(at.timestamp() * 1000)
     signature = log.sign(signed_form(body, public_der(issuer.key), milliseconds), ec.ECDSA(hashes.SHA256()))
     stamp = struct.pack("!B32sQHBBH", 0, key_id(log), milliseconds, 0, 4, 3, len(signature)) + signature

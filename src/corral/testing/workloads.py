@@ -35,7 +35,7 @@ def python(program: str, *arguments: str) -> Argv:
 
 
 def checksum(number: int) -> int:
-    """What stands behind the number of a numbered line; small enough for a shell to compute."""
+    """The checksum after the number of a numbered line; small enough for a shell to compute."""
     return number * _FACTOR % _MODULUS
 
 

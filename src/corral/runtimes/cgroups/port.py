@@ -67,7 +67,7 @@ class Cgroups(Protocol):
 
     async def kill(self, run: str) -> None:
         """SIGKILL to every process in `work`, those forked meanwhile included. Thaws what is frozen. Returns
-        when the kernel has accepted the request, not when the processes are gone."""
+        when the kernel has the request; the processes may exist for a moment more."""
 
     async def set_frozen(self, run: str, frozen: bool) -> None: ...
 

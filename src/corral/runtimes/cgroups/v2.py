@@ -17,7 +17,7 @@ from corral.system.threads import to_end
 
 
 class RunsInOneTree(abc.ABC):
-    """The part of the interface that concerns a run's `work` leaf. Subclasses say where the run's group lies."""
+    """The part of the interface that concerns a run's `work` leaf. Subclasses locate the run's group."""
 
     @abc.abstractmethod
     def _group(self, run: str) -> str:

@@ -57,7 +57,7 @@ def read_mark(run_directory: str) -> RuntimeMark | None:
 
 
 def runtime_of(run_directory: str) -> str:
-    """The name of the runtime that a run was started with; `process` when nothing says otherwise."""
+    """The name of the runtime that a run was started with; `process` by default."""
     mark = read_mark(run_directory)
     return PROCESS if mark is None else mark.runtime
 

@@ -1,4 +1,4 @@
-"""What every runtime provider must do, as tests: derive a class and give it a `house` fixture.
+"""The contract of every runtime provider, as tests: derive a class and give it a `house` fixture.
 
     class TestOurRuntime(RuntimeContract):
         @pytest.fixture
@@ -7,7 +7,7 @@
                 yield house
 
 A house is a node with the provider on it. `next_provider` gives another provider object on the same node,
-as after the daemon was killed: the one before says no goodbye.
+as after the daemon was killed: the one before is not closed.
 """
 
 from __future__ import annotations

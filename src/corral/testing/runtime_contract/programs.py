@@ -61,7 +61,7 @@ class Executing:
         wanted = (await house.provider.execute(handle, look, timeout=20)).output
         assert wanted.startswith(f"{spec.directory}\n0027\n")
         assert wanted.endswith(f"NoNewPrivs:\t1\n{value}")
-        await house.next_provider()  # which has not started it, and knows no less
+        await house.next_provider()  # which has not started it, and has the same state
         assert (await house.provider.execute(handle, look, timeout=20)).output == wanted
         await _ended(house, handle)
 
@@ -245,7 +245,7 @@ class Accompanying:
         long = shell("setsid sleep 3600 & echo $! > fled; wait")
         sides = await asyncio.gather(*(_spawned(house, handle, *long) for _ in range(3)))
         assert {side.pid for side in sides} == {sides[0].pid}
-        await house.next_provider()  # which has not started it, and knows no less
+        await house.next_provider()  # which has not started it, and has the same state
         assert (await _spawned(house, handle, *long)).pid == sides[0].pid
         assert await house.provider.stop_beside(handle, "other", grace=1) is None
         stopped = await house.provider.stop_beside(handle, "side", grace=20)
