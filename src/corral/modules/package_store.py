@@ -27,8 +27,8 @@ class PackageStore(Protocol):
     def all(self) -> list[PackageRecord]: ...
 
     async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
-        """Replace the record by what `change` makes of it, under compare-and-set. A change that gives
-        the record back as it is commits nothing. Rejected NOT_FOUND when there is none; Retryable when
+        """Replace the record by what `change` makes of it, under compare-and-set. A change that returns
+        the record unchanged commits nothing. Rejected NOT_FOUND when there is none; Retryable when
         the store does not answer: then it may or may not have happened, and `find` shows which."""
 
     async def add(self, record: PackageRecord) -> PackageRecord:

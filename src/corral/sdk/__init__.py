@@ -1,4 +1,4 @@
-"""Everything a module of Corral may use. The only package of Corral's that it sees.
+"""SDK of Corral: everything a module may use. The only package of Corral that a module can import.
 
 ```python
 from corral.sdk import ModuleContext, PlatformModule, Routes
@@ -11,8 +11,8 @@ class Hello(PlatformModule):
         routes.get("/hello", lambda request: {"hello": request.caller.name})
 ```
 
-A module runs in a process of its own. Whatever it is given or gives is a plain value, and whatever
-speaks to the host is awaited.
+A module runs in a process of its own. Arguments and results are plain values, and every call to the host
+is awaited.
 """
 
 from corral.sdk.capabilities import Capabilities, CapabilityBinding, CapabilityHandle

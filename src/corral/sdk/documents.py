@@ -45,7 +45,7 @@ class Index:
 
 
 class Changes(TypedDict, total=False):
-    """What `update` takes, each by path: `await players.update("ada", inc={"stats.wins": 1}, unset=["draft"])`."""
+    """Parameters of `update`, each by path: `await players.update("ada", inc={"stats.wins": 1}, unset=["draft"])`."""
 
     set: Mapping[str, Any]
     """Set these values."""

@@ -29,9 +29,9 @@ class Files:
     """`ctx.files`, on a node. Never outside the instance's directory, and no link is followed, whatever the
     instance puts in its place meanwhile. Paths are relative to that directory, with `/`.
 
-    It works from `on_instance_starting` on, until the directory is gone, which is some time after the end.
-    `Refused` with code `NOT_FOUND` for an instance, a directory or a path that is not there, `PATH_REFUSED`
-    for what is no regular file or leads out, `DISK_FULL` when nothing more fits; nothing was written then.
+    It works from `on_instance_starting` on, until the directory is removed, some time after the end.
+    `Refused` with code `NOT_FOUND` for an instance, a directory or a path that does not exist, `PATH_REFUSED`
+    for a path that is no regular file or leads out, `DISK_FULL` when the disk is full; nothing was written then.
     On the controller every call is `Refused` with `NOT_SUPPORTED`.
 
     ```python

@@ -1,4 +1,4 @@
-"""Which documents: conditions on fields, written as Python.
+"""Filters of documents: conditions on fields, written as Python.
 
 ```python
 from corral.sdk import F
@@ -9,12 +9,12 @@ await players.find(F.name.matches("^a") | F.tags.contains("vip"))
 await players.count(~F.banned.exists())
 ```
 
-`F.name` is a field, `F.stats.wins` one inside of another, `F["odd name"]` one whose name is no word of Python's
-or is that of a method; `F._id` is the document's id. `==`, `!=`, `<`, `<=`, `>`, `>=` make conditions;
+`F.name` is a field, `F.stats.wins` one inside of another, `F["odd name"]` one whose name is not a Python
+identifier or is that of a method; `F._id` is the document's id. `==`, `!=`, `<`, `<=`, `>`, `>=` make conditions;
 `&`, `|` and `~` join them, with each condition in brackets. A plain dict means the same:
 `{"score": {"gte": 10}}`.
 
-A field that a document lacks fits only `!=`, `missing()` and what is turned round by `~`. Greater and less
+A missing field matches only `!=`, `missing()` and conditions negated by `~`. Greater and less
 compare values of one kind: a text is never greater than a number.
 """
 

@@ -14,8 +14,8 @@ class InstanceFiles(Protocol):
     """Bounded, and never outside the instance's directory: links are named by `walk` and followed by neither.
 
     Answers come from the instance's node: `Refused` with code `NODE_OFFLINE` while it is not connected,
-    `NOT_FOUND` for an instance or a path that is not there, `PATH_REFUSED` for what is no regular file, or
-    leads out; `HostTimeout` when the node is too slow.
+    `NOT_FOUND` for an instance or a path that does not exist, `PATH_REFUSED` for a path that is no regular
+    file, or leads out; `HostTimeout` when the node is too slow.
 
     ```python
     files = ctx.capabilities.require(INSTANCE_FILES, InstanceFiles)

@@ -52,8 +52,8 @@ class SideProcess(msgspec.Struct, frozen=True, kw_only=True):
 class Processes:
     """`ctx.processes`, on a node. A process beside an instance runs as its user, in its directory, with its
     environment and within its limits. It outlives the daemon and this module's own process, and ends with
-    the instance's main process (SIGTERM, then SIGKILL two seconds later). It is not restarted; how it ends
-    says nothing about the instance. It is this module's: others neither see nor stop it. Uninstalling the
+    the instance's main process (SIGTERM, then SIGKILL two seconds later). It is not restarted; its end does
+    not affect the instance. It belongs to this module: others neither see nor stop it. Uninstalling the
     module ends it; an upgrade, a restart or a pause leaves it running.
 
     `Refused` with code `NOT_FOUND` for an instance that is not here, `NOT_RUNNING` when it has no process

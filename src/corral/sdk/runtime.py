@@ -174,7 +174,7 @@ class RuntimeProvider(Protocol):
 
     async def start(self, spec: RunSpec) -> RunHandle:
         """Start the workload; returns once its program is executing. Not idempotent by itself: the
-        caller asks `adopt` first. On an error nothing of the run exists. Killed at any point, `adopt`
+        caller calls `adopt` first. On an error nothing of the run exists. Killed at any point, `adopt`
         later finds either the one process or NEVER_STARTED."""
 
     async def adopt(self, run_directory: str) -> Adoption:

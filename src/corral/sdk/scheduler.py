@@ -53,7 +53,7 @@ class Scheduler:
     async def after(
         self, seconds: float, function: TaskFunction, *, name: str = "", deadline: float = 30.0
     ) -> ScheduledTask:
-        """Once, so many seconds from now."""
+        """Run once, so many seconds from now."""
         return await self._add(function, name, deadline, delay=_milliseconds("seconds", seconds, least=0))
 
     async def every(
@@ -65,7 +65,7 @@ class Scheduler:
         name: str = "",
         deadline: float = 30.0,
     ) -> ScheduledTask:
-        """At a fixed rate; first after `initial_delay`, else after one period."""
+        """Run at a fixed rate; first after `initial_delay`, else after one period."""
         period = _milliseconds("seconds", seconds, least=1)
         first = period if initial_delay is None else _milliseconds("initial_delay", initial_delay, least=0)
         return await self._add(function, name, deadline, every=period, first=first)
@@ -73,7 +73,7 @@ class Scheduler:
     async def cron(
         self, expression: str, function: TaskFunction, *, name: str = "", deadline: float = 30.0
     ) -> ScheduledTask:
-        """At the minutes that five fields name (minute, hour, day, month, weekday), in UTC."""
+        """Run at the minutes that five fields name (minute, hour, day, month, weekday), in UTC."""
         return await self._add(function, name, deadline, cron=expression)
 
     async def _add(

@@ -107,8 +107,8 @@ class DocumentStorage:
 class Collection(Generic[T]):
     """Documents of one type. Get one from a `DocumentStorage`.
 
-    `expect`, wherever it is taken, is the revision that the stored document must have, as it came with it;
-    0: there must be none. Otherwise `Refused` with REVISION_MISMATCH, NOT_FOUND or ALREADY_EXISTS.
+    `expect`, wherever it is a parameter, is the revision that the stored document must have, as it was read;
+    0: the document must not exist. Otherwise `Refused` with REVISION_MISMATCH, NOT_FOUND or ALREADY_EXISTS.
 
     ```python
     ada = await players.get("ada")

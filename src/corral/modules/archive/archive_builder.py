@@ -6,8 +6,8 @@ deflate at its default level, without extra fields. The bytes depend on nothing 
 Files that are packed, and their names in the archive:
 
 - `module.yaml` (or `module.json`) at the root;
-- packages (directories with `__init__.py`) and single modules (`*.py`) at the root or beneath `src/`, which is
-  left out of their names; a package is taken whole, with whatever else lies in it;
+- packages (directories with `__init__.py`) and single modules (`*.py`) at the root or below `src/`, which is
+  left out of their names; a package is packed whole, with all files in it;
 - `vendor/` and `frontend/` whole;
 - the files that the manifest's `extensions` name.
 
@@ -45,7 +45,7 @@ _BLOCK: Final = 256 * 1024
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that hosts accept, as far as it can be told without them."""
+    """An archive that passed the checks of a host, as far as they can be made without one."""
 
     path: Path
     sha256: str
@@ -55,7 +55,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_module(source: Path, out: Path | None = None) -> Built:
-    """Build the module in `source` as `out`, or as `dist/ID-VERSION.cmod` beneath it. What was there before
+    """Build the module in `source` as `out`, or as `dist/ID-VERSION.cmod` below it. What was there before
     is replaced once the new one has passed the checks that a host makes, not sooner. Blocking.
 
     Raises MANIFEST_INVALID, PATH_REFUSED, FILE_UNREADABLE, ARCHIVE_INVALID and ARCHIVE_TOO_LARGE."""

@@ -35,7 +35,7 @@ _STEP: Final = re.compile(r"[^.\[\]]+")
 
 
 def read_manifest(text: str, *, name: str = "module.yaml") -> Manifest:
-    """The manifest; `name` says whether the text is YAML or JSON and stands before each line's number.
+    """The manifest; `name` decides whether the text is YAML or JSON, and precedes each line number.
 
     MANIFEST_INVALID names up to eight problems as `NAME:LINE: PATH: WHY`, in the order of their lines; its
     field is the first one's path. Blocking, for up to a second."""

@@ -38,7 +38,7 @@ class ManifestNode(msgspec.Struct):
 
 
 class NotReadable(Exception):
-    """The text is not what its name says; the message says why."""
+    """The text is not valid YAML or JSON; the message is the reason."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)

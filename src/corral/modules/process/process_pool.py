@@ -242,7 +242,7 @@ class ProcessPool:
             await self._confinement.enter(_name(process), process.pid, process.limits)
         except BaseException:
             zygote.end(process.number)
-            if self._zygote is not zygote:  # its end was reported already
+            if self._zygote is not zygote:  # the zygote is gone: nothing else reports this end
                 process.signal(signal.SIGKILL)
                 self._heard_end(_killed(process))
             raise
@@ -292,8 +292,8 @@ class ProcessPool:
     async def _reap(
         self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: DeathVerdict
     ) -> None:
-        """Under the lock: the next zygote is started when the processes of this one are gone. Skipped if
-        another caller took the lock first; then the mark is another one."""
+        """Under the lock, so that the next zygote is started when the processes of this one are gone. If another
+        caller took the lock first, its zygote runs already; it has another mark, so it is not affected."""
         async with self._opening:
             try:
                 await zygote.close()

@@ -53,7 +53,7 @@ def check_readable(user: RunUser, paths: Iterable[pathlib.Path]) -> None:
     them, and to pass everything above. The error names all that are closed. Only the modes are checked; a
     missing directory is no obstacle. Blocking."""
     if not user.uid:
-        return  # root, or the host's own user: nothing can be opened further
+        return  # root, or the host's own user: what it cannot read, the host cannot either
     closed: dict[pathlib.Path, pathlib.Path] = {}
     """Closed directory, with the one that it keeps the user from."""
     for path in paths:

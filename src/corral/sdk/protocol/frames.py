@@ -140,5 +140,5 @@ class FrameReader:
         payload = bytes(memoryview(self._pending)[start:end])
         try:
             return _decoder.decode(payload)
-        except (ValueError, RecursionError) as error:  # also for a text that is none
+        except (ValueError, RecursionError) as error:  # also for invalid text
             raise BadFrame(f"a frame is not understood: {error}") from error
