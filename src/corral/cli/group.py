@@ -91,7 +91,7 @@ def list_groups(session: ApiSession, watch: bool) -> None:
         return session.client.pages(GROUPS)
 
     if watch:
-        from corral.cli.terminal.watch_option import watch_list
+        from corral.cli.api.watch_option import watch_list
 
         watch_list(
             session,

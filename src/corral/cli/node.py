@@ -92,7 +92,7 @@ def list_nodes(session: ApiSession, state: str | None, label: tuple[str, ...], w
     if not watch:
         show_list(session.output, fetch(), columns=COLUMNS, by_name=True)
         return
-    from corral.cli.terminal.watch_option import watch_list
+    from corral.cli.api.watch_option import watch_list
 
     watch_list(session, fetch, table=lambda nodes: list_table(nodes, COLUMNS, by="id"), prefix="NODE_")
 

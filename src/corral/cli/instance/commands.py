@@ -118,7 +118,7 @@ def list_instances(
         return session.client.pages(INSTANCES, params)
 
     if watch:
-        from corral.cli.terminal.watch_option import watch_list
+        from corral.cli.api.watch_option import watch_list
 
         def table(items: Sequence[Item]) -> str:
             return list_table(items, COLUMNS, by="id")
