@@ -123,8 +123,8 @@ class OrderDispatcher:
         self._order(reply, frame.module_id, lambda: self._obtainable(frame.module_id, read_install(frame)))
 
     def _obtainable(self, id: str, wanted: ReceivedOrder) -> ReceivedOrder:
-        """Can the archive be fetched? An offer is of use only from a controller that has a data channel;
-        without one the wait would never end."""
+        """The order; NOT_SUPPORTED when its archive is offered by a controller without a data channel: the wait
+        for it would never end."""
         package, here = wanted.package, self._book.package(id).record
         if package is None or package.content or self._fetches:
             return wanted

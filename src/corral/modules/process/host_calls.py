@@ -107,9 +107,9 @@ class HostCalls:
         self._pause()
 
     def _pause(self) -> None:
-        """Pause reading at the limit. Cancelled calls count until they end: a module cannot have more work
-        done by cancelling. Only then: its other messages, answers among them, do not wait behind its own
-        calls."""
+        """Pause reading while cancelled calls that have not ended bring the number above the limit: a module
+        cannot have more work done by cancelling. Without cancelled calls reading goes on: other messages,
+        answers among them, do not wait behind the module's own calls."""
         if not self._over:
             under_way = len(self._tasks) + len(self._given_up)
             self._channel.pause(bool(self._given_up) and under_way > MAX_CALLS_FROM_MODULE)
