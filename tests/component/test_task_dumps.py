@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from corral.system.service.task_dump import TaskDump, awaited
 from corral.testing.processes import ProcessCluster
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
@@ -24,7 +25,7 @@ class Blocked:
     ready = None
     def announcement(self): return "blocked"
     async def run(self):
-        kept = [asyncio.create_task(asyncio.sleep(60), name=f"test/sleep/{n:04}") for n in range(400)]
+        kept = [asyncio.create_task(asyncio.sleep(60), name=f"test/zleep/{n:04}") for n in range(400)]
         while True:
             await asyncio.sleep(0.1)
             while pathlib.Path(sys.argv[2]).exists():
@@ -46,12 +47,14 @@ def dumps(logs: pathlib.Path) -> list[pathlib.Path]:
 
 
 async def dump_of(pid: int, logs: pathlib.Path) -> pathlib.Path:
-    """The next dump, whole."""
+    """A new dump; signals before the process handles them make none."""
     known = set(dumps(logs))
-    os.kill(pid, signal.SIGUSR1)
-    await eventually(lambda: set(dumps(logs)) - known, state=lambda: list(logs.iterdir()))
-    (new,) = set(dumps(logs)) - known
-    return new
+
+    def asked() -> set[pathlib.Path]:
+        os.kill(pid, signal.SIGUSR1)
+        return set(dumps(logs)) - known
+
+    return min(await eventually(asked, state=lambda: list(logs.iterdir())))
 
 
 async def test_a_controller_writes_its_threads_and_tasks_and_goes_on(tmp_path):
@@ -75,7 +78,7 @@ async def test_a_daemon_writes_its_threads_and_tasks_and_goes_on(tmp_path):
     async with ScriptedController(lambda *_: None) as peer, ProcessCluster(tmp_path) as cluster:
         data = tmp_path / "daemon"
         daemon = cluster.start("daemon", "--data", str(data), "--controller", peer.address)
-        await eventually(lambda: (data / "logs" / "threads.txt").exists(), state=lambda: daemon.stderr)
+        await eventually(lambda: (data / "daemon.lock").exists(), state=lambda: daemon.stderr)
         path = await dump_of(daemon.pid, data / "logs")
         assert "\ntask " in path.read_text()
         assert daemon.alive
@@ -98,29 +101,51 @@ async def blocked(tmp_path):
         process.stdout.close()
 
 
-async def test_threads_are_written_while_the_loop_is_blocked_and_the_dump_when_it_goes_on(blocked):
+async def test_a_dump_waits_for_a_blocked_loop_and_has_every_task(blocked):
     process, logs, block = blocked
-    threads = logs / "threads.txt"
     block.touch()
     await asyncio.sleep(0.3)  # the loop comes round to it every 0.1 s
     os.kill(process.pid, signal.SIGUSR1)
-    await eventually(lambda: "in run" in threads.read_text(), state=threads.read_text)
-    assert stat.S_IMODE(threads.stat().st_mode) == 0o600
-    assert dumps(logs) == []
     block.unlink()
-    await eventually(lambda: dumps(logs), state=lambda: list(logs.iterdir()))
-    (path,) = dumps(logs)
-    await eventually(lambda: "more tasks" in path.read_text(), state=path.read_text)
+    path = await dump_of(process.pid, logs)
     text = path.read_text()
     assert "in run" in text
     assert text.count("\ntask ") == 300
-    assert "sleep" in text
-    assert threads.read_text() == ""
+    assert "more tasks" in text
+    assert process.poll() is None
+
+
+async def test_a_dump_shows_no_value_of_what_is_awaited(tmp_path):
+    """A task whose future is done and which had no turn yet."""
+    future = asyncio.get_running_loop().create_future()
+
+    async def waits() -> None:
+        await future
+
+    task = asyncio.create_task(waits(), name="test/secret")
+    await asyncio.sleep(0)
+    future.set_result("hunter2")
+    with TaskDump(tmp_path):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await task
+        (path,) = await eventually(lambda: dumps(tmp_path))
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR1)
+    assert "hunter2" not in path.read_text()
+
+
+def test_what_a_task_awaits_is_named_by_type_and_state():
+    loop = asyncio.new_event_loop()
+    future = loop.create_future()
+    assert awaited(None) == "nothing: it is due to run"
+    assert awaited(future) == "Future"
+    future.set_result("hunter2")
+    assert awaited(future) == "Future that is done"
+    loop.close()
 
 
 async def test_many_signals_leave_few_dumps_and_a_living_process(blocked):
     process, logs, _ = blocked
-    for _ in range(500):
+    for _ in range(5000):
         os.kill(process.pid, signal.SIGUSR1)
     for _ in range(13):
         await asyncio.sleep(0.25)  # a signal sooner than 0.2 s after a dump makes none
