@@ -178,7 +178,7 @@ DEFAULT_LADDER: Final = (
     StopRungSpec(command="stop", wait_seconds=30.0),
     StopRungSpec(signal="SIGTERM", wait_seconds=10.0),
 )
-"""The implicit last rung: every process of the run is killed."""
+"""The default stop ladder. After the last rung of any ladder every process of the run is killed."""
 
 
 class RestartOn(enum.StrEnum):

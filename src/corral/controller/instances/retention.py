@@ -21,7 +21,7 @@ from corral.system.controller_config import InstanceRetentionSection
 def forgotten(
     state: ClusterState, *, config: InstanceRetentionSection, now: dt.datetime, limit: int
 ) -> list[Step]:
-    """The steps that drop some expired documents, each once; fewer than twice `limit`."""
+    """The steps that drop some expired documents, each once; at most twice `limit`."""
     found = itertools.chain(
         _ended_instances(state, config, now),
         _unused_plans(state),

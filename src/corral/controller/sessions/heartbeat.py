@@ -69,7 +69,7 @@ class Heartbeat:
             self._on_round_trip(self._clock.monotonic() - self._pinged_at)
 
     async def answers(self, *, within: float, over: asyncio.Event) -> bool:
-        """Does the daemon respond? Sends a ping, unless one was just sent, and waits for any answer; False as
+        """Does the daemon respond? Sends a ping, unless another probe is waiting, and waits for any answer; False as
         soon as the stream is over."""
         self._answered.clear()
         if not self._probes:

@@ -1,19 +1,14 @@
-"""What modules made of their copies of a start, laid over the original. Pure.
+"""Changes of modules to one start: merged over the original, with what was overridden and by which module. Pure.
 
-Each answer is taken as its difference to the original. What any of them removed goes; what they added
-stands where they put it, that of several modules in the order of their ids; of a variable that several
-set, the last id's value counts. So no module undoes what it has not seen, and the order in which they
-answer does not matter.
+Each answer is taken as its difference to the original. What any module removed is removed; what modules added stands
+where they put it, that of several modules in the order of their ids; of a variable that several set, the value of the
+last id counts. So no module undoes what it has not seen, and the order in which they answer does not matter.
 
-Of what several modules wanted, what does not hold, and whose word does. Pure.
+Overridden changes are named. Of a JVM option that may be set once the last one in the command counts: its place there
+decides, and not the module that added it.
 
-Of a variable the last word counts, by the order of module ids. Of an option of the JVM that may be set once
-the last in the command counts: where it stands, and not who put it there.
-
-Which module made what of a start, as it is kept with the run and told. Pure.
-
-No secret gets in, as far as it can be known by its value, and it is short: it goes with every report
-about the run.
+The provenance of the changes is kept with the run and sent with every report about it: it is short, and secrets that
+are known by their value are left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`on_instance_starting`: all modules of one start, asked side by side.
+"""`on_instance_starting`: the hook call to all modules of one start, side by side.
 
-Each has its own copy, its own deadline, and a share in the time that all of them have together. What one
-answers too late, wrongly or not at all is dropped whole, and it is named; the others are none the worse.
+Each module gets its own copy, its own deadline, and a share of the time budget of all. An answer that is late,
+invalid or missing is dropped whole, and its module is named; the answers of the others count.
 
-What a start waits for at the gate, for those who look: said when it lasts, and taken back when it is over.
+A start that waits at the gate for a while reports what it waits for, until the wait is over.
 """
 
 from __future__ import annotations

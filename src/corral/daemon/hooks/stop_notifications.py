@@ -1,9 +1,7 @@
-"""Ends that modules are owed: they were ACTIVE while the run lived, and away when it ended.
+"""Stop notifications of runs to the modules of the node, pending ones included.
 
-Here is only who is owed what. The ends lie in the directories of their runs, with the ids of those who have
-yet to hear them; they go with the directory, and a later daemon finds what is left.
-
-The end of one run, on its way to the modules of the node.
+A notification is pending for a module that was ACTIVE while the run lived and was not when it ended. It is stored
+in the run's directory with the ids of those modules; it is removed with the directory, and a later daemon finds it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Host's end of a module's socket: frames in and out on the host's loop, within bounds, never blocking.
 
-Reading is bounded in work per turn of the loop and in rate, and it pauses while the module has reached its
-limit of concurrent calls: a module that sends too much waits in its own `send`. Output that the module does
+Reading is bounded in work per turn of the loop and in rate, and it pauses while calls that were
+cancelled and have not ended bring the module above its limit of concurrent calls: a module that sends too much waits in its own `send`. Output that the module does
 not read is buffered up to a bound; beyond it, or when nothing moves for a while, the module is cut off. Bytes
 that are not a frame cut it off at once. A frame that is larger or nested deeper than its method allows is
 skipped undecoded.
