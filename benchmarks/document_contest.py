@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.figures import percentile
 from corral.controller.state.ledger import Ledger
-from corral.domain.module_manifest import Manifest, StorageLimits, StoragePart
+from corral.domain.modules.manifest import Manifest, StorageLimits, StoragePart
 from corral.modules.services.host_operations import Operation
 from corral.sdk.filters import F
 from corral.sdk.storage import Collection, DocumentStorage, Index

@@ -22,8 +22,8 @@ from benchmarks.document_sql import Dialect, PostgresDialect, SqliteDialect, Sta
 from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.modules.data.query_plan import Sort, parse_sort, ties_go_down
 from corral.controller.modules.data.spaces import DataScope, space_of
-from corral.domain.document_filters import ID_PATH, parse_filter
-from corral.domain.document_values import parse_path, value_at
+from corral.domain.modules.document_filters import ID_PATH, parse_filter
+from corral.domain.modules.document_values import parse_path, value_at
 from corral.modules.services.host_operations import Operation
 from corral.sdk.protocol import storage_messages as said
 from corral.store.sqlite.engine import open_reader

@@ -1,6 +1,6 @@
 """Filters and sorts of module documents in SQL, for SQLite's JSON functions and PostgreSQL's `jsonb`.
 
-Values are compared by rank, number and text, in the order of `corral.domain.document_values`. Texts, numbers,
+Values are compared by rank, number and text, in the order of `corral.domain.modules.document_values`. Texts, numbers,
 booleans and null are known, which is what the benchmark asks for; what lies beyond is said in ADR 0042.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from corral.controller.modules.data.query_plan import Sort, ties_go_down
-from corral.domain.document_filters import (
+from corral.domain.modules.document_filters import (
     ID_PATH,
     Compare,
     Contains,
@@ -24,7 +24,7 @@ from corral.domain.document_filters import (
     Negated,
     OneOf,
 )
-from corral.domain.document_values import RANK_ARRAY, Path, rank
+from corral.domain.modules.document_values import RANK_ARRAY, Path, rank
 
 _SIGNS: Final = {"eq": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _PLAIN: Final = re.compile(r"[A-Za-z_]+")

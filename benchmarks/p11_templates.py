@@ -32,7 +32,7 @@ from corral.daemon.prepare.file_copy import FileCopier, clones_work
 from corral.daemon.prepare.layout import FileLayer, lay_out
 from corral.daemon.prepare.staged_tree import materialise
 from corral.domain.file_paths import Globs
-from corral.domain.plans import PlanTemplate
+from corral.domain.groups.plans import PlanTemplate
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.fault_proxy import FaultProxy
 

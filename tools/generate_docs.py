@@ -31,7 +31,7 @@ from corral.controller.http.routes import ROUTES
 from corral.domain.events import EventType
 from corral.domain.instance_states import INSTANCE_LIFECYCLE
 from corral.domain.lifecycle import Lifecycle
-from corral.domain.module_phases import MODULE_LIFECYCLE
+from corral.domain.modules.phases import MODULE_LIFECYCLE
 from corral.domain.node_states import ADMISSION_LIFECYCLE, NODE_LIFECYCLE
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.errors import Code

@@ -11,8 +11,8 @@ import yaml
 from guide_machine import PROJECT, Shell
 from guide_pages import Block, blocks_of, commands_of
 
-from corral.domain.group_checks import check_group
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import check_group
 
 READY: Final = "ready: "
 _PREFIX: Final = r"^(?:[A-Z_]+=\S*\s+)*"

@@ -14,9 +14,9 @@ import time
 import grpc
 import pytest
 
-from corral.domain.groups import RestartSpec
+from corral.domain.groups.group import RestartSpec
+from corral.domain.groups.plans import Plan, PlanTemplate, encode_plan
 from corral.domain.ids import first_incarnation
-from corral.domain.plans import Plan, PlanTemplate, encode_plan
 from corral.testing.processes import ProcessCluster
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually

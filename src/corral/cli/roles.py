@@ -218,6 +218,6 @@ def daemon(
 
 def _join_token_of_environment() -> str | None:
     """The join token from the environment, taken out of it so that no child inherits it."""
-    from corral.domain.variable_checks import JOIN_VARIABLE
+    from corral.domain.groups.variable_checks import JOIN_VARIABLE
 
     return os.environ.pop(JOIN_VARIABLE, None) or None

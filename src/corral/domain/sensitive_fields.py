@@ -20,8 +20,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from corral.domain.artifacts import shown_text, shown_url
 from corral.domain.events import Event, EventType
+from corral.domain.groups.artifacts import shown_text, shown_url
 from corral.domain.permissions import Permission, Role, allows
 from corral.domain.spec import invalid
 

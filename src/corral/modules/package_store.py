@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from corral.domain.events import Draft
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.records import PackageRecord
 
 Told = Draft
 """Event that is published in the same commit as the step it belongs to."""
@@ -19,7 +19,7 @@ class PackageStore(Protocol):
     """Records by module id. What a method committed is seen by `find` as soon as it returns.
 
     Every step that a change adds to the record's history is published in the same commit
-    (`corral.domain.module_records.told` makes the events); no event is published without a stored step.
+    (`corral.domain.modules.records.told` makes the events); no event is published without a stored step.
     """
 
     def find(self, id: str) -> PackageRecord | None: ...

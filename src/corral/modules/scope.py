@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from corral.domain.module_manifest import DEFAULT_HOOK_DEADLINE_MS, Manifest, ModuleHost
+from corral.domain.modules.manifest import DEFAULT_HOOK_DEADLINE_MS, Manifest, ModuleHost
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised
 from corral.modules.process.circuit_breaker import Breaker, CallCounts

@@ -14,7 +14,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from corral.domain.module_records import SignatureFacts
+from corral.domain.modules.records import SignatureFacts
 from corral.errors import Rejected
 from corral.signing.archive_key import ArchiveKey, WeakKey
 from corral.signing.bundle_reader import BundleParts, read_bundle

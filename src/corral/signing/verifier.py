@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.domain.module_records import SignatureFacts
+from corral.domain.modules.records import SignatureFacts
 from corral.errors import Code, unknown_choice
 from corral.signing.archive_digest import checked_digest
 from corral.signing.bundle_check import BundleRules, check_bundle

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.domain.cron import parse_cron
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.manifest.manifest_reader import read_manifest
 from corral.modules.services.event_rules import EVENTS_MISSED

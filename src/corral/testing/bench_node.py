@@ -20,7 +20,7 @@ from corral.daemon.hooks.start_changes import difference, merge
 from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.modules.process_operations import ModuleProcesses, body_of
 from corral.daemon.prepare.prepared_start import StartRules, values_of
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec
 from corral.sdk.processes import SideProcess

@@ -12,7 +12,7 @@ import msgspec
 from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership

@@ -19,10 +19,10 @@ import msgspec
 from corral.controller.app import ControllerApp, open_controller
 from corral.controller.distribution.node_needs import Needs
 from corral.daemon.app import DaemonApp, open_daemon
-from corral.domain.groups import ConfigFormat
+from corral.domain.groups.group import ConfigFormat
+from corral.domain.groups.plans import PlanArtifact
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
-from corral.domain.plans import PlanArtifact
 from corral.domain.records import LogRecord
 from corral.system.aio.tasks import first_of, set_within
 from corral.system.clock import Clock

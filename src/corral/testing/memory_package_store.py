@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from corral.domain.events import Draft, EventType
-from corral.domain.module_decisions import not_installed
-from corral.domain.module_records import PackageRecord, told, uninstalled
+from corral.domain.modules.lifecycle_decisions import not_installed
+from corral.domain.modules.records import PackageRecord, told, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 

@@ -38,7 +38,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.modules.manifest.settings import check_settings
 from corral.sdk.capabilities import Capabilities, CapabilityBinding
 from corral.sdk.context import ModuleContext

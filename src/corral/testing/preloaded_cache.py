@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
-from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.domain.groups.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected
 

@@ -16,8 +16,8 @@ from corral.controller.instances.start_identity import StartTickets
 from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity, save_identity
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import ClusterId, GroupName, Incarnation, InstanceId, NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey, key_pem, new_key

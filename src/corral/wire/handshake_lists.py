@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-from corral.domain.module_convergence import DesiredModule, ObservedModule
-from corral.domain.module_phases import ModuleIntent
+from corral.domain.modules.convergence import DesiredModule, ObservedModule
+from corral.domain.modules.phases import ModuleIntent
 from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 

@@ -16,7 +16,7 @@ from corral.daemon.cache.downloads import Downloads
 from corral.daemon.link.link import DaemonLink
 from corral.daemon.link.spool import Spool
 from corral.daemon.node.known_controllers import KnownControllers
-from corral.domain.plans import PlanTemplate
+from corral.domain.groups.plans import PlanTemplate
 from corral.domain.templates import Manifest
 from corral.system.clock import SystemClock
 from corral.system.daemon_config import CacheSection, DownloadsSection

@@ -13,8 +13,8 @@ from web_server import WebServer, says, serves
 
 from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
 from corral.daemon.workload.run_secrets import SecretGuard
-from corral.domain.plans import PlanArtifact, PlanTemplate
-from corral.domain.secret_masks import SecretMask
+from corral.domain.groups.plans import PlanArtifact, PlanTemplate
+from corral.domain.groups.secret_masks import SecretMask
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.waiting import eventually
 from corral.wire.v1.plan_pb2 import (

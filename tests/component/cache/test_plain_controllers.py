@@ -10,7 +10,7 @@ import os
 import pytest
 from cache_rig import CacheNode, archive
 
-from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.domain.groups.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest, TemplateFile, encode_manifest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.scripted_peers import ScriptedController

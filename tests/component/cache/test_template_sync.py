@@ -9,7 +9,7 @@ import os
 import pytest
 from cache_rig import MEGABYTE, NODE, CacheNode, publish
 
-from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.domain.groups.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import PIECE
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.fault_proxy import FaultProxy

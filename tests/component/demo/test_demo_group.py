@@ -10,8 +10,8 @@ import tarfile
 import msgspec
 
 from corral.cli.local.demo import demo_archive, demo_document
-from corral.domain.group_checks import check_group
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import check_group
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 

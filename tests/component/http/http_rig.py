@@ -46,8 +46,8 @@ from corral.controller.term.cluster_init import found_cluster
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import workload_key
 from corral.domain.events import Draft, EventType
+from corral.domain.groups.instance_records import InstanceRecord, Readiness
 from corral.domain.ids import Epoch, NodeId, SessionId
-from corral.domain.instance_records import InstanceRecord, Readiness
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role

@@ -16,8 +16,8 @@ from http_rig import TOKEN_LIFE, Rig
 from corral.controller.state.collections import INSTANCES
 from corral.controller.workload.tokens import workload_key
 from corral.controller.workload.vitals import MAX_METRICS
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import Incarnation, restart_incarnation
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.errors import Retryable
 from corral.pki.keys import ClusterKey

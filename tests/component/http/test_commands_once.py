@@ -23,8 +23,8 @@ from corral.controller.http.attempts import MAX_BEGUN
 from corral.controller.http.idempotency import LIFE, expired
 from corral.controller.state.collections import IDEMPOTENCY, INSTANCES, NODES
 from corral.domain.events import Event
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import Incarnation, TokenId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Role
 from corral.domain.records import BegunEffect, IdempotencyRecord
 from corral.store.port import ABSENT

@@ -11,8 +11,8 @@ from sse_client import Frame, SseClient, following
 from stand_in_node import StandInNode
 from test_console_streams import heard, lines_of, named, socket_to, talking
 
+from corral.domain.groups.instance_records import EarlierStart, InstanceRecord
 from corral.domain.ids import Incarnation, NodeId
-from corral.domain.instance_records import EarlierStart, InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.testing.waiting import eventually
 

@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.stream_messages import ConsolePlace
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
 from corral.system.controller_config import HttpLimitsSection

@@ -10,8 +10,8 @@ import pytest
 from http_rig import Rig
 from stand_in_node import T0, StandInNode
 
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
 from corral.testing.waiting import eventually

@@ -11,7 +11,7 @@ import pytest
 from http_rig import Rig
 
 from corral.controller.state.collections import CRASHES
-from corral.domain.instance_records import CrashRecord, ExitRecord, Readiness, StartFailure
+from corral.domain.groups.instance_records import CrashRecord, ExitRecord, Readiness, StartFailure
 from corral.domain.instance_states import InstanceState
 from corral.store.port import ABSENT
 from corral.testing.waiting import eventually

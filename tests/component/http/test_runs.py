@@ -11,8 +11,7 @@ from http_rig import Rig
 from stand_in_node import T0, StandInNode
 
 from corral.controller.state.collections import CRASHES
-from corral.domain.ids import Incarnation, NodeId
-from corral.domain.instance_records import (
+from corral.domain.groups.instance_records import (
     EARLIER_STARTS,
     CrashRecord,
     EarlierStart,
@@ -20,6 +19,7 @@ from corral.domain.instance_records import (
     InstanceRecord,
     earlier_starts,
 )
+from corral.domain.ids import Incarnation, NodeId
 from corral.store.port import ABSENT
 
 NODE = NodeId("node-1")

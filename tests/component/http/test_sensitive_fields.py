@@ -17,13 +17,19 @@ from sse_client import following
 from corral.controller.http.route_table import Route, Stream
 from corral.controller.http.routes import ROUTES
 from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
-from corral.domain.artifacts import shown_text
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType
-from corral.domain.groups import GroupSpec, PatchSpec
+from corral.domain.groups.artifacts import shown_text
+from corral.domain.groups.group import GroupSpec, PatchSpec
+from corral.domain.groups.instance_records import (
+    CrashLoop,
+    CrashRecord,
+    DecisionRecord,
+    ExitRecord,
+    StartFailure,
+)
 from corral.domain.ids import DecisionId
-from corral.domain.instance_records import CrashLoop, CrashRecord, DecisionRecord, ExitRecord, StartFailure
-from corral.domain.module_records import ModuleChange, Overridden
+from corral.domain.modules.records import ModuleChange, Overridden
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.domain.sensitive_fields import (
     EVENT_FIELDS,

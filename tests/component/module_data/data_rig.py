@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
-from corral.domain.module_manifest import Manifest, StorageLimits, StoragePart
+from corral.domain.modules.manifest import Manifest, StorageLimits, StoragePart
 from corral.errors import CorralError
 from corral.sdk.errors import host_error
 from corral.sdk.storage import DocumentStorage, KeyValueStorage

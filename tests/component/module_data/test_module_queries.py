@@ -13,8 +13,8 @@ from data_rig import EXAMPLES, office_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.document_filters import matches, parse_filter
-from corral.domain.document_values import order, value_at
+from corral.domain.modules.document_filters import matches, parse_filter
+from corral.domain.modules.document_values import order, value_at
 from corral.sdk.filters import F
 from corral.sdk.storage import Index
 

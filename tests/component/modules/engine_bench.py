@@ -9,7 +9,7 @@ from typing import Any
 
 from stand_in_house import Script, StandInHouse, StandInProcess
 
-from corral.domain.module_manifest import (
+from corral.domain.modules.manifest import (
     Backends,
     CapabilitiesPart,
     HostBackend,
@@ -19,8 +19,8 @@ from corral.domain.module_manifest import (
     Requirement,
     StoragePart,
 )
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.system.clock import SystemClock

@@ -10,7 +10,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Actor
 from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Event
-from corral.domain.module_phases import ModulePhase
+from corral.domain.modules.phases import ModulePhase
 from corral.errors import CorralError
 from corral.testing.cluster import LocalController
 from corral.testing.waiting import eventually

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from engine_bench import QUICK, package
 
-from corral.domain.module_manifest import Manifest, ModuleHost
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import Manifest, ModuleHost
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.process import ProcessPool

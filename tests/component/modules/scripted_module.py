@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from corral.domain.module_manifest import Backends, EventsPart, HostBackend, Manifest, ModuleHost
+from corral.domain.modules.manifest import Backends, EventsPart, HostBackend, Manifest, ModuleHost
 from corral.modules.process.call_failures import CallOverrun
 from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.process.process_values import Death

@@ -18,7 +18,7 @@ from corral.controller.distribution.instance_files import MAX_WAITING
 from corral.daemon.orders.file_orders import FileOrders
 from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES
 from corral.domain.ids import NodeId
-from corral.domain.module_phases import ModulePhase
+from corral.domain.modules.phases import ModulePhase
 from corral.errors import Code, CorralError
 from corral.sdk.instance_files import INSTANCE_FILES
 from corral.sdk.protocol.messages import CapabilityRequest

@@ -9,8 +9,8 @@ import pytest
 from engine_bench import EngineBench, manifest, package
 from stand_in_house import Script, StandInProcess
 
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope

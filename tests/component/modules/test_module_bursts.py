@@ -12,9 +12,9 @@ import pytest
 from engine_bench import manifest
 from real_engine import RealEngine
 
-from corral.domain.module_manifest import EventsPart, StoragePart
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import EventsPart, StoragePart
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation
 from corral.sdk.protocol.frames import MAX_CALLS_FROM_MODULE

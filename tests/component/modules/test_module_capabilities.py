@@ -12,9 +12,9 @@ from stand_in_house import Script, StandInProcess
 from structlog.testing import capture_logs
 
 from corral.domain.events import EventType
-from corral.domain.module_graph import Why
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.capability_graph import Why
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
 from corral.sdk.protocol.messages import (
     BindingDeclaration,

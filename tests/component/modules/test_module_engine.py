@@ -14,9 +14,9 @@ import pytest
 from engine_bench import manifest as declared
 from real_engine import RealEngine, packed
 
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.modules.process.zygote_deaths import MENDED

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from corral.domain.events import LEFT_OFF, Draft, EventType
 from corral.domain.json_limits import MAX_DEPTH
-from corral.domain.module_manifest import EventsPart
+from corral.domain.modules.manifest import EventsPart
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
 from corral.modules.services.event_rules import EVENTS_MISSED

@@ -10,9 +10,9 @@ from engine_bench import EngineBench, manifest, package
 from stand_in_house import Script, StandInProcess
 
 from corral.domain.events import EventType
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError, IllegalTransition
 from corral.modules.lifecycle.restart_backoff import SPAWN_ATTEMPTS
 from corral.modules.process.call_failures import ZygoteGone

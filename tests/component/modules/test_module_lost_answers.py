@@ -8,8 +8,8 @@ import pytest
 from engine_bench import EngineBench, manifest, package
 from stand_in_house import Script, StandInProcess
 
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import CorralError
 from corral.system.config_sections import ActivationSection
 from corral.system.controller_config import ModulesSection

@@ -10,8 +10,8 @@ from module_steps import OPERATOR, audited, install, modules_of, names_of, refus
 from small_modules import archive
 
 from corral.controller.modules.installer import InstallOptions, InstallOutcome
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code
 from corral.modules.archive.compatibility import Outcome
 from corral.signing import KeyPair, Sidecar, new_key, sign_keyed

@@ -16,8 +16,8 @@ from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.controller.modules.package_store import LEASE, UpgradeLease
 from corral.controller.state.ledger import Actor
 from corral.controller.templates.content_gc import BlobCollector
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.archive.compatibility import Outcome
 from corral.signing import Sidecar, new_key, sign_keyed

@@ -10,8 +10,8 @@ from module_steps import OPERATOR, events_of, install, modules_of
 from small_modules import archive
 
 from corral.controller.modules.installer import InstallOutcome
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
 

@@ -12,9 +12,9 @@ from engine_bench import EngineBench, manifest, package, serving
 from stand_in_house import Script, StandInProcess
 
 from corral.domain.events import EventType
-from corral.domain.module_decisions import first_step
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.lifecycle_decisions import first_step
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.sdk.protocol.messages import Registrations, RouteDeclaration

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from stand_in_house import Script, StandInProcess
 
 from corral.domain.events import EventType
-from corral.domain.module_decisions import check_verb
-from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase
-from corral.domain.module_records import event_of
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.lifecycle_decisions import check_verb
+from corral.domain.modules.phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase
+from corral.domain.modules.records import event_of
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError, IllegalTransition
 from corral.testing.waiting import eventually
 

@@ -23,12 +23,12 @@ from corral.daemon.runs.run_files import StopOrder
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.daemon.workload.start_order import StartOrder, read_start
-from corral.domain.groups import RestartSpec, StopRungSpec
+from corral.domain.groups.group import RestartSpec, StopRungSpec
+from corral.domain.groups.plans import Plan, encode_plan
 from corral.domain.ids import first_incarnation
-from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
-from corral.domain.plans import Plan, encode_plan
+from corral.domain.modules.manifest import Backends, HostBackend, Manifest, ModuleHost
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import PackageRecord
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.modules.package_store import PackageStore

@@ -22,8 +22,8 @@ from corral.controller.modules_on_nodes.capability_server import (
     OfferSender,
 )
 from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES
-from corral.domain.module_manifest import CapabilitiesPart, Manifest, ModuleHost, Requirement, Source
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import CapabilitiesPart, Manifest, ModuleHost, Requirement, Source
+from corral.domain.modules.records import PackageRecord
 from corral.modules.capabilities.capability_calls import Consumer
 from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY, CapabilityRegistry
 from corral.sdk.protocol.messages import CapabilityRequest

@@ -31,8 +31,8 @@ from corral.daemon.link.spool_table import SpoolTable
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.json_limits import MAX_DEPTH
-from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import EventsPart, Manifest, ModuleHost
+from corral.domain.modules.records import PackageRecord
 from corral.modules.services.event_rules import DATA_BYTES, SUBJECT_MAX
 from corral.modules.services.module_metrics import BUCKETS, MAX_NAMES, MAX_SERIES, Family
 from corral.system.aio.token_bucket import TokenBucket

@@ -12,7 +12,7 @@ from node_archives import install, node_archive, wait_at_nodes
 
 from corral.cli.instance.commands import module_rows
 from corral.cli.instance.waits import stage_text
-from corral.domain.plans import PlanJvm
+from corral.domain.groups.plans import PlanJvm
 from corral.testing import workloads
 from corral.testing.api_calls import create_group, wait_for_instance, wait_for_instances
 

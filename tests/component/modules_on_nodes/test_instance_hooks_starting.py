@@ -10,8 +10,8 @@ import pytest
 from hooked_node import FIRST, HookedNode, arguments, changes, environment
 
 from corral.daemon.prepare.prepared_start import Proposal
-from corral.domain.groups import RestartSpec
-from corral.domain.module_verbs import Verb
+from corral.domain.groups.group import RestartSpec
+from corral.domain.modules.verbs import Verb
 from corral.sdk.instances import InstanceSpec
 from corral.testing import workloads
 from corral.testing.waiting import eventually

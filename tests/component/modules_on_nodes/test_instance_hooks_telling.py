@@ -11,8 +11,8 @@ import time
 import pytest
 from hooked_node import FIRST, HEARS, WAITS_TO_COME_BACK, HookedNode, when_told
 
-from corral.domain.groups import RestartSpec
-from corral.domain.module_verbs import Verb
+from corral.domain.groups.group import RestartSpec
+from corral.domain.modules.verbs import Verb
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 

@@ -13,7 +13,7 @@ from bridge_rig import BridgeController, LinkedNode, PlayedSession, bridge, node
 
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.modules.controller_capabilities import ARGUMENT_BYTES, MOST_CALLS, ControllerCapabilities
-from corral.domain.module_phases import ModulePhase
+from corral.domain.modules.phases import ModulePhase
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.entropy import SystemEntropy

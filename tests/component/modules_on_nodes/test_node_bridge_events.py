@@ -16,7 +16,7 @@ from corral.controller.modules_on_nodes.event_frames import EventFrames
 from corral.daemon.modules.event_publisher import EventPublisher
 from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.domain.events import Cursor, Event, EventType
-from corral.domain.module_manifest import EventsPart
+from corral.domain.modules.manifest import EventsPart
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.scope import Scope

@@ -9,9 +9,9 @@ import pytest
 from bridge_rig import BridgeController, LinkedNode, bridge, cursor, event_frame, node_manifest
 
 from corral.daemon.link.spool_table import BACKGROUND_BYTES
-from corral.domain.module_manifest import EventsPart
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import EventsPart
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.modules.services.event_rules import EVENTS_MISSED
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceStatusUpdate

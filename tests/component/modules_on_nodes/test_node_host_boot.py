@@ -9,7 +9,7 @@ import signal
 import pytest
 from node_host_rig import NodeRig, packed
 
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.verbs import Verb
 from corral.errors import CorralError, Retryable
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb

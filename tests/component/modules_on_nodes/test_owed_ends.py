@@ -12,9 +12,9 @@ import pytest
 from hooked_node import FIRST, HEARS, UNLESS_BROKEN, WAITS_TO_COME_BACK, HookedNode, when_told
 
 from corral.daemon.runs.run import Run
-from corral.domain.groups import RestartSpec
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_verbs import Verb
+from corral.domain.groups.group import RestartSpec
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.verbs import Verb
 from corral.testing import workloads
 from corral.testing.stepped_clock import SteppedClock
 from corral.testing.waiting import eventually

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from prepare_bench import Bench, plan_of, tree_of
 
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 
 
 @pytest.fixture

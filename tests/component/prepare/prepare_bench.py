@@ -13,9 +13,9 @@ from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
-from corral.domain.groups import RestartSpec
+from corral.domain.groups.group import RestartSpec
+from corral.domain.groups.plans import Plan
 from corral.domain.ids import Incarnation, InstanceId
-from corral.domain.plans import Plan
 from corral.system.entropy import SystemEntropy
 from corral.testing.preloaded_cache import ShelfCache
 

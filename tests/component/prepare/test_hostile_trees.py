@@ -44,8 +44,8 @@ from corral.daemon.prepare.substitution import substitute_files
 from corral.daemon.workload.run_secrets import SecretGuard
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import Globs
-from corral.domain.groups import PatchOp, PatchSpec
-from corral.domain.secret_masks import SecretMask
+from corral.domain.groups.group import PatchOp, PatchSpec
+from corral.domain.groups.secret_masks import SecretMask
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
 from corral.system.trees.entries import has_no_other_name, look_at, open_tree, unreadable

@@ -18,8 +18,8 @@ from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.ingredients import bootstrap_key
 from corral.daemon.workload.start_stages import StageFailed
 from corral.daemon.workload.workload_users import WorkloadUser
-from corral.domain.groups import ConfigFormat, PatchSpec
-from corral.domain.plans import PlanExtension
+from corral.domain.groups.group import ConfigFormat, PatchSpec
+from corral.domain.groups.plans import PlanExtension
 from corral.errors import Code, Rejected, Retryable
 from corral.testing.waiting import eventually
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from corral.daemon.workload.start_stages import StageFailed
-from corral.domain.groups import PatchSpec
+from corral.domain.groups.group import PatchSpec
 from corral.errors import Code
 
 WORLD = b"years of work\n"

@@ -10,7 +10,7 @@ import pytest
 
 from corral.daemon.prepare.static_directory import StaticBuilder
 from corral.daemon.workload.start_stages import StageFailed
-from corral.domain.groups import PatchSpec
+from corral.domain.groups.group import PatchSpec
 
 PLAYED = b"six months of playing\n"
 SHIPPED = {"world/level.dat": b"seed world", "server.properties": b"motd=hi\n", "plugins/a.jar": b"jar 1"}

@@ -12,9 +12,9 @@ import pytest
 
 from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.probes.probe_runner import ReadinessProbes
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import LeasedPort
-from corral.domain.probes import ProbeSpec
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
+from corral.domain.groups.probes import ProbeSpec
 from corral.runtimes.keeper import console_layout as layout
 from corral.sdk.runtime import Execution
 

@@ -12,9 +12,9 @@ import pytest
 
 from corral.daemon.probes.built_in_rule import BuiltInRule
 from corral.daemon.probes.listening_sockets import RunSockets, SocketTables
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import LeasedPort
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.testing.waiting import eventually
 
 TCP, UDP, BOTH = PortProtocol.TCP, PortProtocol.UDP, PortProtocol.BOTH

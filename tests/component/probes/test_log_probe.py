@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Rejected
 from corral.runtimes.keeper import console_layout as layout
 from corral.testing.reaper import Reaper

@@ -19,7 +19,7 @@ from mcstatus import JavaServer
 from corral.daemon.probes.minecraft_ping import MAX_STATUS, PlayerCount, ping, players_of, varint
 from corral.daemon.probes.port_probes import NotYet
 from corral.demo import server as demo
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.testing.ports import free_range
 from corral.testing.waiting import eventually
 

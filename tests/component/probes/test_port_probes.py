@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from corral.daemon.probes.port_probes import NotYet, try_http, try_tcp
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Retryable
 from corral.sdk.runtime import Execution
 from corral.testing.ports import free_range

@@ -8,7 +8,7 @@ import pytest
 from hostile_site import Site
 from pretend_node import PretendNode
 
-from corral.domain.instance_records import live
+from corral.domain.groups.instance_records import live
 from corral.testing.scripted_peers import ticketed
 from corral.testing.waiting import eventually
 

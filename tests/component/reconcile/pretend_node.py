@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from corral.daemon.node.identity import Identity
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from corral.cli.failure import CommandFailure
 from corral.controller.state.collections import GROUPS
-from corral.domain.instance_records import CrashLoop
+from corral.domain.groups.instance_records import CrashLoop
 from corral.errors import Code, CorralError
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire

@@ -19,7 +19,7 @@ from corral.controller.state.collections import (
     SEQUENCES,
     instance_decisions,
 )
-from corral.domain.instance_records import SequenceRecord
+from corral.domain.groups.instance_records import SequenceRecord
 from corral.domain.records import AuthorityRecord
 from corral.errors import Code, CorralError
 from corral.pki.authority import Authority

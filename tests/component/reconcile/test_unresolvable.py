@@ -10,8 +10,8 @@ from pretend_node import TRANSIENT, S, refuse
 from corral.cli.failure import CommandRefused
 from corral.controller.distribution.artifact_catalog import put_entry
 from corral.controller.state.collections import CATALOG, PLANS
-from corral.domain.artifacts import CatalogRecord
-from corral.domain.instance_records import PlanRecord
+from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.instance_records import PlanRecord
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -15,9 +15,9 @@ from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.runs.run import Run
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
-from corral.domain.groups import RestartSpec, StopRungSpec
+from corral.domain.groups.group import RestartSpec, StopRungSpec
+from corral.domain.groups.plans import Plan, encode_plan
 from corral.domain.ids import first_incarnation
-from corral.domain.plans import Plan, encode_plan
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.node_runtimes import Runtimes
 from corral.system.clock import Clock, SystemClock

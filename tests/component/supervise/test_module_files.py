@@ -17,7 +17,7 @@ import pytest
 
 from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import CorralError
 from corral.modules.services.host_operations import OperationTable
 from corral.sdk.files import Files

@@ -16,10 +16,10 @@ import pytest
 from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame
 
 from corral.daemon.orders.save_orders import SaveOrders
-from corral.domain.groups import PatchSpec, RestartSpec
+from corral.domain.groups.group import PatchSpec, RestartSpec
+from corral.domain.groups.plans import PlanJvm
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.domain.ids import first_incarnation
-from corral.domain.plans import PlanJvm
-from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.daemon_config import DaemonConfig, DiskSection, JavaSection, NodeSection

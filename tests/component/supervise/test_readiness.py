@@ -7,8 +7,8 @@ import sys
 import pytest
 from supervised_node import SupervisedNode, base_plan
 
-from corral.domain.plans import PlanProbe
-from corral.domain.probes import ProbeKind
+from corral.domain.groups.plans import PlanProbe
+from corral.domain.groups.probes import ProbeKind
 from corral.testing import workloads
 from corral.testing.ports import free_range
 from corral.testing.waiting import eventually

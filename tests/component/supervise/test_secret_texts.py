@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from supervised_node import SupervisedNode, base_plan
 
-from corral.domain.plans import Plan
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.plans import Plan
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.domain.spec import VariableSpec, VariableType
 from corral.testing import workloads
 from corral.testing.waiting import eventually

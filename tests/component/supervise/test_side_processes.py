@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from corral.daemon.modules.process_operations import ModuleProcesses
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import CorralError
 from corral.modules.services.host_operations import OperationTable
 from corral.sdk.processes import Processes

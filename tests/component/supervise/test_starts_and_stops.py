@@ -12,8 +12,8 @@ import signal
 import pytest
 from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame, start_frame, with_settings
 
-from corral.domain.plans import PlanProbe
-from corral.domain.probes import ProbeKind
+from corral.domain.groups.plans import PlanProbe
+from corral.domain.groups.probes import ProbeKind
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceState, StopRung

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from supervised_node import FIRST, SupervisedNode, base_plan
 
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Rejected
 from corral.testing import workloads
 from corral.testing.waiting import eventually

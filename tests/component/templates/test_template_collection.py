@@ -19,13 +19,13 @@ from corral.controller.templates import template_changes as changes
 from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.content_gc import PATIENCE, BlobCollector, Collected
 from corral.controller.templates.library import TemplateLibrary
-from corral.domain.artifacts import CatalogRecord
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.groups.plans import PlanArtifact, PlanExtension, encode_plan, read_plan
 from corral.domain.ids import Epoch, GroupName
-from corral.domain.module_manifest import Extension, ExtensionVariant, Manifest
-from corral.domain.module_records import PackageRecord
-from corral.domain.plan_resolution import resolve_plan
-from corral.domain.plans import PlanArtifact, PlanExtension, encode_plan, read_plan
+from corral.domain.modules.manifest import Extension, ExtensionVariant, Manifest
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Retryable
 from corral.store.port import Change, Commit, Delete, Put, Store
 from corral.system.controller_config import TemplatesSection

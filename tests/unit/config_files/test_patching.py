@@ -9,7 +9,7 @@ import pytest
 
 from corral.daemon.config_files.patches import apply_patches, mergeable, merged
 from corral.daemon.config_files.text_edits import MAX_BYTES
-from corral.domain.groups import PatchOp, PatchSpec
+from corral.domain.groups.group import PatchOp, PatchSpec
 from corral.errors import Code, Rejected
 
 VALUES = {"PORT": "25570", "NAME": "lobby", "SLASHED": r"a\1b"}

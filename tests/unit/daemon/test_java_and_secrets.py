@@ -8,7 +8,7 @@ import pytest
 
 from corral.daemon.workload.java import find_java, java_command
 from corral.daemon.workload.variable_values import Secrets
-from corral.domain.plans import PlanJvm
+from corral.domain.groups.plans import PlanJvm
 from corral.errors import Code, Rejected
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from corral.daemon.modules.package_store import ArchiveRefusal, DiskPackageStore, NodePackage
 from corral.daemon.modules.state_reports import set_entry, state_updates
-from corral.domain.module_decisions import first_step, stepped
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import FailureStory, PackageRecord
+from corral.domain.modules.lifecycle_decisions import first_step, stepped
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.phases import ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.modules.records import FailureStory, PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from corral.daemon.node.port_probe import HeldPorts, check_free, taken_by
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import LeasedPort
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
 from corral.errors import Code, Retryable
 from corral.testing.ports import free_range
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from corral.daemon.workload.run_secrets import RunSecrets, SecretGuard, read_run_secrets, write_run_secrets
-from corral.domain.secret_masks import SecretMask
+from corral.domain.groups.secret_masks import SecretMask
 from corral.errors import Code, Rejected
 
 MASK = SecretMask({"PW": "hunter2", "PIN": "1"})

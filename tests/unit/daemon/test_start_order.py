@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from corral.daemon.workload.start_order import Rung, StartOrder, read_start
-from corral.domain.groups import GroupSpec, PatchOp, PortProtocol
-from corral.domain.plan_resolution import resolve_plan
-from corral.domain.plans import PlanJvm
+from corral.domain.groups.group import GroupSpec, PatchOp, PortProtocol
+from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.groups.plans import PlanJvm
 from corral.errors import Code, Rejected
 from corral.wire.v1.instance_pb2 import Limits, NamedPort, StartInstance, StopRung
 from corral.wire.v1.plan_pb2 import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from corral.daemon.modules.module_orders import OrderedPackage, OrderedSettings, ReceivedOrder
-from corral.domain.module_phases import ModuleIntent
+from corral.domain.modules.phases import ModuleIntent
 
 ONE = OrderedPackage(version="1.0.0", sha256="1" * 64)
 TWO = OrderedPackage(version="2.0.0", sha256="2" * 64)

@@ -7,9 +7,9 @@ import pytest
 
 from corral.daemon.workload.environment import build_environment
 from corral.daemon.workload.start_order import StartOrder
-from corral.domain.groups import PortProtocol
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
 from corral.domain.ids import Incarnation, InstanceId
-from corral.domain.instance_records import LeasedPort
 from corral.errors import Code, Rejected
 
 ORDER = StartOrder(

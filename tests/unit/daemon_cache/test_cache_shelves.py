@@ -17,7 +17,7 @@ from corral.daemon.cache.sealed_files import SEAL_NS, SealedFiles
 from corral.daemon.cache.template_store import REMEMBERED_FILES
 from corral.daemon.workload.run_secrets import SecretGuard
 from corral.domain.file_paths import Globs
-from corral.domain.secret_masks import SecretMask
+from corral.domain.groups.secret_masks import SecretMask
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 

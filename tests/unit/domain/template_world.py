@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 
-from corral.domain.artifacts import CatalogRecord
-from corral.domain.extensions import ExtensionPackage
-from corral.domain.groups import Category, ConfigFormat, GroupSpec
+from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.extensions import ExtensionPackage
+from corral.domain.groups.group import Category, ConfigFormat, GroupSpec
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, group_of
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.document_filters import MAX_CHOICES, MAX_NODES, MAX_PATTERNS, matches, parse_filter
+from corral.domain.modules.document_filters import MAX_CHOICES, MAX_NODES, MAX_PATTERNS, matches, parse_filter
 from corral.errors import Code, Rejected
 
 ADA = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.document_values import (
+from corral.domain.modules.document_values import (
     KEY_LENGTH,
     MISSING,
     cut,

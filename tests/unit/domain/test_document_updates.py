@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from corral.domain.document_updates import MAX_STEPS, apply_update, parse_update
+from corral.domain.modules.document_updates import MAX_STEPS, apply_update, parse_update
 from corral.errors import Code, Rejected
 
 

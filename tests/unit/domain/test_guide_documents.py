@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from corral.domain.group_documents import parse_group
+from corral.domain.groups.group_documents import parse_group
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 BASE: dict[str, Any] = {"name": "lobby", "command": ["serve"]}

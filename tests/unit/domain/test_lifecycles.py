@@ -8,7 +8,7 @@ import pytest
 
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
 from corral.domain.lifecycle import Lifecycle
-from corral.domain.module_phases import MODULE_LIFECYCLE, ModulePhase, ModuleTrigger
+from corral.domain.modules.phases import MODULE_LIFECYCLE, ModulePhase, ModuleTrigger
 from corral.domain.node_states import (
     ADMISSION_LIFECYCLE,
     NODE_LIFECYCLE,

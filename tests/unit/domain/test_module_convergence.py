@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.ids import NodeId
-from corral.domain.module_convergence import (
+from corral.domain.modules.convergence import (
     ControlOrder,
     DesiredModule,
     InstallOrder,
@@ -20,8 +20,8 @@ from corral.domain.module_convergence import (
     difference,
     reported,
 )
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import NodeModuleState
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import NodeModuleState
 
 ONE, TWO = "1" * 64, "2" * 64
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from template_world import Library, entry, group, never
 
-from corral.domain.extensions import ExtensionPackage, Program, fits, platform_version
-from corral.domain.group_documents import group_document, parse_group
-from corral.domain.groups import ArtifactSpec, ExtensionSpec
-from corral.domain.module_manifest import Extension, ExtensionVariant
-from corral.domain.plan_resolution import ResolvedPlan, resolve_plan
+from corral.domain.groups.extensions import ExtensionPackage, Program, fits, platform_version
+from corral.domain.groups.group import ArtifactSpec, ExtensionSpec
+from corral.domain.groups.group_documents import group_document, parse_group
+from corral.domain.groups.plan_resolution import ResolvedPlan, resolve_plan
+from corral.domain.modules.manifest import Extension, ExtensionVariant
 from corral.errors import Code, Rejected
 
 PAPER = entry("paper", "1.21.4-232")

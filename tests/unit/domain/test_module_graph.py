@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.module_graph import Provided, Rival, Why, check_graph, provisions_on, unresolved
-from corral.domain.module_manifest import (
+from corral.domain.modules.capability_graph import (
+    Provided,
+    Rival,
+    Why,
+    check_graph,
+    provisions_on,
+    unresolved,
+)
+from corral.domain.modules.manifest import (
     CapabilitiesPart,
     Manifest,
     ModuleHost,
@@ -18,8 +25,8 @@ from corral.domain.module_manifest import (
     Requirement,
     Source,
 )
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, Rejected
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

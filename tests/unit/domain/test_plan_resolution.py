@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from template_world import DIGEST, Library, entry, group, never, template
 
-from corral.domain.group_documents import parse_group
-from corral.domain.groups import (
+from corral.domain.groups.group import (
     ArtifactSpec,
     Category,
     ConfigFormat,
@@ -18,9 +17,10 @@ from corral.domain.groups import (
     TemplateSelection,
     WarmupSpec,
 )
-from corral.domain.plan_resolution import check_instance_variables, resolve_plan
-from corral.domain.plans import Plan, plan_hash, read_plan
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.group_documents import parse_group
+from corral.domain.groups.plan_resolution import check_instance_variables, resolve_plan
+from corral.domain.groups.plans import Plan, plan_hash, read_plan
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from corral.domain.secret_masks import SecretMask
+from corral.domain.groups.secret_masks import SecretMask
 
 QUOTED = """say 'hi' "yo\""""
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBg\nabc\n-----END KEY-----"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from template_world import Library, group, never, template
 
-from corral.domain.groups import TemplateChoice, TemplateSelection
-from corral.domain.template_selection import MAX_DEPTH, check_parents, select_templates
+from corral.domain.groups.group import TemplateChoice, TemplateSelection
+from corral.domain.groups.template_selection import MAX_DEPTH, check_parents, select_templates
 from corral.errors import Code, Rejected
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.domain.spec import VariableSpec, VariableType
-from corral.domain.template_selection import check_settings
-from corral.domain.templates import TemplateSettings
-from corral.domain.variable_checks import (
+from corral.domain.groups.template_selection import check_settings
+from corral.domain.groups.variable_checks import (
     check_declaration,
     check_names,
     check_secret_reference,
@@ -15,6 +13,8 @@ from corral.domain.variable_checks import (
     check_value,
     check_values,
 )
+from corral.domain.spec import VariableSpec, VariableType
+from corral.domain.templates import TemplateSettings
 from corral.errors import Code, Rejected
 
 INT = VariableSpec(type=VariableType.INT, min=-1, max=20)

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.spec import VariableSpec, VariableType
-from corral.domain.templates import TemplateSettings
-from corral.domain.variables import (
+from corral.domain.groups.variables import (
     ALIASES,
     InstanceFacts,
     Unresolved,
@@ -27,6 +25,8 @@ from corral.domain.variables import (
     substitute_bytes,
     template_layer,
 )
+from corral.domain.spec import VariableSpec, VariableType
+from corral.domain.templates import TemplateSettings
 
 FACTS = InstanceFacts(
     instance_id="lobby-1",

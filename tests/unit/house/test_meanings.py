@@ -16,8 +16,8 @@ from corral.cli.document_files import read_documents
 from corral.controller.http import meanings
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
-from corral.domain.group_checks import check_group
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import check_group
 from corral.system.config_keys import keys_of
 from corral.system.config_sources import FORMATS
 

@@ -9,9 +9,9 @@ from world import NOW, World, spec
 from corral.controller.instances.group_changes import create_group, delete_group, patch_group, scale_group
 from corral.controller.instances.instance_changes import remove_instance, restart_instance, start_instance
 from corral.controller.instances.retention import forgotten
-from corral.domain.group_documents import parse_group
-from corral.domain.groups import PortSpec
-from corral.domain.plans import read_plan
+from corral.domain.groups.group import PortSpec
+from corral.domain.groups.group_documents import parse_group
+from corral.domain.groups.plans import read_plan
 from corral.errors import Code, Rejected
 from corral.system.controller_config import InstanceRetentionSection
 

@@ -10,8 +10,8 @@ from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.retention import forgotten
 from corral.controller.reconcile.apply_plan import keep_group
+from corral.domain.groups.instance_records import EARLIER_STARTS
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import EARLIER_STARTS
 from corral.domain.instance_states import InstanceState
 from corral.system.controller_config import InstanceRetentionSection
 

@@ -14,12 +14,12 @@ from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import MODULE_PACKAGES
-from corral.domain.groups import ArtifactSpec, ExtensionSpec
+from corral.domain.groups.group import ArtifactSpec, ExtensionSpec
+from corral.domain.groups.plans import read_plan
 from corral.domain.ids import Epoch
-from corral.domain.module_manifest import Extension, ExtensionVariant, Manifest
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
-from corral.domain.plans import read_plan
+from corral.domain.modules.manifest import Extension, ExtensionVariant, Manifest
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, Rejected
 from corral.store.port import Change, Commit
 

@@ -27,9 +27,9 @@ from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.run_match import RunRelation, run_relation
 from corral.controller.workload.vitals import Vitals
-from corral.domain.groups import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
+from corral.domain.groups.group import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
+from corral.domain.groups.instance_records import StartFailure
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import StartFailure
 from corral.domain.instance_states import InstanceState, reported
 from corral.errors import IllegalTransition
 from corral.store.port import Put

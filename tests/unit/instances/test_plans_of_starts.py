@@ -18,10 +18,10 @@ from corral.controller.instances.reports import fold_report
 from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.term.housekeeping import surplus_versions
-from corral.domain.groups import ArtifactSpec, TemplateChoice, TemplateSelection
+from corral.domain.groups.group import ArtifactSpec, TemplateChoice, TemplateSelection
+from corral.domain.groups.plans import read_plan
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.plans import read_plan
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 from corral.wire.v1.instance_pb2 import StartInstanceAck

@@ -10,7 +10,7 @@ from corral.controller.instances.instance_changes import restart_instance, start
 from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_match import RunRelation, run_relation
-from corral.domain.instance_records import InstanceRecord
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire

@@ -13,7 +13,7 @@ from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.orders import start_message
 from corral.controller.instances.plans import decoded
 from corral.controller.sessions.published_start import add_published_fields
-from corral.domain.group_documents import parse_group
+from corral.domain.groups.group_documents import parse_group
 from corral.wire.v1 import plan_pb2 as parts
 
 

@@ -19,9 +19,9 @@ from corral.controller.instances.reports import fold_report
 from corral.controller.instances.retention import forgotten
 from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import NODES
-from corral.domain.groups import PortSpec
+from corral.domain.groups.group import PortSpec
+from corral.domain.groups.instance_records import live
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import live
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.errors import Rejected

@@ -13,9 +13,9 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, NODES, TEMPLATES
 from corral.controller.state.ledger import Step
-from corral.domain.artifacts import CatalogRecord
 from corral.domain.events import Cursor, Draft, Event
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import Epoch, NodeId, first_incarnation
 from corral.domain.node_states import NodeState
 from corral.domain.records import NodeRecord

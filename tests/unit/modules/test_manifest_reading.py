@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import inspect as kinds
 from packed_modules import MANIFEST
 
-from corral.domain.module_manifest import Manifest, ModuleHost, Source
+from corral.domain.modules.manifest import Manifest, ModuleHost, Source
 from corral.errors import Code, Rejected
 from corral.modules.manifest.manifest_reader import MANIFEST_MAX, read_manifest
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord, SignatureFacts
 from corral.errors import Code
 from corral.modules.archive.archive_reader import ArchiveFacts
 from corral.modules.archive.compatibility import (

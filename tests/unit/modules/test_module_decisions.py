@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.events import EventType
-from corral.domain.module_decisions import (
+from corral.domain.modules.capability_graph import stages_of_end
+from corral.domain.modules.lifecycle_decisions import (
     Runs,
     Todo,
     View,
@@ -22,15 +23,14 @@ from corral.domain.module_decisions import (
     rewound,
     stepped,
 )
-from corral.domain.module_graph import stages_of_end
-from corral.domain.module_manifest import (
+from corral.domain.modules.manifest import (
     CapabilitiesPart,
     Manifest,
     Provision,
     Requirement,
 )
-from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import (
+from corral.domain.modules.phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.modules.records import (
     STORY_LENGTH,
     FailureStory,
     PackageRecord,
@@ -38,7 +38,7 @@ from corral.domain.module_records import (
     told,
     uninstalled,
 )
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.verbs import Verb
 from corral.errors import IllegalTransition
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)

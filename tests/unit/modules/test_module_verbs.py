@@ -7,8 +7,8 @@ import pytest
 from corral.cli.module.commands import module
 from corral.controller.http.resources import module_verbs, modules
 from corral.controller.http.resources.module_schemas import ONE
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_verbs import VERBS, Verb
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.verbs import VERBS, Verb
 
 WORDS = {Verb.CONFIGURE: "config"}
 """Where the word is not the verb's own."""

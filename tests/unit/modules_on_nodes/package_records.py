@@ -9,8 +9,8 @@ import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import Collection
-from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import Backends, HostBackend, Manifest, ModuleHost
+from corral.domain.modules.records import PackageRecord
 from corral.store.port import Delete, Put, encode
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -10,10 +10,10 @@ from corral.controller.modules_on_nodes.distributor import desired_on_nodes
 from corral.controller.modules_on_nodes.module_sync import SyncProgress
 from corral.controller.modules_on_nodes.order_frames import PackageContent, control_frame, install_frame
 from corral.domain.ids import NodeId
-from corral.domain.module_convergence import ControlOrder, InstallOrder
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import SignatureFacts
+from corral.domain.modules.convergence import ControlOrder, InstallOrder
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import SignatureFacts
 from corral.modules.manifest.settings import settings_digest, settings_json
 from corral.wire.v1 import module_pb2 as wire
 

@@ -16,9 +16,9 @@ from corral.controller.modules_on_nodes.distributor import desired_on_nodes
 from corral.controller.modules_on_nodes.module_sync import DesiredPackage, ModuleSync, SyncProgress
 from corral.controller.modules_on_nodes.order_frames import BlobCache
 from corral.domain.ids import NodeId, SessionId
-from corral.domain.module_convergence import ObservedModule, difference
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import NodeModuleState, PackageRecord, SignatureFacts
+from corral.domain.modules.convergence import ObservedModule, difference
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import NodeModuleState, PackageRecord, SignatureFacts
 from corral.wire.features import FEATURES, support_of
 from corral.wire.handshake_lists import read_intent
 from corral.wire.v1.link_pb2 import ControllerMessage

@@ -16,7 +16,7 @@ from corral.controller.modules_on_nodes.module_states import (
 )
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.domain.ids import NodeId
-from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.errors import Code
 from corral.wire.v1.module_pb2 import MODULE_INTENT_PAUSED, ModuleSetEntry, ModuleStateUpdate
 from corral.wire.v1.node_pb2 import Handshake

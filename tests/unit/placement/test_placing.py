@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from corral.controller.placement.node_candidates import BUSY, NodeView, node_views, refused_ports
 from corral.controller.placement.node_choice import NoPort, Obstacle, Placement, Refused, choose_ports, place
 from corral.controller.state.indexed_mirrors import port_keys, usage_of
-from corral.domain.groups import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
+from corral.domain.groups.group import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
+from corral.domain.groups.instance_records import LeasedPort, NodeLedger, Reservation
 from corral.domain.ids import Incarnation, InstanceId, NodeId
-from corral.domain.instance_records import LeasedPort, NodeLedger, Reservation
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.records import NodeRecord
 from corral.errors import Code

@@ -7,9 +7,15 @@ import datetime as dt
 import pytest
 
 from corral.controller.reconcile.apply_plan import Need, plan_group
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import (
+    AfterStop,
+    CrashLoop,
+    ExitRecord,
+    GroupRecord,
+    InstanceRecord,
+)
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
-from corral.domain.instance_records import AfterStop, CrashLoop, ExitRecord, GroupRecord, InstanceRecord
 from corral.domain.instance_states import InstanceState, Wanted
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -15,12 +15,12 @@ from corral.controller.templates import template_changes as changes
 from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.template_changes import TemplateChange
 from corral.domain.events import Draft
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord
+from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.groups.plans import PlanTemplate, encode_plan
 from corral.domain.ids import Epoch, GroupName, InstanceId, NodeId, first_incarnation
-from corral.domain.instance_records import GroupRecord, InstanceRecord
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.plan_resolution import resolve_plan
-from corral.domain.plans import PlanTemplate, encode_plan
 from corral.domain.templates import Manifest, TemplateFile, TemplateRecord, manifest_digest
 from corral.store.port import Change, Commit, Delete, Put
 

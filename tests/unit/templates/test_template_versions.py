@@ -10,7 +10,7 @@ from template_shelf import KEEP, NOW, Shelf, an_intake
 from corral.controller.templates import template_changes as changes
 from corral.controller.templates.template_usage import groups_using, hashes_in_use
 from corral.domain.events import EventType
-from corral.domain.groups import TemplateChoice, TemplateSelection
+from corral.domain.groups.group import TemplateChoice, TemplateSelection
 from corral.domain.instance_states import InstanceState
 from corral.domain.templates import TemplateSettings
 from corral.errors import Code, Rejected

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.module_convergence import DesiredModule, ObservedModule
-from corral.domain.module_phases import ModuleIntent
+from corral.domain.modules.convergence import DesiredModule, ObservedModule
+from corral.domain.modules.phases import ModuleIntent
 from corral.wire.handshake_lists import (
     MOST_ENTRIES,
     desired_entry,

@@ -14,7 +14,7 @@ from corral.cli.api.client import Client, segment
 from corral.cli.failure import CommandFailure, CommandRefused, Unreachable, note
 from corral.cli.local.child_processes import Child, ChildSupervisor
 from corral.cli.terminal.progress_line import ProgressLine
-from corral.domain.variable_checks import JOIN_VARIABLE
+from corral.domain.groups.variable_checks import JOIN_VARIABLE
 from corral.system.addresses import Address, parse_address
 from corral.system.aio.backoff import doubled
 from corral.system.config import ControllerConfig

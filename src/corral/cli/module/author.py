@@ -21,7 +21,7 @@ from corral.cli.terminal.output import output_option, plain, show_done, show_one
 from corral.cli.terminal.values import size_text
 
 if TYPE_CHECKING:
-    from corral.domain.module_manifest import Manifest, Requirement
+    from corral.domain.modules.manifest import Manifest, Requirement
 
 
 _FIXTURES: Final = "corral.testing.module_fixtures"

@@ -38,7 +38,7 @@ from corral.cli.module.views import (
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done, show_list, show_one
 from corral.cli.terminal.values import pairs
-from corral.domain.module_verbs import VERBS, Verb
+from corral.domain.modules.verbs import VERBS, Verb
 
 VERB_SECONDS: Final = 120.0
 """Longer than any hook may take: start, stop and unload of one module."""

@@ -12,10 +12,10 @@ from corral.cli.failure import CommandRefused
 from corral.cli.module.node_states import on_nodes, paint_nodes, phase_of, reason_of
 from corral.cli.terminal.output import Column, Item, plain, state_column
 from corral.cli.terminal.values import age, shortened, size_text
-from corral.domain.module_decisions import MODULES_DISABLED
+from corral.domain.modules.lifecycle_decisions import MODULES_DISABLED
 
 if TYPE_CHECKING:
-    from corral.domain.module_manifest import Manifest
+    from corral.domain.modules.manifest import Manifest
 
 
 MODULES: Final = "/api/v1/modules"

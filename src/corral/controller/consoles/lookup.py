@@ -14,8 +14,8 @@ from corral.controller.consoles.rings import ConsoleRing, Rings
 from corral.controller.consoles.run_list import node_of
 from corral.controller.consoles.span import EMPTY, ConsoleSpan, MissingBytes
 from corral.controller.sessions.node_links import NodeLinks
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.ids import Incarnation
-from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError
 from corral.wire.v1.instance_pb2 import ConsoleQuery

@@ -29,8 +29,8 @@ from corral.controller.consoles.stream_messages import (
 )
 from corral.controller.consoles.watchers import InputLine
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import Incarnation, InstanceId
-from corral.domain.instance_records import InstanceRecord
 from corral.errors import CorralError, Retryable
 
 _CHUNK_BYTES: Final = 64 * 1024

@@ -17,8 +17,8 @@ from corral.controller.consoles.node_queries import NodeConsoleQueries
 from corral.controller.consoles.rings import Rings
 from corral.controller.instances.report_values import exit_record
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord
 from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, run_nonce, start_number
-from corral.domain.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_claims import told_time
 from corral.errors import Code, CorralError, Rejected, Retryable

@@ -10,8 +10,8 @@ import msgspec
 
 from corral.controller.consoles.pages import ConsoleGapShape, ConsolePage, page_of, texts_of
 from corral.controller.consoles.span import ConsoleSpan
+from corral.domain.groups.instance_records import ExitRecord, InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation
-from corral.domain.instance_records import ExitRecord, InstanceRecord
 from corral.errors import Code, Rejected
 
 _LINES: Final = 4096

@@ -12,10 +12,10 @@ from corral.controller.instances.plans import plans_in_use
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG
 from corral.controller.state.ledger import Step
-from corral.domain.artifacts import CatalogRecord, check_url, shown_url
 from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import check_path
-from corral.domain.groups import ArtifactSpec, GroupSpec
+from corral.domain.groups.artifacts import CatalogRecord, check_url, shown_url
+from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.spec import invalid
 from corral.errors import Code, Rejected, short_list
 

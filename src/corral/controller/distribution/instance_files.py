@@ -13,8 +13,8 @@ import msgspec
 from corral.controller.distribution.ports import offline
 from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES, check_path
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.spec import invalid
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.sdk.instance_files import FileEntry

@@ -11,8 +11,8 @@ from typing import Final
 from corral.controller.distribution.ports import FileUploads, offline
 from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
 from corral.domain.file_paths import check_glob
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.spec import invalid
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.controller_config import TemplatesSection

@@ -21,12 +21,12 @@ from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
-from corral.domain.groups import ConfigFormat, GroupSpec
+from corral.domain.groups.group import ConfigFormat, GroupSpec
+from corral.domain.groups.instance_records import live
+from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.groups.plans import Plan, PlanArtifact, read_plan
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import live
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.plan_resolution import resolve_plan
-from corral.domain.plans import Plan, PlanArtifact, read_plan
+from corral.domain.modules.manifest import ModuleHost
 from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateVersion
 from corral.errors import CorralError, Rejected, Retryable

@@ -18,7 +18,7 @@ from corral.controller.distribution.template_server import TemplateServer
 from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import NodeId
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected

@@ -36,8 +36,8 @@ from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
 from corral.domain.events import EventType
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import Epoch, TokenId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, Retryable
 from corral.store.port import BlobEngine, ReadEngine

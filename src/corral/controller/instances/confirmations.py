@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.errors import Code, Rejected, short_list
 
 GIVEN_UP: Final = (

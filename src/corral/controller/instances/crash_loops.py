@@ -9,8 +9,8 @@ import msgspec
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.groups import CrashLoopSpec
-from corral.domain.instance_records import BootMoment, CrashLoop, GroupRecord
+from corral.domain.groups.group import CrashLoopSpec
+from corral.domain.groups.instance_records import BootMoment, CrashLoop, GroupRecord
 from corral.system.aio.backoff import doubled
 
 

@@ -31,8 +31,8 @@ from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
-from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
 from corral.system import log_context
 from corral.system.aio.backoff import doubled

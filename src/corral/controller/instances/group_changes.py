@@ -12,10 +12,10 @@ from corral.controller.instances.instance_changes import order_stop, refuse_dele
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.group_checks import check_group
-from corral.domain.group_documents import changed_fields, patched
-from corral.domain.groups import GroupSpec
-from corral.domain.instance_records import GroupRecord, live
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import check_group
+from corral.domain.groups.group_documents import changed_fields, patched
+from corral.domain.groups.instance_records import GroupRecord, live
 from corral.errors import Code, Rejected
 
 

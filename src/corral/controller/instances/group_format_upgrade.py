@@ -11,8 +11,8 @@ from corral.controller.state.cluster_state import Stored
 from corral.controller.state.collections import CLUSTER, GROUPS, ONLY
 from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
-from corral.domain.groups import GroupSpec, Isolation
-from corral.domain.instance_records import GroupRecord
+from corral.domain.groups.group import GroupSpec, Isolation
+from corral.domain.groups.instance_records import GroupRecord
 
 GROUP_FORMAT: Final = 2
 """1: `isolate: auto` exists, and is the default. 2: the default of `min_alive_ms` is not 0 any more."""

@@ -25,11 +25,11 @@ from corral.controller.placement.node_choice import Obstacle, Refused, unsuited
 from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
-from corral.domain.groups import GroupSpec
-from corral.domain.instance_records import AfterStop, GroupRecord, InstanceRecord, live
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live
+from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.instance_states import Wanted
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.plan_resolution import check_instance_variables
 from corral.errors import Code, Rejected
 from corral.store.port import Append
 

@@ -12,8 +12,8 @@ from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.ledger import Actor, Ledger
 from corral.domain.events import Draft, EventType
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import Incarnation, InstanceId, NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id

@@ -22,6 +22,7 @@ from corral.controller.instances.starts import release, reserve
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
+from corral.domain.groups.instance_records import InstanceRecord, Readiness, live, next_state
 from corral.domain.ids import (
     RESTARTS_PER_START,
     GroupName,
@@ -31,7 +32,6 @@ from corral.domain.ids import (
     group_name,
     instance_id,
 )
-from corral.domain.instance_records import InstanceRecord, Readiness, live, next_state
 from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
 from corral.errors import Rejected
 from corral.wire.v1.instance_pb2 import RunningInstance

@@ -16,8 +16,8 @@ from corral.controller.instances.starts import StartRequest, refuse_ports, relea
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import Refused
 from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code
 from corral.wire.v1 import instance_pb2 as wire

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.groups import PRIMARY
+from corral.domain.groups.group import PRIMARY
+from corral.domain.groups.instance_records import InstanceRecord, PlanRecord, live
+from corral.domain.groups.plans import Plan
+from corral.domain.groups.variables import run_variables
 from corral.domain.ids import RESTARTS_PER_START
-from corral.domain.instance_records import InstanceRecord, PlanRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.plans import Plan
-from corral.domain.variables import run_variables
 from corral.errors import Code
 from corral.system.aio.backoff import doubled
 from corral.wire.v1 import instance_pb2 as wire

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.artifacts import CatalogRecord
-from corral.domain.extensions import ExtensionPackage
-from corral.domain.instance_records import PlanRecord, live
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.plans import Plan, read_plan
+from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.extensions import ExtensionPackage
+from corral.domain.groups.instance_records import PlanRecord, live
+from corral.domain.groups.plans import Plan, read_plan
+from corral.domain.modules.phases import ModuleIntent
 from corral.domain.templates import TemplateRecord
 
 

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.groups import PortProtocol
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import CrashRecord, ExitRecord, LeasedPort, Readiness
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, run_nonce
-from corral.domain.instance_records import CrashRecord, ExitRecord, LeasedPort, Readiness
 from corral.domain.instance_states import InstanceState
-from corral.domain.module_records import ModuleChange, Overridden
+from corral.domain.modules.records import ModuleChange, Overridden
 from corral.domain.node_claims import told_time
 from corral.wire.v1 import instance_pb2 as wire
 

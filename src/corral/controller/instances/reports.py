@@ -31,8 +31,8 @@ from corral.controller.instances.starts import reserve, settled_home
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
+from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, Readiness, is_ready, live
 from corral.domain.ids import Incarnation, NodeId, run_nonce, same_start
-from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted, reported
 from corral.wire.v1.instance_pb2 import CrashReport
 

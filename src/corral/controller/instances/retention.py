@@ -14,7 +14,7 @@ from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS
 from corral.controller.state.ledger import Step
 from corral.controller.state.mirrors import Stored
 from corral.domain.events import Draft, EventType
-from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.system.controller_config import InstanceRetentionSection
 
 

@@ -11,8 +11,8 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.groups import RestartOn
-from corral.domain.instance_records import (
+from corral.domain.groups.group import RestartOn
+from corral.domain.groups.instance_records import (
     AfterStop,
     ExitRecord,
     GroupRecord,

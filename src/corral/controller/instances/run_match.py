@@ -6,8 +6,8 @@ import enum
 
 import msgspec
 
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.ids import Incarnation, NodeId, same_start, start_number
-from corral.domain.instance_records import InstanceRecord, live
 
 
 class Stray(msgspec.Struct, frozen=True, kw_only=True):

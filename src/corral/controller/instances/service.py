@@ -15,8 +15,8 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES, NODES, ONLY
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.state.mirrors import Stored
+from corral.domain.groups.instance_records import BootMoment, InstanceRecord, live
 from corral.domain.ids import Epoch, Incarnation, same_start
-from corral.domain.instance_records import BootMoment, InstanceRecord, live
 from corral.domain.node_states import NodeState
 from corral.errors import Code, Retryable
 from corral.store.port import Commit

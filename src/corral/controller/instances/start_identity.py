@@ -26,8 +26,8 @@ import msgspec
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import SEQUENCES
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
+from corral.domain.groups.instance_records import InstanceRecord, SequenceRecord
 from corral.domain.ids import EPOCH_LEAP, Epoch, Incarnation, first_incarnation, start_number
-from corral.domain.instance_records import InstanceRecord, SequenceRecord
 from corral.errors import Code, Rejected
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey

@@ -15,8 +15,7 @@ from corral.controller.placement.node_choice import Placement, Refused, place
 from corral.controller.state.indexed_mirrors import port_keys
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
-from corral.domain.ids import DecisionId, GroupName, InstanceId, NodeId, same_start
-from corral.domain.instance_records import (
+from corral.domain.groups.instance_records import (
     GroupRecord,
     InstanceRecord,
     LeasedPort,
@@ -25,8 +24,9 @@ from corral.domain.instance_records import (
     earlier_starts,
     live,
 )
+from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
+from corral.domain.ids import DecisionId, GroupName, InstanceId, NodeId, same_start
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.plan_resolution import ResolvedPlan, check_instance_variables
 from corral.errors import Rejected
 
 _EXTENSIONS: Final = 5

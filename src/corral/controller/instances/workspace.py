@@ -32,9 +32,8 @@ from corral.controller.state.indexed_mirrors import Usage, usage_of
 from corral.controller.state.ledger import Step
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
-from corral.domain.groups import GroupSpec
-from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
-from corral.domain.instance_records import (
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import (
     BootMoment,
     CrashRecord,
     DecisionRecord,
@@ -44,7 +43,8 @@ from corral.domain.instance_records import (
     PlanRecord,
     Reservation,
 )
-from corral.domain.plan_resolution import ResolvedPlan, resolve_plan
+from corral.domain.groups.plan_resolution import ResolvedPlan, resolve_plan
+from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
 from corral.domain.records import NodeRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import Append

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts
 from corral.modules.archive.archive_store import ArchiveStore, disk_faults

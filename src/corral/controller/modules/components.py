@@ -24,7 +24,7 @@ from corral.controller.modules.upload_files import sweep_uploads
 from corral.controller.modules_on_nodes.node_metrics import NodeMetrics
 from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
-from corral.domain.module_manifest import ModuleHost
+from corral.domain.modules.manifest import ModuleHost
 from corral.modules.archive.archive_store import ArchiveStore
 from corral.modules.lifecycle.engine import ModuleEngine, host_metrics
 from corral.modules.process import ProcessPool

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.domain.file_paths import check_path
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, Rejected
 from corral.system.threads import to_end
 

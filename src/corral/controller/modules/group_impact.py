@@ -7,9 +7,9 @@ from typing import Final
 
 from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.extensions import ExtensionPackage
-from corral.domain.groups import GroupSpec
-from corral.domain.plan_resolution import PlanSources, resolve_plan
+from corral.domain.groups.extensions import ExtensionPackage
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.plan_resolution import PlanSources, resolve_plan
 from corral.errors import Rejected
 
 _NAMED: Final = 10

@@ -21,10 +21,10 @@ import structlog
 from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.package_store import LedgerPackageStore
 from corral.controller.state.ledger import Actor, audit
-from corral.domain.extensions import ExtensionPackage
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord, SignatureFacts
-from corral.domain.module_verbs import Verb
+from corral.domain.groups.extensions import ExtensionPackage
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord, SignatureFacts
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts, file_digest, inspect_archive
 from corral.modules.archive.compatibility import CompatibilityReport, Outcome, refusal, report

@@ -21,7 +21,7 @@ from corral.controller.events.ring import EventSelection
 from corral.controller.state.collections import MODULE_CURSORS
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, Event, EventType, MissedEvents
-from corral.domain.module_records import ModuleCursor
+from corral.domain.modules.records import ModuleCursor
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Owned, Scope
 from corral.modules.services.event_rules import EventFilter, EventPace, published_data, wanted_filter

@@ -26,10 +26,10 @@ from corral.controller.modules_on_nodes.reload_and_recover import (
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_records import PackageRecord
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.compatibility import CompatibilityReport
 from corral.modules.lifecycle.engine import ModuleEngine

@@ -17,7 +17,7 @@ import structlog
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
-from corral.domain.module_records import PackageRecord, told, uninstalled
+from corral.domain.modules.records import PackageRecord, told, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 from corral.store.port import ABSENT, Append, LeaseEngine, LeaseRow

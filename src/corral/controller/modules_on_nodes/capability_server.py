@@ -18,8 +18,8 @@ import structlog
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
 from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.ids import NodeId
-from corral.domain.module_manifest import Manifest, ModuleHost, Source
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import Manifest, ModuleHost, Source
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capabilities.capability_calls import unavailable
 from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY, CapabilityRegistry

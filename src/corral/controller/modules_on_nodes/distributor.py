@@ -17,10 +17,10 @@ from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import MODULE_NODE_STATES, MODULE_PACKAGES
 from corral.domain.ids import NodeId, SessionId
-from corral.domain.module_convergence import DesiredModule, ObservedModule
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import NodeModuleState, PackageRecord, node_module_key
+from corral.domain.modules.convergence import DesiredModule, ObservedModule
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import NodeModuleState, PackageRecord, node_module_key
 from corral.modules.manifest.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
 from corral.system.aio.tasks import Tasks

@@ -13,8 +13,8 @@ from corral.controller.state.collections import MODULE_NODE_STATES
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import NodeModuleState, next_wish, node_module_key
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import NodeModuleState, next_wish, node_module_key
 from corral.domain.node_claims import told_time
 from corral.errors import Code, Rejected
 from corral.wire.handshake_lists import digest_of, entries_of, is_module_id, read_intent

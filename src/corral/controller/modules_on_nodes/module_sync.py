@@ -27,7 +27,7 @@ from corral.controller.modules_on_nodes.order_frames import (
 )
 from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.ids import NodeId
-from corral.domain.module_convergence import (
+from corral.domain.modules.convergence import (
     ControlOrder,
     DesiredModule,
     InstallOrder,
@@ -38,8 +38,8 @@ from corral.domain.module_convergence import (
     difference,
     reported,
 )
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import NodeModuleState, PackageRecord
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import NodeModuleState, PackageRecord
 from corral.errors import CorralError
 from corral.system import log_context
 from corral.system.aio.tasks import set_within

@@ -20,7 +20,7 @@ from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.ids import NodeId
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.store.port import BlobEngine, Commit

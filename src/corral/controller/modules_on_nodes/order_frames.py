@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.module_convergence import ControlOrder, InstallOrder
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.convergence import ControlOrder, InstallOrder
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import PackageRecord
 from corral.modules.manifest.settings import settings_json
 from corral.store.port import BlobEngine
 from corral.system.aio.keyed_locks import KeyedLocks

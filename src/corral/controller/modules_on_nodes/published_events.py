@@ -12,8 +12,8 @@ import structlog
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.records import PackageRecord
 from corral.domain.node_claims import told_time
 from corral.errors import Rejected
 from corral.modules.services.event_rules import DATA_BYTES, SUBJECT_MAX, check_published, encoded_data

@@ -12,9 +12,9 @@ import msgspec
 from corral.controller.modules_on_nodes.module_states import is_unhealthy, request_recovery, runs_with_refusal
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.ids import NodeId
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_records import NodeModuleState, PackageRecord, next_wish, node_module_key
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.records import NodeModuleState, PackageRecord, next_wish, node_module_key
 from corral.errors import Code, Rejected
 from corral.store.store_errors import Conflict
 from corral.system.clock import Clock

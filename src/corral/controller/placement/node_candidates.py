@@ -9,8 +9,8 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.controller.state.indexed_mirrors import PortKey, Usage, port_keys
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import NodeLedger
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import NodeLedger
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.records import NodeRecord
 

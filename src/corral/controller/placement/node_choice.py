@@ -17,10 +17,10 @@ import msgspec
 
 from corral.controller.placement.node_candidates import NodeView
 from corral.controller.state.indexed_mirrors import PortKey, port_keys
-from corral.domain.groups import GroupSpec, PortProtocol, PortSpec
-from corral.domain.instance_records import LeasedPort
+from corral.domain.groups.group import GroupSpec, PortProtocol, PortSpec
+from corral.domain.groups.instance_records import LeasedPort
+from corral.domain.groups.port_sets import PortSet, port_sets
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.port_sets import PortSet, port_sets
 from corral.errors import Code, Rejected
 
 

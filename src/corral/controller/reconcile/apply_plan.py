@@ -22,7 +22,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.instance_records import GroupRecord, InstanceRecord, live
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live
 from corral.domain.instance_states import ENDED, LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.errors import short_list
 

@@ -33,8 +33,8 @@ from corral.controller.state.collections import (
 from corral.controller.state.ledger import Ledger
 from corral.controller.state.quarantine import unreadable
 from corral.domain.events import Event, EventType
+from corral.domain.groups.instance_records import BootMoment
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit

@@ -16,8 +16,8 @@ from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import EventType
+from corral.domain.groups.instance_records import AfterStop, live, next_state
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import AfterStop, live, next_state
 from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
 from corral.domain.node_states import NodeState
 from corral.system.aio.tasks import set_within

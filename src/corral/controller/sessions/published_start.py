@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.groups import Category, ConfigFormat, PatchOp, PatchSpec
-from corral.domain.plans import Plan, PlanArtifact, PlanExtension
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.group import Category, ConfigFormat, PatchOp, PatchSpec
+from corral.domain.groups.plans import Plan, PlanArtifact, PlanExtension
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import plan_pb2 as parts
 

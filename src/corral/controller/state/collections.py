@@ -6,8 +6,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from corral.domain.artifacts import CatalogRecord
-from corral.domain.instance_records import (
+from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.instance_records import (
     CrashRecord,
     DecisionRecord,
     GroupRecord,
@@ -16,7 +16,7 @@ from corral.domain.instance_records import (
     PlanRecord,
     SequenceRecord,
 )
-from corral.domain.module_records import ModuleCursor, NodeModuleState, PackageRecord
+from corral.domain.modules.records import ModuleCursor, NodeModuleState, PackageRecord
 from corral.domain.records import (
     AdminCertificateRecord,
     ApiTokenRecord,

@@ -20,9 +20,9 @@ from corral.controller.state.collections import (
     TEMPLATES,
 )
 from corral.controller.state.mirrors import Mirror, Stored
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import CrashRecord, InstanceRecord, NodeLedger
-from corral.domain.module_records import NodeModuleState
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import CrashRecord, InstanceRecord, NodeLedger
+from corral.domain.modules.records import NodeModuleState
 from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
 
 PortKey = tuple[int, PortProtocol]

@@ -20,7 +20,7 @@ import structlog
 from corral.controller.instances.plans import decoded
 from corral.controller.modules.archive_supply import blobs_of
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.instance_records import PlanRecord
+from corral.domain.groups.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine

@@ -17,9 +17,9 @@ from corral.controller.state.collections import TEMPLATES
 from corral.controller.state.ledger import Step
 from corral.controller.templates.archive_import import ImportedTree
 from corral.controller.templates.template_usage import hashes_in_use, users_of
-from corral.domain import template_selection as selection
 from corral.domain.events import Draft, EventType
-from corral.domain.template_selection import check_settings
+from corral.domain.groups import template_selection as selection
+from corral.domain.groups.template_selection import check_settings
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, template_name
 from corral.errors import Code, Rejected, short_list
 from corral.store.port import ABSENT

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from corral.controller.instances.plans import plans_in_use
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
 from corral.domain.templates import group_of
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.tokens import WorkloadRun, WorkloadTokens
 from corral.controller.workload.vitals import Vitals
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.domain.instance_records import InstanceRecord
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
 from corral.system.aio.token_bucket import TokenBuckets

@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import live
 from corral.domain.ids import Incarnation, InstanceId, same_start
-from corral.domain.instance_records import live
 from corral.errors import Code, Rejected
 from corral.pki.keys import ClusterKey
 from corral.system.clock import Clock

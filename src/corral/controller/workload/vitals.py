@@ -14,8 +14,8 @@ import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES
+from corral.domain.groups.instance_records import InstanceRecord, is_ready, live
 from corral.domain.ids import Incarnation, same_start
-from corral.domain.instance_records import InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Rejected
 from corral.store.port import Commit

@@ -23,7 +23,7 @@ from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.link.published_controller import TEMPLATE_SECONDS
 from corral.domain.file_paths import Globs
-from corral.domain.plans import PlanArtifact
+from corral.domain.groups.plans import PlanArtifact
 from corral.errors import CorralError
 from corral.system.clock import Clock
 from corral.system.daemon_config import CacheSection, DaemonConfig

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import structlog
 
 from corral.daemon.link.link import Reply
-from corral.domain.plans import PlanArtifact
+from corral.domain.groups.plans import PlanArtifact
 from corral.errors import Bug, Code, CorralError
 from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import DaemonMessage

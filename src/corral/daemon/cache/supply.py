@@ -16,7 +16,7 @@ from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, CacheCon
 from corral.daemon.cache.quota import CacheQuota, Pin
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.template_sync import TemplateSync
-from corral.domain.plans import PlanArtifact
+from corral.domain.groups.plans import PlanArtifact
 from corral.domain.templates import Manifest
 from corral.errors import Code, Rejected, Retryable
 from corral.system.aio.tasks import Tasks, cancel_and_wait

@@ -20,10 +20,10 @@ from corral.daemon.config_files import json_text, properties, toml_text, yaml_te
 from corral.daemon.config_files.no_follow import read_beneath, replace_beneath
 from corral.daemon.config_files.text_edits import MAX_BYTES, Impossible, Malformed
 from corral.daemon.config_files.values import with_variables
-from corral.domain.config_patches import format_of, patch_format, split_path, value_text
-from corral.domain.groups import PatchOp, PatchSpec
+from corral.domain.groups.config_patches import format_of, patch_format, split_path, value_text
+from corral.domain.groups.group import PatchOp, PatchSpec
+from corral.domain.groups.variables import substitute
 from corral.domain.patterns import Pattern, check_template, compile_bytes, compile_pattern
-from corral.domain.variables import substitute
 from corral.errors import Code, CorralError, Rejected
 
 _REFERENCE: Final = re.compile(r"\\(?:([0-9])|g<([A-Za-z_][A-Za-z0-9_]*|[0-9]{1,2})>|(\\))")

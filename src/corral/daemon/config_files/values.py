@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.variables import substitute
+from corral.domain.groups.variables import substitute
 
 _WHOLE: Final = re.compile(r"%[A-Z][A-Z0-9_]{0,127}%")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")

@@ -20,8 +20,8 @@ import msgspec
 
 from corral.daemon.prepare.prepared_start import StartValues
 from corral.daemon.workload.java import Unit, setting_of, units
-from corral.domain.module_records import ModuleChange, Overridden
-from corral.domain.secret_masks import SecretMask
+from corral.domain.groups.secret_masks import SecretMask
+from corral.domain.modules.records import ModuleChange, Overridden
 
 _MOST_CELLS: Final = 40_000
 """Lists whose differing parts are longer than this allows are taken as replaced altogether."""

@@ -18,7 +18,7 @@ import structlog
 from corral.daemon.hooks.change_validation import BadChange, check_change, read_answer
 from corral.daemon.hooks.start_changes import StartChange, change_record, difference, merge, overridden
 from corral.daemon.prepare.prepared_start import Proposal, StartValues, values_of
-from corral.domain.module_records import ModuleChange
+from corral.domain.modules.records import ModuleChange
 from corral.errors import CorralError
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone
 from corral.modules.scope import Scope

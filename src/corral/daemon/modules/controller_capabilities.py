@@ -17,7 +17,7 @@ import structlog
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.node.durable_files import store
-from corral.domain.module_graph import Provided
+from corral.domain.modules.capability_graph import Provided
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capabilities.capability_calls import LONGEST_CALL, seconds_of, unavailable
 from corral.modules.scope import Scope

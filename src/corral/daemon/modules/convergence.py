@@ -14,10 +14,10 @@ from corral.daemon.modules.module_orders import OrderedPackage, ReceivedOrder
 from corral.daemon.modules.package_store import ArchiveRefusal, DiskPackageStore, SignatureRefusal
 from corral.daemon.modules.settings_and_reload import SettingsApplier, checked_settings
 from corral.daemon.modules.state_reports import lost_archive, signature_answered
-from corral.domain.module_manifest import Manifest, ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import Manifest, ModuleHost
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.verbs import Verb
 from corral.domain.versions import parse_range
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts

@@ -25,7 +25,7 @@ from corral.archives.refusals import MODULE_REFUSALS
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel, Expect
 from corral.daemon.modules.state_reports import progress_report
-from corral.domain.module_records import SignatureFacts
+from corral.domain.modules.records import SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts, has_digest, inspect_archive
 from corral.modules.archive.archive_store import ArchiveStore, disk_faults

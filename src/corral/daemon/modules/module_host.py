@@ -20,9 +20,9 @@ from corral.daemon.modules.order_dispatcher import OrderDispatcher
 from corral.daemon.modules.package_store import DiskPackageStore, NodePackage
 from corral.daemon.modules.start_gate import StartGate
 from corral.daemon.modules.state_reports import set_entry, state_updates
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import STORY_LENGTH, PackageRecord
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import STORY_LENGTH, PackageRecord
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.process import ProcessPool

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.module_phases import ModuleIntent
+from corral.domain.modules.phases import ModuleIntent
 from corral.errors import Code, Rejected, unknown_choice
 from corral.modules.manifest.manifest_checks import ID, ID_RULE
 from corral.modules.manifest.settings import SETTINGS_MAX

@@ -22,7 +22,7 @@ from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_publisher import EventPublisher, EventSpool
 from corral.daemon.modules.subscriptions import NodeEventRing, NodeSubscription, TypeCounts, TypeSubscription
 from corral.domain.events import START, Cursor, Event, EventType, MissedEvents
-from corral.domain.module_manifest import EventsPart
+from corral.domain.modules.manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
 from corral.modules.scope import Owned, Scope

@@ -23,8 +23,8 @@ from corral.daemon.modules.package_store import DiskPackageStore, NodePackage
 from corral.daemon.modules.package_worker import PackageWorker
 from corral.daemon.modules.start_gate import StartGate
 from corral.daemon.modules.state_reports import error_report, lost_archive, observed
-from corral.domain.module_convergence import difference
-from corral.domain.module_records import SIGNATURE_REFUSED
+from corral.domain.modules.convergence import difference
+from corral.domain.modules.records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected
 from corral.system import log_context
 from corral.system.aio.tasks import Tasks

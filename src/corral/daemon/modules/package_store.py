@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from corral.daemon.node.durable_files import store
-from corral.domain.module_decisions import not_installed
-from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.domain.modules.lifecycle_decisions import not_installed
+from corral.domain.modules.records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 from corral.system.aio.keyed_locks import KeyedLocks

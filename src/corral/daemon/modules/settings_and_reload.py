@@ -6,10 +6,10 @@ from typing import Any
 
 from corral.daemon.modules.module_orders import ReceivedOrder
 from corral.daemon.modules.package_store import DiskPackageStore, SettingsRefusal
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.verbs import Verb
 from corral.errors import Code, Rejected
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.manifest.settings import check_settings

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from corral.daemon.modules.package_store import NodePackage
-from corral.domain.module_convergence import ObservedModule
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import SIGNATURE_REFUSED, PackageRecord, told, uninstalled
+from corral.domain.modules.convergence import ObservedModule
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import SIGNATURE_REFUSED, PackageRecord, told, uninstalled
 from corral.errors import CorralError
 from corral.wire.handshake_lists import INTENT_NUMBERS, observed_entry
 from corral.wire.v1 import module_pb2 as pb

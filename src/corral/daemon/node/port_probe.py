@@ -22,8 +22,8 @@ from typing import Final
 
 import structlog
 
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import LeasedPort
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
 from corral.errors import Code, Retryable
 
 _log = structlog.get_logger("corral.daemon.ports")

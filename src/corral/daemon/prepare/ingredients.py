@@ -24,7 +24,7 @@ from corral.daemon.workload.start_stages import (
 )
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.file_paths import check_path, globs
-from corral.domain.plans import Plan, PlanArtifact, PlanTemplate
+from corral.domain.groups.plans import Plan, PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 from corral.system.aio.tasks import Tasks

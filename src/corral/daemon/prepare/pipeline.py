@@ -43,10 +43,10 @@ from corral.daemon.workload.variable_values import (
     unresolved_error,
 )
 from corral.daemon.workload.workload_users import WorkloadUser, WorkloadUsers
+from corral.domain.groups.plans import Plan
+from corral.domain.groups.probes import check_probes
+from corral.domain.groups.secret_masks import refuse_in_command
 from corral.domain.ids import RESTARTS_PER_START
-from corral.domain.plans import Plan
-from corral.domain.probes import check_probes
-from corral.domain.secret_masks import refuse_in_command
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import run_name
 from corral.system.daemon_config import DaemonConfig

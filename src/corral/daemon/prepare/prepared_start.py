@@ -21,8 +21,8 @@ from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START, StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
-from corral.domain.plans import PlanJvm
-from corral.domain.variables import substitute_all
+from corral.domain.groups.plans import PlanJvm
+from corral.domain.groups.variables import substitute_all
 from corral.sdk.instances import InstanceSpec
 from corral.sdk.runtime import RunSpec, run_name
 

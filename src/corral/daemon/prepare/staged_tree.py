@@ -32,7 +32,7 @@ from corral.daemon.workload.start_stages import (
 )
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import globs
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.domain.templates import TemplateFile
 
 THREADS: Final = 4

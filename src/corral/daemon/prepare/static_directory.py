@@ -26,7 +26,7 @@ from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.sdk.runtime import run_name
 
 _SHOWN: Final = 20

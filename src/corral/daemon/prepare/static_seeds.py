@@ -22,7 +22,7 @@ from corral.daemon.prepare.ingredients import Ingredients
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import globs
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.domain.templates import TemplateFile
 from corral.system.files import atomic_write
 

@@ -25,7 +25,7 @@ from corral.daemon.prepare.file_copy import copy_content
 from corral.daemon.prepare.layout import directories_of
 from corral.daemon.prepare.static_seeds import Seed
 from corral.domain.file_paths import Globs, globs
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory
 from corral.system.trees.entries import NEW_FILE, is_missing, open_beneath, open_tree, parent_of

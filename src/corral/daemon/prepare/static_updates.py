@@ -34,8 +34,8 @@ from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.variable_values import Values
-from corral.domain.groups import PatchSpec
-from corral.domain.plans import Plan
+from corral.domain.groups.group import PatchSpec
+from corral.domain.groups.plans import Plan
 from corral.errors import CorralError
 from corral.system.trees.entries import entry_at, is_missing, open_beneath, open_tree
 

@@ -13,7 +13,7 @@ import msgspec
 
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.workload.variable_values import Values
-from corral.domain.variables import substitute_bytes
+from corral.domain.groups.variables import substitute_bytes
 from corral.errors import Code, Rejected, short_list
 
 _SHOWN: Final = 5

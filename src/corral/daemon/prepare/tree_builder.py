@@ -25,7 +25,7 @@ from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START, TEMPLATE_APPLY, StartProgress
 from corral.daemon.workload.variable_values import Values
 from corral.daemon.workload.workload_users import WorkloadUser
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.errors import CorralError
 from corral.sdk.runtime import run_name
 from corral.system.trees.entries import open_tree

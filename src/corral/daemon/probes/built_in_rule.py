@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from corral.daemon.probes.listening_sockets import RunSockets
-from corral.domain.instance_records import LeasedPort
+from corral.domain.groups.instance_records import LeasedPort
 
 FIRST_WORD_SECONDS: Final = 1.0
 WORD_SECONDS: Final = 5.0

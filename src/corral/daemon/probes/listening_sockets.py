@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import LeasedPort
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
 from corral.errors import short_list
 
 FRESH_SECONDS: Final = 0.2

@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from corral.domain.probes import ProbeSpec
+from corral.domain.groups.probes import ProbeSpec
 
 Mask = Callable[[str], str]
 """Removes the secrets of a run from a text."""

@@ -17,9 +17,9 @@ from corral.daemon.probes.listening_sockets import RunSockets
 from corral.daemon.probes.log_probe import ConsoleGrowth, LogProbe
 from corral.daemon.probes.minecraft_ping import PlayerCount, ping
 from corral.daemon.probes.port_probes import LOCAL, Mask, NotYet, shown, try_http, try_tcp
-from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import LeasedPort
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.groups.group import PortProtocol
+from corral.domain.groups.instance_records import LeasedPort
+from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.errors import CorralError
 from corral.sdk.runtime import Execution
 

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
-from corral.domain.instance_records import CrashClass
+from corral.domain.groups.instance_records import CrashClass
 from corral.sdk.runtime import RunExit
 
 _LONGEST_LINE: Final = 1000

@@ -11,7 +11,7 @@ from corral.daemon.runs.run_files import FailedStart, RunOutcome, StopOrder
 from corral.daemon.runs.stop_ladder import KILL
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START
-from corral.domain.instance_records import CrashClass
+from corral.domain.groups.instance_records import CrashClass
 from corral.domain.instance_states import ENDED, InstanceState
 from corral.errors import CorralError, Rejected
 from corral.sdk.runtime import RunExit

@@ -20,9 +20,9 @@ from corral.daemon.runs.run_times import RunTimes
 from corral.daemon.runs.services import Services
 from corral.daemon.runs.stop_ladder import StopRequest
 from corral.daemon.workload.run_secrets import RunMask
+from corral.domain.groups.secret_masks import SecretMask
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import InstanceState
-from corral.domain.secret_masks import SecretMask
 from corral.errors import CorralError
 from corral.runtimes.console.log import ConsoleLog
 

@@ -23,9 +23,9 @@ from corral.daemon.runs.services import Services
 from corral.daemon.workload.run_secrets import RunMask
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START
-from corral.domain.groups import PRIMARY
+from corral.domain.groups.group import PRIMARY
+from corral.domain.groups.probes import ProbeKind
 from corral.domain.instance_states import InstanceState
-from corral.domain.probes import ProbeKind
 from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
 from corral.system.aio.tasks import Tasks
 

@@ -3,7 +3,7 @@
 Each rung sends a command or a signal and waits for the exit, not for its timer. After the last rung everything of the
 run is killed; an order to kill leaves the ladder at once. The stop request is on disk, so that a later daemon goes on
 with it. The default ladder is `DEFAULT_LADDER` in
-`domain/groups.py`.
+`domain/groups/group.py`.
 """
 
 from __future__ import annotations

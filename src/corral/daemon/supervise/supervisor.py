@@ -27,8 +27,8 @@ from corral.daemon.supervise.instance import Instance
 from corral.daemon.supervise.node_runs import InstanceTable
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import VALIDATION
+from corral.domain.groups.instance_records import live
 from corral.domain.ids import RESTARTS_PER_START, node_incarnation
-from corral.domain.instance_records import live
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.sdk.runtime import AdoptionKind
 from corral.wire.v1.instance_pb2 import RunningInstance

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from corral.daemon.workload.start_order import StartOrder
-from corral.domain.groups import BLOCKED_VARIABLES, RESERVED_PREFIX
+from corral.domain.groups.group import BLOCKED_VARIABLES, RESERVED_PREFIX
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import run_name
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Final
 
-from corral.domain.plans import PlanJvm
+from corral.domain.groups.plans import PlanJvm
 from corral.errors import Code, Rejected
 
 _HEAP_WORDS: Final = ("-Xmx", "-Xms", "-XX:MaxRAMPercentage", "-XX:InitialRAMPercentage")

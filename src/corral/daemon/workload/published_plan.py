@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.domain.groups import Category, ConfigFormat, Isolation, PatchOp, PatchSpec
-from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanRestart, PlanTemplate
+from corral.domain.groups.group import Category, ConfigFormat, Isolation, PatchOp, PatchSpec
+from corral.domain.groups.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanRestart, PlanTemplate
 from corral.errors import Code, Rejected
 from corral.wire.v1 import plan_pb2 as wire
 from corral.wire.v1.instance_pb2 import StartInstance

@@ -21,9 +21,9 @@ import msgspec
 from corral.daemon.node.durable_files import store
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.variable_values import NodeFacts, Secrets, secrets_now, secrets_of_process
-from corral.domain.config_patches import value_text
-from corral.domain.plans import Plan
-from corral.domain.secret_masks import SecretMask, names_within, secret_names
+from corral.domain.groups.config_patches import value_text
+from corral.domain.groups.plans import Plan
+from corral.domain.groups.secret_masks import SecretMask, names_within, secret_names
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunHandle
 from corral.system.files import read_versioned

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from corral.daemon.workload.published_plan import published_plan, unsaid_isolation
-from corral.domain.groups import (
+from corral.domain.groups.group import (
     DEFAULT_LADDER,
     PRIMARY,
     RUNTIMES,
@@ -23,10 +23,10 @@ from corral.domain.groups import (
     PortProtocol,
     StopRungSpec,
 )
+from corral.domain.groups.instance_records import LeasedPort, PlanRecord
+from corral.domain.groups.plans import Plan, plan_hash, read_plan
+from corral.domain.groups.probes import ProbeSpec
 from corral.domain.ids import Incarnation, InstanceId, instance_id
-from corral.domain.instance_records import LeasedPort, PlanRecord
-from corral.domain.plans import Plan, plan_hash, read_plan
-from corral.domain.probes import ProbeSpec
 from corral.errors import Code, Rejected, unknown_choice
 from corral.sdk.runtime import RunLimits
 from corral.wire.frame_table import require

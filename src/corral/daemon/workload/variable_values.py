@@ -18,11 +18,9 @@ import msgspec
 
 from corral.daemon.workload.start_order import StartOrder
 from corral.domain.file_paths import check_path
-from corral.domain.patterns import compile_pattern
-from corral.domain.secret_masks import names_within
-from corral.domain.spec import VariableSpec
-from corral.domain.variable_checks import check_secret_reference, check_secret_value, check_values
-from corral.domain.variables import (
+from corral.domain.groups.secret_masks import names_within
+from corral.domain.groups.variable_checks import check_secret_reference, check_secret_value, check_values
+from corral.domain.groups.variables import (
     InstanceFacts,
     built_in,
     defaults,
@@ -30,6 +28,8 @@ from corral.domain.variables import (
     secrets_among,
     substitute,
 )
+from corral.domain.patterns import compile_pattern
+from corral.domain.spec import VariableSpec
 from corral.errors import Code, CorralError, Rejected
 from corral.system.log_mask import HIDDEN_VALUES
 from corral.system.trees.entries import open_beneath, open_tree

@@ -29,7 +29,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.file_paths import check_path
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.modules.archive.archive_reader import MANIFEST_NAMES, inspect_archive
 from corral.modules.archive.source_checks import check_sources

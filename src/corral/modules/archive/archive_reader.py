@@ -19,7 +19,7 @@ from corral.archives.limits import ArchiveLimits
 from corral.archives.paths import DistinctPaths
 from corral.archives.refusals import MODULE_REFUSALS
 from corral.archives.zip_reader import ZipEntry, ZipReader
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.modules.archive.source_checks import check_sources
 from corral.modules.manifest.manifest_reader import MANIFEST_MAX, manifest_refused, read_manifest

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from corral.domain.module_graph import Provided, applies, check_graph, registry_of, unmet
-from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement, Source
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.domain.modules.capability_graph import Provided, applies, check_graph, registry_of, unmet
+from corral.domain.modules.manifest import Manifest, ModuleHost, Provision, Requirement, Source
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord, SignatureFacts
 from corral.domain.versions import parse_range, parse_version
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive.archive_reader import ArchiveFacts

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Collection
 from typing import Final
 
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected
 
 VENDOR: Final = "vendor/"

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected, Retryable, unknown_choice
 from corral.modules.process.call_failures import ModuleRaised, ProcessGone
 from corral.modules.scope import Scope

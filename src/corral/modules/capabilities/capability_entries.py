@@ -10,8 +10,8 @@ import msgspec
 import structlog
 
 from corral.domain.events import Draft, EventType
-from corral.domain.module_graph import Provided, Why
-from corral.domain.module_manifest import Provision
+from corral.domain.modules.capability_graph import Provided, Why
+from corral.domain.modules.manifest import Provision
 from corral.modules.capabilities.capability_calls import BuiltInMethod, Consumer
 from corral.modules.scope import Scope
 

@@ -12,8 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from corral.domain.events import Draft, EventType
-from corral.domain.module_graph import Provided, Unresolved, provisions_on, registry_of, unmet, unresolved
-from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement
+from corral.domain.modules.capability_graph import (
+    Provided,
+    Unresolved,
+    provisions_on,
+    registry_of,
+    unmet,
+    unresolved,
+)
+from corral.domain.modules.manifest import Manifest, ModuleHost, Provision, Requirement
 from corral.modules.capabilities.capability_calls import (
     BuiltInMethod,
     Consumer,

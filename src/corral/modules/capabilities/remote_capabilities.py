@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from corral.domain.module_graph import Provided, unmet
-from corral.domain.module_manifest import Provision, Requirement
+from corral.domain.modules.capability_graph import Provided, unmet
+from corral.domain.modules.manifest import Provision, Requirement
 from corral.modules.capabilities.capability_calls import Consumer, unavailable
 from corral.modules.capabilities.capability_entries import CapabilityEntry, CapabilityView, mind_deprecation
 from corral.modules.scope import Scope

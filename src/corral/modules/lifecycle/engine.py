@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import structlog
 
-from corral.domain.module_decisions import first_step, not_installed
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
-from corral.domain.module_verbs import Verb
+from corral.domain.modules.lifecycle_decisions import first_step, not_installed
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.verbs import Verb
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle import operator_requests as verbs

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from corral.domain.module_manifest import Manifest, ModuleHost
+from corral.domain.modules.manifest import Manifest, ModuleHost
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.lifecycle.loader import ModuleLoader
 from corral.modules.lifecycle.restart_backoff import RestartBackoff

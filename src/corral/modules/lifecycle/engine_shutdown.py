@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from corral.domain.module_graph import stages_of_end
+from corral.domain.modules.capability_graph import stages_of_end
 from corral.modules.lifecycle.module_failure import ModuleFailure
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
 from corral.system.clock import Clock

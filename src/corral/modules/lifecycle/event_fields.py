@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from corral.domain.module_phases import ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.phases import ModulePhase
+from corral.domain.modules.records import PackageRecord
 
 
 def standing(

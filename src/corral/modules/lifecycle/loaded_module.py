@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from corral.domain.module_decisions import Runs
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.lifecycle_decisions import Runs
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.records import PackageRecord
 from corral.errors import CorralError
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.loader import end_process, run_hook, unload

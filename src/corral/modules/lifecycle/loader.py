@@ -9,8 +9,8 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from corral.domain.module_manifest import Manifest, ModuleHost
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import Manifest, ModuleHost
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.modules.lifecycle.module_failure import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from corral.domain.module_records import SIGNATURE_REFUSED, FailureStory
+from corral.domain.modules.records import SIGNATURE_REFUSED, FailureStory
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import (
     CallOverrun,

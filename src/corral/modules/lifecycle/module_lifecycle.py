@@ -1,6 +1,6 @@
 """Lifecycle of one module on this host: the next step is decided, carried out and stored.
 
-`corral.domain.module_decisions` decides the next step; it is carried out, and stored with its events, before
+`corral.domain.modules.lifecycle_decisions` decides the next step; it is carried out, and stored with its events, before
 anything of it is bound or published. Only the module's actor calls these methods, so no two steps run at the
 same time.
 """
@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.domain import module_decisions as decisions
 from corral.domain.events import Draft
-from corral.domain.module_decisions import Todo, View, stepped
-from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules import lifecycle_decisions as decisions
+from corral.domain.modules.lifecycle_decisions import Todo, View, stepped
+from corral.domain.modules.phases import ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.modules.records import PackageRecord
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
 from corral.modules.lifecycle.module_failure import ModuleFailure, death_failure, failure_story

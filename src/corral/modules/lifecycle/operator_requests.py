@@ -9,10 +9,10 @@ import msgspec
 import structlog
 
 from corral.domain.events import Draft, EventType
-from corral.domain.module_decisions import check_verb, wanting
-from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import PackageRecord
-from corral.domain.module_verbs import VERBS, Verb
+from corral.domain.modules.lifecycle_decisions import check_verb, wanting
+from corral.domain.modules.phases import ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.verbs import VERBS, Verb
 from corral.errors import Bug, CorralError
 from corral.modules.lifecycle.event_fields import changed_keys, standing
 from corral.modules.lifecycle.loader import run_hook

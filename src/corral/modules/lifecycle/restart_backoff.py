@@ -12,7 +12,7 @@ each time is found sooner (`corral.modules.process.zygote_deaths`)."""
 
 
 class RestartBackoff(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses in seconds. `corral.domain.module_decisions.restart_delay` chooses among `restarts`."""
+    """Pauses in seconds. `corral.domain.modules.lifecycle_decisions.restart_delay` chooses among `restarts`."""
 
     restarts: tuple[float, ...] = (1.0, 2.0, 4.0)
     """After the first, second, third death of a process; then as the last."""

@@ -16,10 +16,10 @@ import msgspec
 import structlog
 
 from corral.domain.events import Draft, EventType
-from corral.domain.module_decisions import stepped
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModulePhase, ModuleTrigger
-from corral.domain.module_records import FailureStory, PackageRecord
+from corral.domain.modules.lifecycle_decisions import stepped
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModulePhase, ModuleTrigger
+from corral.domain.modules.records import FailureStory, PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.lifecycle.event_fields import standing
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation

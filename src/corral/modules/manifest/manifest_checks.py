@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from corral.domain.events import EventType
 from corral.domain.file_paths import check_path
-from corral.domain.module_manifest import (
+from corral.domain.modules.manifest import (
     MANIFEST_VERSION,
     MAX_HOOK_DEADLINE_MS,
     RESERVED_IDS,

@@ -1,6 +1,6 @@
 """Manifest reader: the text of `module.yaml` or `module.json` becomes a manifest, or a list of all its problems.
 
-Values are checked against the types of `corral.domain.module_manifest`: each key known, each of its type.
+Values are checked against the types of `corral.domain.modules.manifest`: each key known, each of its type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as kinds
 
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected, nearest
 from corral.modules.manifest.manifest_checks import ManifestFinding, check_manifest
 from corral.modules.manifest.text_nodes import (

@@ -14,7 +14,7 @@ import msgspec
 
 from corral.domain.events import Event, EventType
 from corral.domain.json_limits import MAX_DEPTH, deeper_than
-from corral.domain.module_manifest import EventsPart
+from corral.domain.modules.manifest import EventsPart
 from corral.errors import Code, Rejected, unknown_choice
 from corral.sdk.protocol.messages import Publish
 from corral.system.aio.token_bucket import TokenBucket

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from corral.domain.module_graph import provisions_on
-from corral.domain.module_manifest import Manifest, ModuleHost
+from corral.domain.modules.capability_graph import provisions_on
+from corral.domain.modules.manifest import Manifest, ModuleHost
 from corral.domain.permissions import Permission
 from corral.modules.services.route_table import PathPattern
 from corral.sdk.commands import MAX_COMMANDS

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.module_decisions import not_installed
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.lifecycle_decisions import not_installed
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.records import PackageRecord
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import PackageStore
 from corral.modules.scope import Scope

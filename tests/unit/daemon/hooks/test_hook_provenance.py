@@ -8,7 +8,7 @@ from corral.daemon.hooks.start_changes import provenance
 from corral.daemon.runs.run_files import RunOutcome
 from corral.daemon.runs.run_hooks import exit_info
 from corral.domain.instance_states import InstanceState
-from corral.domain.module_records import ModuleChange, Overridden
+from corral.domain.modules.records import ModuleChange, Overridden
 from corral.sdk.runtime import RunExit
 
 

@@ -16,9 +16,9 @@ from corral.daemon.hooks.stop_notifications import MOST_PENDING, PendingStopNoti
 from corral.daemon.modules.module_host import served_since, should_run
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.runs.run_hooks import find_pending
-from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import STORY_LENGTH, PackageRecord, PhaseStep
+from corral.domain.modules.manifest import Backends, HostBackend, Manifest, ModuleHost
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import STORY_LENGTH, PackageRecord, PhaseStep
 from corral.sdk.instances import ExitInfo, InstanceHandle
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -10,7 +10,7 @@ from corral.daemon.runs.run_hooks import find_unsent
 from corral.daemon.workload.start_order import StartOrder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_states import InstanceState
-from corral.domain.module_records import ModuleChange
+from corral.domain.modules.records import ModuleChange
 from corral.sdk.runtime import RunExit
 
 EXITED = RunExit(known=True, code=3)

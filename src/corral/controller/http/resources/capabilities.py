@@ -12,8 +12,8 @@ from corral.controller.http.resources.module_schemas import MODULES
 from corral.controller.http.route_table import Read, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.module_graph import Why
-from corral.domain.module_records import PackageRecord, awaited_capability
+from corral.domain.modules.capability_graph import Why
+from corral.domain.modules.records import PackageRecord, awaited_capability
 from corral.domain.permissions import Permission
 from corral.modules.capabilities.capability_entries import CapabilityView
 

@@ -36,8 +36,8 @@ from corral.controller.http.route_table import (
 )
 from corral.controller.http.sse_stream import Content, Pump, Write
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
 

@@ -12,7 +12,7 @@ from corral.controller.http.paging import Page, TimedPageQuery, TimeRange, decod
 from corral.controller.http.resources.instance_schemas import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.instance_records import CrashClass, CrashRecord
+from corral.domain.groups.instance_records import CrashClass, CrashRecord
 from corral.domain.permissions import Permission
 
 NameFilter = Annotated[str, msgspec.Meta(max_length=63)]

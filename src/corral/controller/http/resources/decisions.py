@@ -17,8 +17,8 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions
 from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.ids import same_start
-from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.store.port import Entry, ReadEngine

@@ -21,9 +21,9 @@ from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
-from corral.domain.artifacts import shown_url
-from corral.domain.groups import ArtifactSpec, GroupSpec
-from corral.domain.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
+from corral.domain.groups.artifacts import shown_url
+from corral.domain.groups.group import ArtifactSpec, GroupSpec
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count, Spec

@@ -13,8 +13,8 @@ from corral.controller.http.call import ApiCall, Query
 from corral.controller.http.resources.instance_schemas import InstanceShape, InstanceView, instance_shape
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.domain.groups.instance_records import InstanceRecord, is_ready, live
 from corral.domain.ids import Incarnation, same_start
-from corral.domain.instance_records import InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code, Rejected, Retryable
 

@@ -33,9 +33,9 @@ from corral.domain.file_paths import (
     PATH_MAX,
     check_glob,
 )
+from corral.domain.groups.plans import Plan, read_plan
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.permissions import Permission
-from corral.domain.plans import Plan, read_plan
 from corral.domain.templates import template_name
 from corral.errors import Code, Rejected
 from corral.sdk.instance_files import FileEntry

@@ -13,10 +13,10 @@ from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
-from corral.domain.groups import PRIMARY
-from corral.domain.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
+from corral.domain.groups.group import PRIMARY
+from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.module_records import ModuleChange
+from corral.domain.modules.records import ModuleChange
 
 _SILENT: Final = Vital(incarnation=0)
 

@@ -28,8 +28,8 @@ from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.ids import InstanceId
-from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Argument

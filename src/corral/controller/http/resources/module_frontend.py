@@ -17,8 +17,8 @@ from corral.controller.http.responses import ApiResponse
 from corral.controller.http.route_table import Asset, Read, Relay, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.module_manifest import FrontendPart
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import FrontendPart
+from corral.domain.modules.records import PackageRecord
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.sdk.protocol.messages import RouteDeclaration

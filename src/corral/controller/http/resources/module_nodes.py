@@ -16,9 +16,9 @@ from corral.controller.modules_on_nodes.module_sync import TOO_LARGE
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import NodeModuleState, PackageRecord, awaited_capability, node_module_key
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import NodeModuleState, PackageRecord, awaited_capability, node_module_key
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Permission, allows
 

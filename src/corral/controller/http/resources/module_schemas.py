@@ -18,9 +18,9 @@ from corral.controller.modules.installer import InstallAnswer, InstallOutcome
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
-from corral.domain.module_manifest import Manifest, ModuleHost, Source
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
+from corral.domain.modules.manifest import Manifest, ModuleHost, Source
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
 from corral.domain.permissions import Permission, allows
 from corral.modules.archive.compatibility import CompatibilityReport, Finding, RequirementView
 from corral.modules.lifecycle.engine import LiveModule

@@ -15,7 +15,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
-from corral.domain.module_verbs import VERBS, Verb
+from corral.domain.modules.verbs import VERBS, Verb
 from corral.domain.permissions import Permission
 
 

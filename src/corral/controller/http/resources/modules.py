@@ -30,10 +30,10 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
-from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
-from corral.domain.module_verbs import VERBS, Verb
+from corral.domain.modules.manifest import ModuleHost
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.verbs import VERBS, Verb
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.modules.process import Leak

@@ -19,7 +19,7 @@ from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.node_changes import LabelChanges, NodeChange
-from corral.domain.instance_records import live as is_live
+from corral.domain.groups.instance_records import live as is_live
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission

@@ -13,8 +13,8 @@ from corral.controller.http.call import ApiCall, Query
 from corral.controller.http.resources.instance_schemas import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import MAX_COUNTER
-from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission
 
 _MOST: Final = 500

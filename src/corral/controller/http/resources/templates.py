@@ -28,7 +28,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
-from corral.domain.group_documents import merged
+from corral.domain.groups.group_documents import merged
 from corral.domain.permissions import Permission
 from corral.domain.templates import TemplateRecord, TemplateSettings, template_name
 

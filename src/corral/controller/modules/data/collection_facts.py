@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.modules.data.spaces import USAGE, Space
-from corral.domain.document_filters import field_of
-from corral.domain.document_values import MISSING, Path, entry_id, is_cut, key_of
+from corral.domain.modules.document_filters import field_of
+from corral.domain.modules.document_values import MISSING, Path, entry_id, is_cut, key_of
 from corral.store.port import ABSENT, Document, Put, ReadEngine
 
 ROW: Final = 64

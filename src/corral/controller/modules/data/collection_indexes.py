@@ -23,7 +23,7 @@ from corral.controller.modules.data.document_writer import MAX_COLLECTIONS, busy
 from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.spaces import PAGE_BYTES, ROWS, Space, checked_collection, erase
 from corral.controller.state.ledger import Ledger
-from corral.domain.document_values import invalid, parse_path
+from corral.domain.modules.document_values import invalid, parse_path
 from corral.errors import Rejected
 from corral.sdk.protocol.storage_messages import IndexBody
 from corral.store.port import Document, Put, ReadEngine

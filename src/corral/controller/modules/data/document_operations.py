@@ -14,9 +14,9 @@ from corral.controller.modules.data.query_plan import parse_sort
 from corral.controller.modules.data.spaces import DataScope, Space, checked_collection, checked_id, space_of
 from corral.controller.modules.data.transaction_steps import Intent, understand, update_size
 from corral.controller.state.ledger import Ledger
-from corral.domain.document_filters import ANY, Filter, parse_filter
-from corral.domain.document_updates import parse_update
-from corral.domain.document_values import invalid
+from corral.domain.modules.document_filters import ANY, Filter, parse_filter
+from corral.domain.modules.document_updates import parse_update
+from corral.domain.modules.document_values import invalid
 from corral.errors import Code, Rejected
 from corral.sdk.protocol import storage_messages as said
 from corral.store.port import ReadEngine

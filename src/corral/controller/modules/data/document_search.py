@@ -12,8 +12,8 @@ from corral.controller.modules.data.collection_facts import CollectionFacts, Ent
 from corral.controller.modules.data.evaluation import DocumentHit, Evaluation, Place, place_of
 from corral.controller.modules.data.query_plan import ByIds, Plan, Sort, Walk, plan, resumed
 from corral.controller.modules.data.spaces import Space, is_id
-from corral.domain.document_filters import Filter
-from corral.domain.document_values import MISSING, KeyRange, check_value, invalid
+from corral.domain.modules.document_filters import Filter
+from corral.domain.modules.document_values import MISSING, KeyRange, check_value, invalid
 from corral.store.port import Document, ReadEngine
 
 MAX_SKIP: Final = 10_000

@@ -24,7 +24,7 @@ from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.spaces import SPACES, Space, space_from
 from corral.controller.modules.data.transaction_steps import DocumentName, Edit, Intent, enter, fold
 from corral.controller.state.ledger import Ledger, Step
-from corral.domain.document_values import invalid
+from corral.domain.modules.document_values import invalid
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import ABSENT, Delete, Document, Put, ReadEngine
 from corral.store.store_errors import Conflict

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.controller.modules.data.query_plan import Sort, ties_go_down
-from corral.domain.document_filters import Filter, field_of, matches
-from corral.domain.document_values import Order, order
+from corral.domain.modules.document_filters import Filter, field_of, matches
+from corral.domain.modules.document_values import Order, order
 from corral.store.port import Document
 from corral.system.threads import to_end
 

@@ -13,7 +13,7 @@ import msgspec
 
 from corral.controller.modules.data.document_writer import busy
 from corral.controller.modules.data.spaces import DataScope, Space, checked_id, checked_prefix, space_of
-from corral.domain.document_values import check_number, invalid
+from corral.domain.modules.document_values import check_number, invalid
 from corral.errors import Code, Rejected
 from corral.sdk.protocol import storage_messages as said
 from corral.system.aio.keyed_locks import KeyedLocks

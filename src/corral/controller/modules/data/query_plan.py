@@ -14,8 +14,8 @@ import msgspec
 
 from corral.controller.modules.data.collection_facts import IndexFacts
 from corral.controller.modules.data.spaces import is_id
-from corral.domain.document_filters import ID_PATH, Compare, Filter, OneOf, conjuncts
-from corral.domain.document_values import (
+from corral.domain.modules.document_filters import ID_PATH, Compare, Filter, OneOf, conjuncts
+from corral.domain.modules.document_values import (
     MISSING,
     KeyRange,
     Path,

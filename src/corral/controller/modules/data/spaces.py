@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.controller.state.ledger import Ledger
-from corral.domain.module_manifest import Manifest
+from corral.domain.modules.manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.store.port import Delete, Put, ReadEngine
 

@@ -10,9 +10,9 @@ import msgspec
 
 from corral.controller.modules.data.collection_facts import DocumentFacts, IndexEntry, IndexFacts
 from corral.controller.modules.data.spaces import checked_collection, checked_id
-from corral.domain.document_filters import Filter, matches
-from corral.domain.document_updates import Update, apply_update, parse_update
-from corral.domain.document_values import check_value, invalid
+from corral.domain.modules.document_filters import Filter, matches
+from corral.domain.modules.document_updates import Update, apply_update, parse_update
+from corral.domain.modules.document_values import check_value, invalid
 from corral.errors import Code, Rejected
 from corral.sdk.protocol.storage_messages import MAX_STEPS, Step
 from corral.store.port import ABSENT, Document

@@ -7,9 +7,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.domain.artifacts import CatalogRecord, file_of
 from corral.domain.decisions import Alternative
-from corral.domain.extensions import (
+from corral.domain.file_paths import check_path
+from corral.domain.groups.artifacts import CatalogRecord, file_of
+from corral.domain.groups.extensions import (
     Candidate,
     ExtensionPackage,
     Program,
@@ -17,11 +18,17 @@ from corral.domain.extensions import (
     place_extensions,
     requested_extension,
 )
-from corral.domain.file_paths import check_path
-from corral.domain.group_checks import install_directory
-from corral.domain.groups import ArtifactSpec, Category, ConfigFormat, ExtensionSpec, GroupSpec, RestartSpec
-from corral.domain.instance_records import PlanRecord
-from corral.domain.plans import (
+from corral.domain.groups.group import (
+    ArtifactSpec,
+    Category,
+    ConfigFormat,
+    ExtensionSpec,
+    GroupSpec,
+    RestartSpec,
+)
+from corral.domain.groups.group_checks import install_directory
+from corral.domain.groups.instance_records import PlanRecord
+from corral.domain.groups.plans import (
     Plan,
     PlanArtifact,
     PlanExtension,
@@ -31,12 +38,18 @@ from corral.domain.plans import (
     PlanTemplate,
     encode_plan,
 )
-from corral.domain.secret_masks import refuse_in_command
+from corral.domain.groups.secret_masks import refuse_in_command
+from corral.domain.groups.template_selection import Draw, Layer, TemplateSources, select_templates
+from corral.domain.groups.variable_checks import check_names, check_values
+from corral.domain.groups.variables import (
+    declared,
+    defaults,
+    merge_layers,
+    property_variables,
+    template_layer,
+)
 from corral.domain.spec import invalid
-from corral.domain.template_selection import Draw, Layer, TemplateSources, select_templates
 from corral.domain.templates import TemplateSettings
-from corral.domain.variable_checks import check_names, check_values
-from corral.domain.variables import declared, defaults, merge_layers, property_variables, template_layer
 from corral.errors import Code, Rejected
 
 _HEAP_PARTS: Final = (4, 5)

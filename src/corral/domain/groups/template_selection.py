@@ -13,10 +13,10 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.domain.file_paths import check_glob
-from corral.domain.groups import GroupSpec, TemplateChoice, TemplateSelection
+from corral.domain.groups.group import GroupSpec, TemplateChoice, TemplateSelection
+from corral.domain.groups.variable_checks import check_declaration, check_names, check_values
 from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, template_name
-from corral.domain.variable_checks import check_declaration, check_names, check_values
 from corral.errors import Code, Rejected
 
 MAX_DEPTH: Final = 32

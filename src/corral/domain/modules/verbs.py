@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.module_phases import ModuleIntent
+from corral.domain.modules.phases import ModuleIntent
 
 
 class Verb(enum.StrEnum):

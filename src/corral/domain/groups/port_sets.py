@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from corral.domain.groups import PortProtocol, PortSpec
+from corral.domain.groups.group import PortProtocol, PortSpec
 from corral.domain.ids import group_name
 from corral.domain.spec import invalid
 from corral.errors import Code, unknown_choice

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.domain.probes import ProbeSpec
+from corral.domain.groups.probes import ProbeSpec
 from corral.domain.spec import (
     Argument,
     Count,

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from corral.domain.group_checks import check_group
-from corral.domain.groups import GroupSpec
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import check_group
 from corral.errors import Code, Rejected, nearest
 
 _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")

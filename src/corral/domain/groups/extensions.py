@@ -21,9 +21,9 @@ import msgspec
 
 from corral.domain.decisions import Alternative
 from corral.domain.file_paths import beneath, check_path
-from corral.domain.groups import ExtensionSpec
-from corral.domain.module_manifest import Extension, ExtensionVariant
-from corral.domain.plans import PlanArtifact, PlanExtension
+from corral.domain.groups.group import ExtensionSpec
+from corral.domain.groups.plans import PlanArtifact, PlanExtension
+from corral.domain.modules.manifest import Extension, ExtensionVariant
 from corral.domain.versions import Version, VersionRange, parse_range
 from corral.errors import Code, Rejected, nearest
 

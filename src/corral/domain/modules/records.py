@@ -10,8 +10,8 @@ import msgspec
 
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
-from corral.domain.module_manifest import Manifest
-from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.records import Record
 
 WAITING_FOR: Final = "waiting_for_capability:"

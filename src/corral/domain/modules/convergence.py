@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import NodeModuleState
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import NodeModuleState
 
 
 class DesiredModule(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.module_records import STORY_LENGTH, WAITING_FOR, FailureStory, PackageRecord, PhaseStep
-from corral.domain.module_verbs import VERBS, Verb
+from corral.domain.modules.phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.modules.records import STORY_LENGTH, WAITING_FOR, FailureStory, PackageRecord, PhaseStep
+from corral.domain.modules.verbs import VERBS, Verb
 from corral.errors import Code, IllegalTransition, Rejected
 
 DEATHS_WINDOW: Final = 600.0

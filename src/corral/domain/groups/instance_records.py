@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from corral.domain.decisions import Decision
-from corral.domain.groups import GroupSpec, PortProtocol
+from corral.domain.groups.group import GroupSpec, PortProtocol
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
-from corral.domain.module_records import ModuleChange
+from corral.domain.modules.records import ModuleChange
 from corral.domain.records import Record
 
 

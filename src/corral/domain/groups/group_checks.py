@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from corral.domain.artifacts import check_artifact
-from corral.domain.config_patches import check_patch
 from corral.domain.file_paths import check_glob, check_path
-from corral.domain.groups import (
+from corral.domain.groups.artifacts import check_artifact
+from corral.domain.groups.config_patches import check_patch
+from corral.domain.groups.group import (
     BLOCKED_VARIABLES,
     NODE_CAPABILITIES,
     RESERVED_PREFIX,
@@ -21,13 +21,13 @@ from corral.domain.groups import (
     Isolation,
     JvmSpec,
 )
+from corral.domain.groups.port_sets import check_ports
+from corral.domain.groups.probes import check_probes
+from corral.domain.groups.variable_checks import check_declaration, check_names, check_values
 from corral.domain.ids import checked_name, group_name, node_id
-from corral.domain.port_sets import check_ports
-from corral.domain.probes import check_probes
 from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.spec import invalid
 from corral.domain.templates import template_name
-from corral.domain.variable_checks import check_declaration, check_names, check_values
 from corral.errors import Code, Rejected, unknown_choice
 
 _MAX_ARGUMENT: Final = 128 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from corral.domain.plans import Plan
+from corral.domain.groups.plans import Plan
 from corral.domain.secret_forms import TELLING_LINE, forms, lines_of
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected

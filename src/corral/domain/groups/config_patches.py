@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.file_paths import check_path
-from corral.domain.groups import PatchOp, PatchSpec
+from corral.domain.groups.group import PatchOp, PatchSpec
 from corral.domain.json_limits import MAX_DEPTH, deeper_than
 from corral.domain.patterns import check_template, compile_pattern
 from corral.domain.spec import invalid

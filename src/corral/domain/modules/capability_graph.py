@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement, Source
-from corral.domain.module_phases import ModuleIntent
-from corral.domain.module_records import PackageRecord
+from corral.domain.modules.manifest import Manifest, ModuleHost, Provision, Requirement, Source
+from corral.domain.modules.phases import ModuleIntent
+from corral.domain.modules.records import PackageRecord
 from corral.domain.versions import parse_range
 from corral.errors import Code, Rejected
 

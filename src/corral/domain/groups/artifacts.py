@@ -10,7 +10,7 @@ import urllib.parse
 from typing import Final
 
 from corral.domain.file_paths import check_path
-from corral.domain.groups import ArtifactSpec, Category, ConfigFormat
+from corral.domain.groups.group import ArtifactSpec, Category, ConfigFormat
 from corral.domain.ids import checked_name
 from corral.domain.records import Record
 from corral.domain.spec import invalid

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.document_values import (
+from corral.domain.modules.document_values import (
     MISSING,
     Order,
     Path,

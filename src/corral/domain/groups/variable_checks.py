@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from corral.domain.file_paths import check_path
+from corral.domain.groups.variables import BUILT_IN
 from corral.domain.patterns import compile_pattern
 from corral.domain.spec import VariableSpec, VariableType
-from corral.domain.variables import BUILT_IN
 from corral.errors import Code, Rejected
 
 MAX_VARIABLES: Final = 1000

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.groups import Category, ConfigFormat, PatchSpec, StopRungSpec
-from corral.domain.instance_records import PlanRecord
-from corral.domain.probes import ProbeSpec
+from corral.domain.groups.group import Category, ConfigFormat, PatchSpec, StopRungSpec
+from corral.domain.groups.instance_records import PlanRecord
+from corral.domain.groups.probes import ProbeSpec
 from corral.domain.spec import VariableSpec
 
 PLAN_VERSION: Final = 2
