@@ -21,9 +21,9 @@ import msgspec
 from msgspec import inspect
 
 from corral.domain.events import Event, EventType
-from corral.domain.groups.artifacts import shown_text, shown_url
 from corral.domain.permissions import Permission, Role, allows
 from corral.domain.spec import invalid
+from corral.domain.urls import shown_text, shown_url
 
 T = TypeVar("T")
 

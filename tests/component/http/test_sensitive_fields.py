@@ -19,7 +19,6 @@ from corral.controller.http.routes import ROUTES
 from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType
-from corral.domain.groups.artifacts import shown_text
 from corral.domain.groups.group import GroupSpec, PatchSpec
 from corral.domain.groups.instance_records import (
     CrashLoop,
@@ -40,6 +39,7 @@ from corral.domain.sensitive_fields import (
     redacted,
     redacted_event,
 )
+from corral.domain.urls import shown_text
 from corral.store.port import ABSENT
 
 MARK = "hunter2"

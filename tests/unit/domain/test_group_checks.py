@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.domain.groups.artifacts import shown_url, url_file
 from corral.domain.groups.config_patches import patch_format, split_path, value_text
 from corral.domain.groups.group import PatchOp, PatchSpec
 from corral.domain.groups.group_documents import group_document, parse_group, patched
+from corral.domain.urls import shown_url, url_file
 from corral.errors import Code, Rejected
 
 DIGEST = "ab" * 32

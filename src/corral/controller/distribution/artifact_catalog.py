@@ -14,9 +14,10 @@ from corral.controller.state.collections import CATALOG
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import check_path
-from corral.domain.groups.artifacts import CatalogRecord, check_url, shown_url
+from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.spec import invalid
+from corral.domain.urls import check_url, shown_url
 from corral.errors import Code, Rejected, short_list
 
 _PART: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,61}[A-Za-z0-9])?")

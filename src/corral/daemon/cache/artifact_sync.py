@@ -15,8 +15,8 @@ from corral.daemon.cache.quota import CacheQuota, CacheReservation
 from corral.daemon.cache.sealed_files import disk_work, is_digest
 from corral.daemon.cache.template_session import LINE_TROUBLE, TemplateSessions
 from corral.daemon.link.data_channel import DataChannel
-from corral.domain.groups.artifacts import shown_url
 from corral.domain.groups.plans import PlanArtifact
+from corral.domain.urls import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.backoff import doubled
 from corral.system.clock import Clock

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.groups.artifacts import shown_url
+from corral.domain.urls import shown_url
 from corral.errors import Code, Rejected, Retryable
 
 PORTS: Final = {"http": 80, "https": 443}

@@ -21,7 +21,7 @@ from corral.daemon.cache.download_targets import (
 )
 from corral.daemon.cache.http_exchange import DownloadAnswer, exchange
 from corral.daemon.cache.partial_files import PartFile
-from corral.domain.groups.artifacts import shown_url
+from corral.domain.urls import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.backoff import doubled, spread
 from corral.system.clock import Clock

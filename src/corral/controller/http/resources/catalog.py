@@ -16,9 +16,10 @@ from corral.controller.http.resources.template_files import file_limit
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
-from corral.domain.groups.artifacts import CatalogRecord, shown_url
+from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import Category, ConfigFormat
 from corral.domain.permissions import Permission
+from corral.domain.urls import shown_url
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 

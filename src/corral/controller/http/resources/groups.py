@@ -21,12 +21,12 @@ from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Mutation
-from corral.domain.groups.artifacts import shown_url
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.groups.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count, Spec
+from corral.domain.urls import shown_url
 
 _NODES_NAMED: Final = 5
 
