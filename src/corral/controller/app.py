@@ -14,13 +14,13 @@ from typing import Final
 import structlog
 from prometheus_client import Gauge
 
-from corral.controller.http.access_log import AccessLog
-from corral.controller.http.api import Api
-from corral.controller.http.api_context import ProcessContext
-from corral.controller.http.cors import CrossOrigin
-from corral.controller.http.request import AsgiApp
+from corral.controller.http.messages.request import AsgiApp
+from corral.controller.http.pipeline.api import Api
+from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.server import HttpServer
+from corral.controller.http.server.access_log import AccessLog
+from corral.controller.http.server.cors import CrossOrigin
+from corral.controller.http.server.http_server import HttpServer
 from corral.controller.sessions.link_server import LinkServer, ServerCertificates
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Step

@@ -21,17 +21,17 @@ from stand_in_node import StandInNode
 
 from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
-from corral.controller.http.api import Api
-from corral.controller.http.api_context import (
+from corral.controller.http.pipeline.api import Api
+from corral.controller.http.pipeline.api_context import (
     IssuedCertificate,
     LeaderView,
     MemberView,
     ProcessContext,
     TermContext,
 )
-from corral.controller.http.route_table import Route
+from corral.controller.http.pipeline.route_table import Route
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.server import HttpServer
+from corral.controller.http.server.http_server import HttpServer
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys
 from corral.controller.modules.components import ModuleComponents

@@ -12,11 +12,11 @@ import pytest
 from http_rig import Rig, http_rig
 from raw_client import raw_call
 
-from corral.controller.http.call import ApiCall, NoQuery
-from corral.controller.http.request import BodyPace, HttpRequest, Message, Scope
-from corral.controller.http.route_table import Describe, Route, Upload
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.messages.request import BodyPace, HttpRequest, Message, Scope
+from corral.controller.http.messages.uploads import UploadBody
+from corral.controller.http.pipeline.route_table import Describe, Route, Upload
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.uploads import UploadBody
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected

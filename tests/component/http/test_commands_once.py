@@ -19,8 +19,8 @@ from stand_in_node import StandInNode
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from corral.controller.http.attempts import MAX_BEGUN
-from corral.controller.http.idempotency import LIFE, expired
+from corral.controller.http.pipeline.attempts import MAX_BEGUN
+from corral.controller.http.pipeline.idempotency import LIFE, expired
 from corral.controller.state.collections import IDEMPOTENCY, INSTANCES, NODES
 from corral.domain.events import Event
 from corral.domain.groups.instance_records import InstanceRecord

@@ -15,9 +15,9 @@ from raw_client import raw_call
 from websockets.asyncio.client import connect
 
 from corral.cli.api.client import Client
-from corral.controller.http.connection import HEAD_LIMIT, MOST_PIPELINED
-from corral.controller.http.open_connections import Cut
-from corral.controller.http.request import BodyPace
+from corral.controller.http.messages.request import BodyPace
+from corral.controller.http.server.connection import HEAD_LIMIT, MOST_PIPELINED
+from corral.controller.http.server.open_connections import Cut
 from corral.system.controller_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 

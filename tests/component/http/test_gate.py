@@ -7,8 +7,8 @@ import pathlib
 import httpx
 from http_rig import Rig, http_rig
 
-from corral.controller.http.call import ApiCall, NoQuery
-from corral.controller.http.route_table import Read
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.pipeline.route_table import Read
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Permission
 from corral.testing.failing_store import Failure

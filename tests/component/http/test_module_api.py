@@ -14,7 +14,7 @@ from http_rig import Rig, http_rig
 from module_archives import module_zip
 from raw_client import raw_call
 
-from corral.controller.http.route_table import FormUpload, Relay
+from corral.controller.http.pipeline.route_table import FormUpload, Relay
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Role
 from corral.modules.services.registrations import RESERVED_SEGMENTS

@@ -11,7 +11,7 @@ import pytest
 from http_rig import Rig, http_rig
 from module_archives import module_zip
 
-from corral.controller.http.module_calls import KEPT_MAX
+from corral.controller.http.pipeline.module_calls import KEPT_MAX
 from corral.testing.failing_store import Failure
 from corral.testing.waiting import eventually
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.http.idempotency import LIFE, expired
+from corral.controller.http.pipeline.idempotency import LIFE, expired
 from corral.controller.state.collections import IDEMPOTENCY, NODES, TOKENS
 from corral.domain.permissions import Role
 from corral.store.port import Put

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from corral.controller.http.route_table import PUBLIC, Stream
+from corral.controller.http.pipeline.route_table import PUBLIC, Stream
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Permission
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.http.responses import ApiResponse
-from corral.controller.http.route_table import (
+from corral.controller.http.messages.responses import ApiResponse
+from corral.controller.http.pipeline.route_table import (
     PUBLIC,
     WORKLOAD,
     Act,

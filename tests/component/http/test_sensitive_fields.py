@@ -14,7 +14,7 @@ from http_rig import Rig
 from msgspec import inspect
 from sse_client import following
 
-from corral.controller.http.route_table import Route, Stream
+from corral.controller.http.pipeline.route_table import Route, Stream
 from corral.controller.http.routes import ROUTES
 from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.domain.decisions import Alternative, DecisionKind

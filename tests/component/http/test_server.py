@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from http_rig import DEADLINE, Rig
 
-from corral.controller.http.api import Api
-from corral.controller.http.api_context import ProcessContext
+from corral.controller.http.pipeline.api import Api
+from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.server import HttpServer
+from corral.controller.http.server.http_server import HttpServer
 from corral.errors import Code, Rejected
 from corral.pki.keys import key_pem, new_key
 from corral.system.clock import SystemClock

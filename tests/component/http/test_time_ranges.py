@@ -9,7 +9,7 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.http.paging import MOST_MISPLACED, TimeRange
+from corral.controller.http.messages.paging import MOST_MISPLACED, TimeRange
 from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Role
 

@@ -6,10 +6,10 @@ import asyncio
 import datetime as dt
 from typing import Any
 
-from corral.controller.http.caller_limits import OpenStream
-from corral.controller.http.connection import ABORT
-from corral.controller.http.request import HttpRequest
-from corral.controller.http.sse_stream import Content, Pump, Write, serve_download
+from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.pipeline.caller_limits import OpenStream
+from corral.controller.http.pipeline.sse_stream import Content, Pump, Write, serve_download
+from corral.controller.http.server.connection import ABORT
 from corral.domain.ids import TokenId
 from corral.domain.permissions import Role
 from corral.domain.records import ApiTokenRecord

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from corral.controller.http.api import server_of
-from corral.controller.http.api_context import ProcessContext, TermContext
-from corral.controller.http.handler_parameters import PORTS, bound
-from corral.controller.http.metrics import HttpMetrics
+from corral.controller.http.pipeline.api import server_of
+from corral.controller.http.pipeline.api_context import ProcessContext, TermContext
+from corral.controller.http.pipeline.handler_parameters import PORTS, bound
+from corral.controller.http.pipeline.tickets import Tickets
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.tickets import Tickets
+from corral.controller.http.server.metrics import HttpMetrics
 from corral.controller.state.cluster_state import ClusterState
 
 

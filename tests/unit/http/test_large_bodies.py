@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.controller.http.request_decoder import ON_LOOP, BodyDecoder
+from corral.controller.http.messages.request_decoder import ON_LOOP, BodyDecoder
 from corral.domain.json_limits import first_repeated, repeated_key
 from corral.errors import Code, Rejected, nearest
 

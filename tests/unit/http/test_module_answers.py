@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.controller.http.module_answers import (
+from corral.controller.http.pipeline.module_answers import (
     DOCUMENT_POLICY,
     MAX_HEADERS,
     PLAIN_POLICY,

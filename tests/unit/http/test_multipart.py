@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from corral.controller.http.multipart import (
+from corral.controller.http.messages.multipart import (
     MAX_HEAD,
     MAX_HEADERS,
     MAX_PARTS,
@@ -21,7 +21,7 @@ from corral.controller.http.multipart import (
     PartData,
     boundary_of,
 )
-from corral.controller.http.uploads import ReceivedForm, received_form
+from corral.controller.http.messages.uploads import ReceivedForm, received_form
 from corral.controller.modules.upload_files import sweep_uploads
 from corral.errors import CorralError, Rejected
 

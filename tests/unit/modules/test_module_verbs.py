@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corral.cli.module.commands import module
-from corral.controller.http.resources import module_verbs, modules
-from corral.controller.http.resources.module_schemas import ONE
+from corral.controller.http.resources.modules import module_verbs, modules
+from corral.controller.http.resources.modules.module_schemas import ONE
 from corral.domain.modules.phases import ModuleIntent
 from corral.domain.modules.verbs import VERBS, Verb
 

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.api_context import CurrentTerm, ProcessContext
-from corral.controller.http.call import NoQuery
 from corral.controller.http.meanings import explain_fields, explain_parameter
-from corral.controller.http.request import PATCH_TYPE
-from corral.controller.http.responses import ApiResponse, ErrorShape, encode
-from corral.controller.http.route_table import (
+from corral.controller.http.messages.call import NoQuery
+from corral.controller.http.messages.request import PATCH_TYPE
+from corral.controller.http.messages.responses import ApiResponse, ErrorShape, encode
+from corral.controller.http.messages.uploads import FILE, RAW_TYPES
+from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
+from corral.controller.http.pipeline.route_table import (
     PUBLIC,
     WORKLOAD,
     Act,
@@ -28,7 +29,6 @@ from corral.controller.http.route_table import (
     Stream,
     Upload,
 )
-from corral.controller.http.uploads import FILE, RAW_TYPES
 from corral.domain.permissions import Permission
 from corral.version import VERSION
 

@@ -5,36 +5,42 @@ from __future__ import annotations
 from typing import Final
 
 from corral.controller.http.openapi import with_description
+from corral.controller.http.pipeline.route_table import Route
 from corral.controller.http.resources import (
     audit,
-    capabilities,
-    catalog,
     cluster,
-    commands,
-    consoles,
-    crashes,
     decisions,
     events,
     groups,
-    instance_files,
-    instances,
     join_tokens,
     logs,
+    nodes,
+    probes,
+    tokens,
+    workload,
+)
+from corral.controller.http.resources.instances import (
+    commands,
+    consoles,
+    crashes,
+    instance_files,
+    instances,
+    runs,
+)
+from corral.controller.http.resources.modules import (
+    capabilities,
     module_frontend,
     module_nodes,
     module_verbs,
     modules,
+)
+from corral.controller.http.resources.templates import (
+    catalog,
     node_caches,
-    nodes,
-    probes,
-    runs,
     template_files,
     template_versions,
     templates,
-    tokens,
-    workload,
 )
-from corral.controller.http.route_table import Route
 
 ROUTES: Final[tuple[Route, ...]] = with_description(
     (

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.api_context import IssuedCertificate, LeaderView, MemberView, TermContext
+from corral.controller.http.pipeline.api_context import IssuedCertificate, LeaderView, MemberView, TermContext
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Actor

@@ -11,7 +11,7 @@ from typing import Final, Self
 import msgspec
 import structlog
 
-from corral.controller.http.idempotency import expired
+from corral.controller.http.pipeline.idempotency import expired
 from corral.controller.instances.retention import forgotten
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (

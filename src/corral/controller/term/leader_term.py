@@ -18,7 +18,7 @@ import structlog
 
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
-from corral.controller.http.api_context import TermContext
+from corral.controller.http.pipeline.api_context import TermContext
 from corral.controller.instances.group_format_upgrade import upgrade_groups
 from corral.controller.instances.service import InstanceService
 from corral.controller.modules.module_service import Modules

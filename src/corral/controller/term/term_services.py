@@ -15,7 +15,12 @@ from typing import Final
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
-from corral.controller.http.api_context import ClusterControl, ProcessContext, TermContext, WriterHealth
+from corral.controller.http.pipeline.api_context import (
+    ClusterControl,
+    ProcessContext,
+    TermContext,
+    WriterHealth,
+)
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.call import ApiCall
-from corral.controller.http.paging import Page, TimedPageQuery, newest_entries
-from corral.controller.http.route_table import Read, Route
+from corral.controller.http.messages.call import ApiCall
+from corral.controller.http.messages.paging import Page, TimedPageQuery, newest_entries
+from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.state.collections import AUDIT
 from corral.domain.permissions import Permission
 from corral.store.port import Entry, ReadEngine

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.api_context import (
+from corral.controller.http.messages.call import ApiCall, Name, NoQuery, RequestBody
+from corral.controller.http.pipeline.api_context import (
     ClusterControl,
     InstanceControl,
     IssuedCertificate,
@@ -17,9 +18,8 @@ from corral.controller.http.api_context import (
     MemberView,
     ProcessContext,
 )
-from corral.controller.http.call import ApiCall, Name, NoQuery, RequestBody
+from corral.controller.http.pipeline.route_table import Act, Read, Route
 from corral.controller.http.resources.probes import notes_of
-from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState

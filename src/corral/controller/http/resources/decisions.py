@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.http.api_context import ProcessContext
-from corral.controller.http.call import ApiCall, NoQuery
-from corral.controller.http.paging import Page, TimedPageQuery, newest_entries
-from corral.controller.http.route_table import Read, Route
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.messages.paging import Page, TimedPageQuery, newest_entries
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions

@@ -12,13 +12,21 @@ import msgspec
 from corral.controller.events.frames import EventShape, event_shape, position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import EventSelection
-from corral.controller.http.api_context import ProcessContext
-from corral.controller.http.authentication import authorise
-from corral.controller.http.call import ApiCall, Caller, NoQuery, Query
-from corral.controller.http.paging import DEFAULT_LIMIT, MOST_MISPLACED, Limit, Page, Since, TimeRange, Until
-from corral.controller.http.route_table import Read, Route, Stream
-from corral.controller.http.sse_stream import Pump, Write
-from corral.controller.http.tickets import Tickets
+from corral.controller.http.messages.call import ApiCall, Caller, NoQuery, Query
+from corral.controller.http.messages.paging import (
+    DEFAULT_LIMIT,
+    MOST_MISPLACED,
+    Limit,
+    Page,
+    Since,
+    TimeRange,
+    Until,
+)
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.authentication import authorise
+from corral.controller.http.pipeline.route_table import Read, Route, Stream
+from corral.controller.http.pipeline.sse_stream import Pump, Write
+from corral.controller.http.pipeline.tickets import Tickets
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from corral.controller.http.api_context import InstanceControl
-from corral.controller.http.call import ApiCall, Confirmed, NoQuery, RequestBody
-from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.resources.instance_changes import placing, workspace
-from corral.controller.http.route_table import Mutate, Read, Route
+from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody
+from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.resources.instances.instance_changes import placing, workspace
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored

@@ -11,17 +11,17 @@ import msgspec
 
 from corral.controller.events.frames import frame, position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.api_context import ProcessContext
-from corral.controller.http.call import ApiCall, Query, RequestBody
-from corral.controller.http.log_sources import JournalSource, LogSource, Numbered, RingSource
-from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page, Since, TimeRange, Until
-from corral.controller.http.route_table import (
+from corral.controller.http.messages.call import ApiCall, Query, RequestBody
+from corral.controller.http.messages.paging import DEFAULT_LIMIT, Limit, Page, Since, TimeRange, Until
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.log_sources import JournalSource, LogSource, Numbered, RingSource
+from corral.controller.http.pipeline.route_table import (
     Mutate,
     Read,
     Route,
     Stream,
 )
-from corral.controller.http.sse_stream import Pump, Write
+from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState

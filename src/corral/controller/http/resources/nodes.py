@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from corral.controller.http.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
-from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.route_table import Mutate, Read, Route
+from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
+from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
 from corral.controller.modules_on_nodes.module_states import forget_node
 from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun

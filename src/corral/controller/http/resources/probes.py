@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.api_context import CurrentTerm, ProcessContext
-from corral.controller.http.metrics import CONTENT_TYPE
-from corral.controller.http.responses import ApiResponse, shaped
-from corral.controller.http.route_table import PUBLIC, Probe, Route
+from corral.controller.http.messages.responses import ApiResponse, shaped
+from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
+from corral.controller.http.pipeline.route_table import PUBLIC, Probe, Route
+from corral.controller.http.server.metrics import CONTENT_TYPE
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState

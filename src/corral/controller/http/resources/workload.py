@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.call import RequestBody
-from corral.controller.http.route_table import WORKLOAD, Report, Route
+from corral.controller.http.messages.call import RequestBody
+from corral.controller.http.pipeline.route_table import WORKLOAD, Report, Route
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import WorkloadRun
 from corral.controller.workload.vitals import MAX_METRICS

@@ -1,0 +1,1 @@
+"""Messages of HTTP: requests and their decoding, forms and uploads, responses, pages."""

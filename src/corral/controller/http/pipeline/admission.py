@@ -1,0 +1,178 @@
+"""Admission of a request to its handler: the term, the caller, the permission and the input, in this order.
+
+`If-Match` is read here, too: the revision of the resource that the caller requires.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.http.messages.call import ApiCall, Caller
+from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.messages.request_decoder import BodyDecoder, QueryDecoder
+from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext, TermContext
+from corral.controller.http.pipeline.authentication import authenticate, authorise, redeem
+from corral.controller.http.pipeline.idempotency import Guard, guard_of
+from corral.controller.http.pipeline.route_table import Route
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+
+_TAG: Final = re.compile(r'(W/)?"([!#-~]*)"')
+_MAX_TAGS: Final = 20
+
+
+TicketFinder = Callable[[HttpRequest], str | None]
+"""The ticket that stands in for a token; None when there is none."""
+
+
+class IfMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """The revisions a caller accepts; None accepts any, as long as the resource exists."""
+
+    tags: frozenset[str] | None
+
+    def require(self, revision: int) -> None:
+        if self.tags is None or str(revision) in self.tags:
+            return
+        raise Rejected(
+            Code.REVISION_MISMATCH,
+            f"the revision is {revision} now, not {' or '.join(sorted(self.tags)) or 'that of a weak tag'}",
+            hint="read it again and repeat the change",
+        )
+
+
+def parse_match(header: str | None) -> IfMatch | None:
+    """The header's meaning; BAD_REQUEST when it has none. A weak tag matches nothing (RFC 9110)."""
+    if header is None:
+        return None
+    if header == "*":
+        return IfMatch(tags=None)
+    parts = [part.strip() for part in header.split(",")]
+    found = [_TAG.fullmatch(part) for part in parts]
+    if len(parts) > _MAX_TAGS or not all(found):
+        raise Rejected(
+            Code.BAD_REQUEST,
+            f"If-Match {header[:80]!r} is malformed",
+            hint='send the ETag of an answer, quotes included, such as If-Match: "42"',
+            field="If-Match",
+        )
+    return IfMatch(tags=frozenset(match[2] for match in found if match is not None and not match[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedRequest:
+    """A request whose caller may make it. `raw` is its body where the kind of route reads it."""
+
+    leading: TermContext
+    call: ApiCall[Any, Any]
+    request: HttpRequest
+    raw: bytes = b""
+
+    def guard(self, body: bytes) -> Guard | None:
+        """What its Idempotency-Key stands for with this body; None without a key. BAD_REQUEST."""
+        request = self.request
+        return guard_of(
+            request.header(b"idempotency-key"),
+            caller=self.call.caller,
+            method=request.method,
+            path=request.path,
+            query=request.query,
+            body=body,
+        )
+
+    def match(self) -> IfMatch | None:
+        """The revision that the caller requires. BAD_REQUEST."""
+        return parse_match(self.request.header(b"if-match"))
+
+    def refuse_match(self, route: Route) -> None:
+        """BAD_REQUEST when the caller requires a revision where there is none."""
+        if self.request.header(b"if-match") is not None:
+            raise Rejected(Code.BAD_REQUEST, f"If-Match means nothing to {route.name}", field="If-Match")
+
+
+class RouteAdmission:
+    """Admits the requests of one route."""
+
+    def __init__(self, route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> None:
+        self._route = route
+        self.setting = setting
+        self.gate = gate
+        self._query = QueryDecoder(route.query)
+        self._body = BodyDecoder(route.body) if route.body else None
+
+    async def admit(self, request: HttpRequest, *, ticket_of: TicketFinder | None = None) -> AdmittedRequest:
+        """A request that is whole: its body was read and decoded."""
+        now = self.setting.clock.now()
+        leading = self.leading()
+        caller = self.caller(leading, request, ticket=ticket_of(request) if ticket_of else None)
+        raw = await self.read_body(request)
+        body = await self.decode_body(raw)
+        return AdmittedRequest(
+            leading=leading, call=self._call(caller, request, body, now), request=request, raw=raw
+        )
+
+    def admit_unread(self, request: HttpRequest) -> AdmittedRequest:
+        """A request of which only the head was looked at: its body is still with the caller."""
+        now = self.setting.clock.now()
+        leading = self.leading()
+        caller = self.caller(leading, request)
+        return AdmittedRequest(leading=leading, call=self._call(caller, request, None, now), request=request)
+
+    def leading(self) -> TermContext:
+        """The present term; NOT_LEADER."""
+        leading = self.gate()
+        if leading is None:
+            raise self.setting.not_leading()
+        return leading
+
+    def caller(self, leading: TermContext, request: HttpRequest, *, ticket: str | None = None) -> Caller:
+        """The authenticated and authorised caller. UNAUTHENTICATED, RATE_LIMITED, FORBIDDEN."""
+        now = self.setting.clock.now()
+        try:
+            if ticket is not None:
+                caller = redeem(leading, request, ticket, now=now)
+            else:
+                caller = authenticate(leading, request, now=now)
+        except Rejected:
+            leading.rates.stranger(request.address)
+            raise
+        request.made_by(caller.actor.name)
+        leading.rates.admit(caller.token.id)
+        assert isinstance(self._route.permission, Permission), "only probes are public"
+        authorise(caller, self._route.permission)
+        return caller
+
+    def query(self, request: HttpRequest) -> Any:
+        return self._query.decode(request.query)
+
+    async def read_body(self, request: HttpRequest) -> bytes:
+        """The body's bytes; BAD_REQUEST for one where none is taken, UNSUPPORTED_MEDIA_TYPE."""
+        if request.method in ("GET", "HEAD"):
+            return b""
+        pause = self.setting.limits.body_pause_seconds
+        raw = await request.read_body(limit=self.setting.body_limit, pause_seconds=pause)
+        if raw and self._body is None:
+            raise Rejected(Code.BAD_REQUEST, f"{self._route.name} takes no body")
+        if raw:
+            request.require_json()
+        return raw
+
+    async def decode_body(self, raw: bytes) -> Any:
+        return await self._body.received(raw) if self._body else None
+
+    def _call(self, caller: Caller, request: HttpRequest, body: Any, now: dt.datetime) -> ApiCall[Any, Any]:
+        path: Mapping[str, str] = request.scope.get("path_params", {})
+        return ApiCall(
+            caller=caller,
+            path=path,
+            body=body,
+            query=self.query(request),
+            now=now,
+            last_event_id=request.header(b"last-event-id"),
+            request=request.id,
+        )

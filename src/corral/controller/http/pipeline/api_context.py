@@ -1,0 +1,283 @@
+"""Context of the handlers: `ProcessContext` for the life of the process, `TermContext` for one term of leadership.
+
+The protocols between them are what the API needs of the cluster, of instances and of file distribution.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import ipaddress
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import msgspec
+
+from corral.controller.consoles.service import Consoles
+from corral.controller.distribution.instance_files import FileListing, FilePart
+from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
+from corral.controller.events.hub import EventHub
+from corral.controller.http.messages.request import BodyPace
+from corral.controller.http.pipeline.attempts import Attempts
+from corral.controller.http.pipeline.caller_limits import OpenStreams, RequestRates
+from corral.controller.http.pipeline.log_sources import RecentLogs
+from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
+from corral.controller.http.pipeline.tickets import Tickets
+from corral.controller.http.server.metrics import HttpMetrics
+from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.start_identity import Repair
+from corral.controller.instances.workspace import Workspace
+from corral.controller.modules.module_service import Modules
+from corral.controller.sessions.live_nodes import LiveNodes
+from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
+from corral.controller.state.ledger import Actor, Ledger
+from corral.controller.templates.library import TemplateLibrary
+from corral.controller.workload.service import Workloads
+from corral.domain.events import EventType
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.ids import Epoch, TokenId
+from corral.domain.records import ApiTokenRecord
+from corral.errors import Code, Retryable
+from corral.store.port import BlobEngine, ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
+from corral.system.clock import Clock
+from corral.system.controller_config import HttpLimitsSection, TemplatesSection
+from corral.system.entropy import Entropy
+from corral.version import VERSION
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+BODY_LIMIT: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessContext:
+    """Dependencies and limits that are the same in every role and term."""
+
+    clock: Clock
+    entropy: Entropy
+    log_ring: RecentLogs
+    set_log_level: Callable[[str], None]
+    """Switches this process's own log; the empty string goes back to the configuration."""
+    metrics: HttpMetrics = field(default_factory=HttpMetrics)
+    scrape_networks: Sequence[Network] = ()
+    body_limit: int = BODY_LIMIT
+    limits: HttpLimitsSection = field(default_factory=HttpLimitsSection)
+    upload_idle_seconds: float = 30.0
+    """Longest pause of an upload that has been fast so far."""
+    templates: TemplatesSection = field(default_factory=TemplatesSection)
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    instances_are_root: bool = False
+    """Instances on this host run as root: a caller who may start one can read all data of the controller."""
+    leader: Callable[[], str] = lambda: ""
+    """The address of the leader's API, as far as it is known here."""
+    version: str = VERSION
+
+    def not_leading(self) -> Retryable:
+        """The NOT_LEADER error, with the address of the leader where it is known."""
+        leader = self.leader()
+        return Retryable(
+            Code.NOT_LEADER,
+            "this controller does not lead at present",
+            hint=f"ask the leader: http://{leader}" if leader else "ask the leader, or try again shortly",
+            retry_after=1.0,
+        )
+
+    def upload_pace(self) -> BodyPace:
+        return BodyPace(pause_seconds=self.limits.body_pause_seconds, idle_seconds=self.upload_idle_seconds)
+
+
+class LeaderView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leads, under which epoch, and where it is reached."""
+
+    holder: str
+    epoch: Epoch
+    http: str
+    grpc: str
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller of the cluster."""
+
+    id: str
+    role: str
+    http: str
+    grpc: str
+    version: str
+
+
+class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    certificate_pem: str
+    ca_pem: str
+    serial: str
+    expires_at: dt.datetime
+
+
+class ClusterControl(Protocol):
+    """Operations of the API on the cluster as a whole."""
+
+    @property
+    def store(self) -> str:
+        """The name of the store's adapter."""
+
+    def leader(self) -> LeaderView: ...
+
+    def members(self) -> Sequence[MemberView]: ...
+
+    def bootstrap_addresses(self) -> Sequence[str]:
+        """Where a new node exchanges its join token."""
+
+    async def raise_epoch(self, *, actor: Actor) -> Epoch:
+        """Lift lease and fence; returns the epoch that rules now. Repeating it is harmless."""
+
+    async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
+        """A certificate for this name and the request's key. INVALID_FIELD when the request is bad."""
+
+
+class WriterHealth(Protocol):
+    """Health of the store's writer, for readiness."""
+
+    @property
+    def healthy(self) -> bool: ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is not."""
+
+
+class InstanceControl(Protocol):
+    """Operations of the API on instances."""
+
+    @property
+    def placing(self) -> asyncio.Lock:
+        """Held during a placement and its commit: concurrent placements would only conflict."""
+
+    def workspace(self, *, cause: str, now: dt.datetime, request: str = "") -> Workspace:
+        """A place to describe changes in; nothing happens before its steps are committed."""
+
+    @property
+    def commands(self) -> InstanceCommands:
+        """Sends lines into the input of instances."""
+
+    async def repair_numbers(self, actor: Actor) -> Repair:
+        """Set the counter of starts by what the records use; audited."""
+
+    async def returned(self, nodes: Collection[str], *, timeout: float) -> bool:
+        """Whether one of these nodes is connected, now or within so many seconds."""
+
+    async def settled(
+        self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
+    ) -> Stored[InstanceRecord]:
+        """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
+
+
+class FileDistribution(Protocol):
+    """Operations of the API on files of nodes: sending them there and fetching them."""
+
+    async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
+        """A template's current version into the caches of these nodes, or of all that are connected.
+        NOT_FOUND for a template or a node that does not exist; every other error is reported per node."""
+
+    async def cache_status(self, node: str) -> CacheReport:
+        """What a node holds. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+
+    async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
+        """Let a node fetch what a group, or all groups, need there; what failed is in the report."""
+
+    async def prewarm_all(self, group: str | None = None) -> list[SyncAnswer]:
+        """The same on every connected node."""
+
+    def save_files(
+        self, id: str, paths: Sequence[str], *, secret_names: bool = False
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
+        PATH_REFUSED, ARCHIVE_TOO_LARGE, SECRET_EXPOSED unless names are put in place of secrets."""
+
+    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
+        """What lies in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+
+    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+        """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+
+
+_REVOKED_KEPT: Final = 100
+
+
+class TokenUses:
+    """Time of the last use of each token in this term; revoked tokens are removed."""
+
+    def __init__(self, tokens: Mirror[ApiTokenRecord]) -> None:
+        self._tokens = tokens
+        self._last: dict[TokenId, dt.datetime] = {}
+
+    def note(self, token: TokenId, now: dt.datetime) -> None:
+        self._last[token] = now
+        if len(self._last) > 2 * len(self._tokens) + _REVOKED_KEPT:
+            self._last = {id: at for id, at in self._last.items() if self._tokens.find(id) is not None}
+
+    def last(self, token: TokenId) -> dt.datetime | None:
+        return self._last.get(token)
+
+
+@dataclass(kw_only=True, eq=False)
+class TermContext:
+    """Services of one term that handlers work with; `close` ends the term's streams. A handler declares in its
+    parameters which of them it uses; see `handler_parameters`."""
+
+    setting: ProcessContext
+    state: ClusterState
+    ledger: Ledger
+    reads: ReadEngine
+    hub: EventHub
+    writer: WriterHealth
+    nodes: LiveNodes
+    cluster: ClusterControl
+    instances: InstanceControl
+    consoles: Consoles
+    blobs: BlobEngine
+    templates: TemplateLibrary
+    distribution: FileDistribution
+    workload: Workloads
+    modules: Modules
+    edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
+    """Edits of one template are serialised: each starts from the files of the one before."""
+    attempts: Attempts = field(init=False)
+    tickets: Tickets = field(init=False)
+    streams: OpenStreams = field(init=False)
+    uploads: OpenStreams = field(init=False)
+    rates: RequestRates = field(init=False)
+    token_uses: TokenUses = field(init=False)
+
+    def __post_init__(self) -> None:
+        setting, limits = self.setting, self.setting.limits
+        self.attempts = Attempts(state=self.state, ledger=self.ledger, entropy=setting.entropy)
+        self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
+        self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
+        self.uploads = self._pool("uploads", limit=limits.all_uploads, per_token=limits.uploads)
+        self.rates = RequestRates(limits, clock=setting.clock)
+        self.token_uses = TokenUses(self.state.tokens)
+
+    def _pool(self, what: str, *, limit: int, per_token: int) -> OpenStreams:
+        pool = OpenStreams(
+            what=what, clock=self.setting.clock, tokens=self.state.tokens, limit=limit, per_token=per_token
+        )
+        self.hub.subscribe(
+            name=f"http-{what}",
+            types=frozenset({EventType.TOKEN_REVOKED}),
+            on_event=pool.on_token_revoked,
+            on_resync=pool.on_resync,
+        )
+        return pool
+
+    async def close(self) -> None:
+        """End every stream and the hub; later calls are refused with NOT_LEADER. Idempotent."""
+        for pool in (self.streams, self.uploads):
+            pool.close_all("this controller no longer leads")
+        self.consoles.close()
+        await self.hub.close()
+
+
+CurrentTerm = Callable[[], TermContext | None]
+"""Returns the context of the present term, or None while this controller does not lead."""

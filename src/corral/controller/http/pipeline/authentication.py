@@ -1,0 +1,70 @@
+"""Authentication of callers (bearer token, ticket, workload token), and authorisation by permission."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+
+from corral.controller.http.messages.call import Caller
+from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.pipeline.api_context import Network, TermContext
+from corral.controller.state.api_tokens import is_expired, verify
+from corral.controller.workload.tokens import WorkloadRun
+from corral.domain.permissions import Permission, allows
+from corral.errors import Code, Rejected
+
+
+def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime) -> Caller:
+    """The caller of the bearer token; UNAUTHENTICATED without a valid one."""
+    credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
+    token = verify(leading.state.tokens, credential, now=now)
+    leading.token_uses.note(token.id, now)
+    return Caller(token=token, address=request.address, credential=credential)
+
+
+def authenticate_workload(leading: TermContext, request: HttpRequest, *, late: bool) -> WorkloadRun:
+    """The run of the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
+    text = _bearer(request, "send 'Authorization: Bearer ' and the value of CORRAL_INSTANCE_TOKEN")
+    return leading.workload.admit(text, late=late)
+
+
+def _bearer(request: HttpRequest, hint: str) -> str:
+    scheme, _, text = (request.header(b"authorization") or "").partition(" ")
+    if scheme.lower() != "bearer" or not text.strip():
+        raise Rejected(Code.UNAUTHENTICATED, "the request carries no token", hint=hint)
+    return text.strip()
+
+
+def redeem(leading: TermContext, request: HttpRequest, ticket: str, *, now: dt.datetime) -> Caller:
+    """The caller of a ticket; its token must still be valid."""
+    stored = leading.state.tokens.find(leading.tickets.redeem(ticket))
+    if stored is None or is_expired(stored.record, now):
+        raise Rejected(
+            Code.UNAUTHENTICATED, "the token behind this ticket was revoked or expired", hint="log in again"
+        )
+    leading.token_uses.note(stored.record.id, now)
+    return Caller(token=stored.record, address=request.address)
+
+
+def authorise(caller: Caller, permission: Permission) -> None:
+    """FORBIDDEN unless the caller's role grants the permission."""
+    if not allows(caller.token.role, permission):
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"role {caller.token.role} does not grant '{permission}'",
+            hint="use a token of a role that does",
+        )
+
+
+def is_within(address: str, networks: Sequence[Network]) -> bool:
+    """Whether a peer's address lies in one of these networks."""
+    if not networks:
+        return False
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in networks)

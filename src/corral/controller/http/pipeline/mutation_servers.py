@@ -1,0 +1,227 @@
+"""Servers of routes that change something: commits of a description (changes, builds, uploads), and effects outside the
+store (acts, acts that must take effect once only, acts on a form)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.messages.responses import REPLAYED, ApiResponse, shaped
+from corral.controller.http.messages.uploads import (
+    HEADS,
+    NOTHING_STORED,
+    ReceivedForm,
+    UploadBody,
+    received_form,
+    require_form,
+)
+from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
+from corral.controller.http.pipeline.attempts import Attempt
+from corral.controller.http.pipeline.handler_parameters import bound
+from corral.controller.http.pipeline.idempotency import Guard
+from corral.controller.http.pipeline.mutator import BoundChange, act, commit, record, replayed, require
+from corral.controller.http.pipeline.route_table import Act, Build, Describe, FormUpload, Mutate, Once, Upload
+from corral.controller.state.ledger import Mutation
+
+_REMEMBERED: Final = 100
+
+
+class MutateServer:
+    """Serves a `Mutate`. Every error leaves the store as it was."""
+
+    def __init__(self, route: Mutate, admission: RouteAdmission) -> None:
+        self._change = BoundChange(route)
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        guard, match = admitted.guard(admitted.raw), admitted.match()
+
+        async def describe() -> Mutation:
+            return self._handler(admitted.leading, admitted.call)
+
+        return await commit(self._change, admitted, describe, guard=guard, match=match)
+
+
+class BuildServer:
+    """Serves a `Build`: contents are stored first, unless the request was answered before."""
+
+    def __init__(self, route: Build, admission: RouteAdmission) -> None:
+        self._route = route
+        self._change = BoundChange(route)
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        guard, match = admitted.guard(admitted.raw), admitted.match()
+        if (known := replayed(self._route, admitted, guard)) is not None:
+            return known.answer
+        require(self._route, admitted, match)
+        describe = await self._handler(admitted.leading, admitted.call)
+        return await commit(self._change, admitted, describe, guard=guard, match=match)
+
+
+class UploadServer:
+    """Serves an `Upload`. Everything that can be refused without the body is refused before it is read."""
+
+    def __init__(self, route: Upload, admission: RouteAdmission) -> None:
+        self._route = route
+        self._change = BoundChange(route)
+        self._handler = bound(route.handler, given=2)
+        self._limit = bound(route.limit, given=0)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = self._admission.admit_unread(request)
+        match = admitted.match()
+        keyed = admitted.guard(b"") is not None
+        require(self._route, admitted, match)
+        request.require_bytes()
+        limit = self._limit(admitted.leading)
+        request.refuse_declared(limit)
+        pace = self._admission.setting.upload_pace()
+        incoming = UploadBody(request, limit=limit, pace=pace, digested=keyed)
+        describe = await self._taken_in(admitted, incoming)
+        guard = admitted.guard(incoming.digest)
+        return await commit(self._change, admitted, describe, guard=guard, match=match)
+
+    async def _taken_in(self, admitted: AdmittedRequest, incoming: UploadBody) -> Describe:
+        """Let the handler read the body; what ends a stream of this caller ends it, too."""
+
+        async def work() -> Describe:
+            async with contextlib.aclosing(incoming.pieces()) as pieces:
+                describe = await self._handler(admitted.leading, admitted.call, pieces)
+            await incoming.drain()
+            return describe
+
+        uploads = admitted.leading.uploads
+        with uploads.opened(admitted.call.caller.token) as stream:
+            return await uploads.within(stream, work(), otherwise=NOTHING_STORED)
+
+
+class ActServer:
+    """Serves an `Act`: the effect first, then its record."""
+
+    def __init__(self, route: Act, admission: RouteAdmission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        guard = admitted.guard(admitted.raw)
+        admitted.refuse_match(self._route)
+
+        async def do(_: Attempt) -> ApiResponse:
+            mutation = await self._handler(admitted.leading, admitted.call)
+            always = not self._route.audited_within
+            return (await record(admitted, mutation, guard=guard, always=always)).answer
+
+        return await act(self._route, admitted, do, guard=guard)
+
+
+class TermEndServer:
+    """Serves an `Act` that ends the term: this process alone remembers the answers under keys."""
+
+    def __init__(self, route: Act, admission: RouteAdmission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+        self._remembered: dict[Guard, ApiResponse] = {}
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        guard = admitted.guard(admitted.raw)
+        admitted.refuse_match(self._route)
+
+        async def do(_: Attempt) -> ApiResponse:
+            if guard is not None and (known := self._remembered.get(guard)) is not None:
+                return known
+            mutation = await self._handler(admitted.leading, admitted.call)
+            answer = shaped(mutation.body, status=mutation.status)
+            if guard is not None:
+                self._remember(guard, answer)
+            return answer
+
+        return await act(self._route, admitted, do, guard=guard)
+
+    def _remember(self, guard: Guard, answer: ApiResponse) -> None:
+        self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *REPLAYED))
+        while len(self._remembered) > _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+
+class OnceServer:
+    """Serves a `Once`: recorded before and after the effect; see `Attempt`."""
+
+    def __init__(self, route: Once, admission: RouteAdmission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=2)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        guard = admitted.guard(admitted.raw)
+        admitted.refuse_match(self._route)
+
+        async def do(attempt: Attempt) -> ApiResponse:
+            mutation = await self._handler(admitted.leading, admitted.call, attempt)
+            answer = shaped(mutation.body, status=mutation.status)
+            await attempt.finish(*mutation.steps, answer=answer)
+            return answer
+
+        return await act(self._route, admitted, do, guard=guard)
+
+
+class IntakeServer:
+    """Serves a `FormUpload`. Everything that can be refused without the body is refused before it is read."""
+
+    def __init__(self, route: FormUpload, admission: RouteAdmission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=2)
+        self._limit = bound(route.limit, given=0)
+        self._directory = bound(route.directory, given=0)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = self._admission.admit_unread(request)
+        leading, call = admitted.leading, admitted.call
+        admitted.refuse_match(self._route)
+        admitted.guard(b"")
+        async with self._received(admitted) as form:
+            guard = admitted.guard(form.digest)
+
+            async def do(_: Attempt) -> ApiResponse:
+                mutation = await self._handler(leading, call, form)
+                return (await record(admitted, mutation, guard=guard, always=False)).answer
+
+            return await act(self._route, admitted, do, guard=guard)
+
+    @contextlib.asynccontextmanager
+    async def _received(self, admitted: AdmittedRequest) -> AsyncIterator[ReceivedForm]:
+        """The form, whole; what ends a stream of this caller ends its coming in, too."""
+        request, leading, small = admitted.request, admitted.leading, self._route.small
+        content_type = request.header(b"content-type") or ""
+        require_form(content_type)
+        request.require_plain()
+        limit = self._limit(leading)
+        whole = limit + sum(small.values()) + HEADS
+        request.refuse_declared(whole)
+        pace = self._admission.setting.upload_pace()
+        incoming = UploadBody(request, limit=whole, pace=pace, digested=False)
+        directory = self._directory(leading)
+        async with contextlib.AsyncExitStack() as stack:
+            pieces = await stack.enter_async_context(contextlib.aclosing(incoming.pieces()))
+            receiving = received_form(
+                pieces, content_type=content_type, directory=directory, limit=limit, small=small
+            )
+            with leading.uploads.opened(admitted.call.caller.token) as stream:
+                entering = stack.enter_async_context(receiving)
+                form = await leading.uploads.within(stream, entering, otherwise=NOTHING_STORED)
+            yield form

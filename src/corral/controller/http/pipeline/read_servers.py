@@ -1,0 +1,189 @@
+"""Servers of routes that change nothing in the store themselves: probes, reads, assets, reports of workloads, and those
+whose response is sent in pieces (event streams, downloads, WebSockets, responses of modules)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.messages.responses import EVENT_STREAM, ApiResponse, shaped
+from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
+from corral.controller.http.pipeline.authentication import authenticate_workload, is_within
+from corral.controller.http.pipeline.caller_limits import OpenStream
+from corral.controller.http.pipeline.handler_parameters import bound
+from corral.controller.http.pipeline.module_calls import relay
+from corral.controller.http.pipeline.route_table import (
+    PUBLIC,
+    Asset,
+    Download,
+    Probe,
+    Read,
+    Report,
+    Socket,
+    Stream,
+)
+from corral.controller.http.pipeline.sse_stream import serve_download, serve_stream
+from corral.controller.http.pipeline.websockets import serve_socket, ticket_of
+from corral.domain.sensitive_fields import redacted, sees_all
+from corral.errors import Code, Rejected
+
+_EMPTY_BODY: Final = b"{}"
+
+
+class ProbeServer:
+    """Serves a `Probe`: also on a standby, and without a token where the route is public."""
+
+    def __init__(self, route: Probe, admission: RouteAdmission) -> None:
+        self._route = route
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admission = self._admission
+        admission.query(request)
+        if self._route.permission is not PUBLIC and not self._is_scraper(request):
+            admission.caller(admission.leading(), request)
+        return await self._route.handler(admission.setting, admission.gate)
+
+    def _is_scraper(self, request: HttpRequest) -> bool:
+        networks = self._admission.setting.scrape_networks
+        return self._route.open_to_scrapers and is_within(request.address, networks)
+
+
+class ReadServer:
+    """Serves a `Read`; fields that a role may not see are left out."""
+
+    def __init__(self, route: Read, admission: RouteAdmission) -> None:
+        self._status = route.status
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        found = await self._handler(admitted.leading, admitted.call)
+        shown = found if sees_all(admitted.call.caller.token.role) else redacted(found)
+        return shaped(shown, status=self._status)
+
+
+class AssetServer:
+    """Serves an `Asset`, or a 304 when the caller has it already."""
+
+    def __init__(self, route: Asset, admission: RouteAdmission) -> None:
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admitted = await self._admission.admit(request)
+        return _unless_held(await self._handler(admitted.leading, admitted.call), request)
+
+
+class ReportServer:
+    """Serves a `Report`: the caller is a run, known by its own token."""
+
+    def __init__(self, route: Report, admission: RouteAdmission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=2)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        leading = self._admission.leading()
+        run = authenticate_workload(leading, request, late=self._route.late)
+        request.made_by(f"instance:{run.instance}")
+        self._admission.query(request)
+        raw = await self._admission.read_body(request)
+        body = await self._admission.decode_body(raw or _EMPTY_BODY)
+        return shaped(self._handler(leading, run, body), status=self._route.status)
+
+
+def _unless_held(answer: ApiResponse, request: HttpRequest) -> ApiResponse:
+    """An asset, or a 304 when the caller has it already (RFC 9110: tags are compared weakly here)."""
+    tag = dict(answer.headers).get(b"etag", b"").decode("latin-1")
+    held = (request.header(b"if-none-match") or "").split(",")
+    if answer.status != 200 or tag not in {each.strip().removeprefix("W/") for each in held}:
+        return answer
+    return ApiResponse(status=304, headers=answer.headers)
+
+
+class StreamServer:
+    """Serves a `Stream`."""
+
+    def __init__(self, route: Stream, admission: RouteAdmission) -> None:
+        self._route = route
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse | None:
+        admitted = await self._admission.admit(request, ticket_of=self._ticket)
+        if request.method == "HEAD":
+            return ApiResponse(content_type=EVENT_STREAM)
+        with _opened(self._admission, admitted, self._route.path) as stream:
+            pump = await self._handler(admitted.leading, admitted.call)
+            await serve_stream(request=request, stream=stream, pump=pump, headers=(request.id_header,))
+        return None
+
+    def _ticket(self, request: HttpRequest) -> str | None:
+        return getattr(self._admission.query(request), "ticket", None) if self._route.ticketed else None
+
+
+class DownloadServer:
+    """Serves a `Download`."""
+
+    def __init__(self, route: Download, admission: RouteAdmission) -> None:
+        self._path = route.path
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> None:
+        admitted = await self._admission.admit(request)
+        with _opened(self._admission, admitted, self._path) as stream:
+            content = await self._handler(admitted.leading, admitted.call)
+            await serve_download(
+                request=request, stream=stream, content=content, headers=(request.id_header,)
+            )
+
+
+class SocketServer:
+    """Serves a `Socket`."""
+
+    def __init__(self, route: Socket, admission: RouteAdmission) -> None:
+        self._path = route.path
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> None:
+        admitted = await self._admission.admit(request, ticket_of=_unless_authorised)
+        if not request.is_socket:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"{self._path} speaks WebSocket only",
+                hint="see GET /api/v1/openapi.json",
+            )
+        with _opened(self._admission, admitted, self._path) as stream:
+            dialogue = await self._handler(admitted.leading, admitted.call)
+            await serve_socket(request=request, stream=stream, dialogue=dialogue)
+
+
+class RelayServer:
+    """Serves a `Relay`: everything after the check of the permission is up to the module."""
+
+    def __init__(self, admission: RouteAdmission) -> None:
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse | None:
+        leading = self._admission.leading()
+        return await relay(leading, self._admission.caller(leading, request), request)
+
+
+@contextmanager
+def _opened(admission: RouteAdmission, admitted: AdmittedRequest, path: str) -> Iterator[OpenStream]:
+    """One of the caller's streams, counted as long as it is open."""
+    with (
+        admitted.leading.streams.opened(admitted.call.caller.token) as stream,
+        admission.setting.metrics.streams(path).track_inprogress(),
+    ):
+        yield stream
+
+
+def _unless_authorised(request: HttpRequest) -> str | None:
+    return ticket_of(request) if request.header(b"authorization") is None else None

@@ -1,0 +1,321 @@
+"""Route table: the kinds of routes. Every route names its permission; without one it cannot be constructed.
+
+The kind of a route determines what it may do:
+
+- a `Probe` answers in any role, a `Read` only reads;
+- a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
+  describes the change that names them, an `Upload` does so with a body that is streamed to it;
+- an `Act` has an effect outside the store before it is recorded, a `FormUpload` does so with a form that is
+  streamed to it; `Once` has one that must not come twice, and is recorded before and after it;
+- a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` is a WebSocket, an
+  `Asset` is a whole file that browsers keep;
+- a `Relay` hands a request on to a module, which says what it takes and what permission that needs;
+- a `Report` comes from a workload, by the token of its run, and is neither stored nor audited.
+"""
+
+from __future__ import annotations
+
+import enum
+import pathlib
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+from corral.controller.http.messages.call import NoQuery, Query
+from corral.controller.http.messages.responses import ApiResponse
+from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
+from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.ledger import Mutation
+from corral.domain.permissions import Permission
+
+
+class Public(enum.Enum):
+    """In place of a permission: every caller may, without a token."""
+
+    PUBLIC = "PUBLIC"
+
+
+PUBLIC: Final = Public.PUBLIC
+
+
+class Itself(enum.Enum):
+    """In place of a permission: a workload may, and for itself alone."""
+
+    WORKLOAD = "WORKLOAD"
+
+
+WORKLOAD: Final = Itself.WORKLOAD
+
+_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+ProbeHandler = Callable[[ProcessContext, CurrentTerm], Awaitable[ApiResponse]]
+Describe = Callable[[], Awaitable[Mutation]]
+"""Describes a change for contents that are stored; called again when a concurrent change was committed first.
+Between its last read of the state and its return it awaits nothing: what it read is still true then.
+`Conflict` means: call it again."""
+
+# All others take the parts of the term that they declare (see `handler_parameters`), then what is named here.
+ReadHandler = Callable[..., Awaitable[object]]
+"""(call)"""
+MutateHandler = Callable[..., Mutation]
+"""(call)"""
+ActHandler = Callable[..., Awaitable[Mutation]]
+"""(call)"""
+OnceHandler = Callable[..., Awaitable[Mutation]]
+"""(call, attempt)"""
+IntakeHandler = Callable[..., Awaitable[Mutation]]
+"""(call, form)"""
+AssetHandler = Callable[..., Awaitable[ApiResponse]]
+"""(call)"""
+BuildHandler = Callable[..., Awaitable[Describe]]
+"""(call)"""
+UploadHandler = Callable[..., Awaitable[Describe]]
+"""(call, source): pieces of the body"""
+UploadLimit = Callable[..., int]
+ReportHandler = Callable[..., object]
+"""(run, body)"""
+StreamHandler = Callable[..., Awaitable[Pump]]
+"""(call)"""
+Effect = Callable[..., None]
+"""(call)"""
+Settle = Callable[..., Coroutine[Any, Any, object]]
+"""(call, body): the answer's"""
+Turn = Callable[..., AbstractAsyncContextManager[None]]
+"""(call)"""
+
+
+class Dialogue(Protocol):
+    """The application's side of a socket."""
+
+    async def speak(self, write: Write, /) -> None:
+        """Write messages, JSON in UTF-8 each; cancelled when the socket has to end."""
+
+    async def hear(self, text: str, /) -> bytes:
+        """Take a message; what is returned answers it. One at a time, in their order."""
+
+
+DownloadHandler = Callable[..., Awaitable[Content]]
+"""(call)"""
+SocketHandler = Callable[..., Awaitable[Dialogue]]
+"""(call)"""
+
+
+class Resource(Protocol):
+    """Finds the stored resource of a path; NOT_FOUND when there is none."""
+
+    def __call__(self, state: ClusterState, path: Mapping[str, str], /) -> Stored[Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Fields of all kinds of routes."""
+
+    method: str
+    path: str
+    permission: Permission | Public | Itself
+    summary: str
+    response: Any = None
+    """The type of the answer's body; None for an answer without one."""
+    status: int = 200
+    query: type[Query] = NoQuery
+    body: Any = None
+    """The type of the request's body: a `Body`, or a bounded mapping; None for a request without one."""
+    rest: bool = False
+    """The last parameter takes the rest of the path, slashes included."""
+
+    mutates: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.permission, Permission | Public | Itself):
+            raise ValueError(f"{self.name} names no permission")
+        if (self.permission is WORKLOAD) != isinstance(self, Report):
+            raise ValueError(f"{self.name} mixes up callers and workloads")
+        if self.method not in _METHODS or not self.path.startswith("/") or not self.summary:
+            raise ValueError(f"{self.name} is not a well-formed route")
+        if self.mutates and (self.method == "GET" or self.permission is PUBLIC):
+            raise ValueError(f"{self.name} changes something: it needs a caller and another method")
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in braces of the path."""
+        return _PARAMETER.findall(self.path)
+
+    @property
+    def pattern(self) -> str:
+        """The path as the router reads it."""
+        return f"{self.path[:-1]}:path}}" if self.rest else self.path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Route):
+    """Answers in every role, from the state of the process."""
+
+    handler: ProbeHandler
+    open_to_scrapers: bool = False
+    """Callers from the configured scrape networks need no token."""
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(Route):
+    """Answers from the state and changes nothing that is stored, whatever its method."""
+
+    handler: ReadHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitRoute(Route):
+    """Fields of all kinds that commit a description."""
+
+    revises: Resource | None = None
+    """The resource whose revision `If-Match` requires; None for a creation."""
+    creates: bool = False
+    """What it changes need not exist, unless `If-Match` says so; 201 says that it did not."""
+    effect: Effect | None = None
+    """What happens right after the commit; idempotent, and lost if the process dies in between."""
+    settle: Settle | None = None
+    """What a caller may wait for after the commit: takes the answer's body, gives the one to send."""
+    turn: Turn | None = None
+    """Lock from the description to the commit, where concurrent changes would only conflict."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutate(CommitRoute):
+    """Changes the state by a pure description; the handler may be called several times."""
+
+    handler: MutateHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(CommitRoute):
+    """Stores contents that nothing names yet, then describes the change that names them. Contents
+    whose change was never committed are collected by themselves."""
+
+    handler: BuildHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload(CommitRoute):
+    """A `Build` of the request's body, which may be as large as `limit` says and is never held whole.
+
+    The caller is checked before the first byte is read. An idempotency key covers these bytes: a
+    repetition has to send them again."""
+
+    handler: UploadHandler
+    limit: UploadLimit
+    media: tuple[str, ...] = ("application/octet-stream",)
+    """What the description says may be sent; bytes are judged by what they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act(Route):
+    """Does something outside the transaction, then records it. Repeating it must be harmless."""
+
+    handler: ActHandler
+    audited_within: bool = False
+    """The handler writes the audit entry itself, in the commit of each change: none is added to it."""
+    ends_term: bool = False
+    """The act ends this term of leading and its audit entry opens the next one: there is no ledger
+    left to record it in, and an idempotency key is remembered by this process alone."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Once(Route):
+    """Does something outside the store that must not come twice. The handler begins the attempt, which writes
+    the audit entry, then acts; what it describes is recorded with the answer."""
+
+    handler: OnceHandler
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormUpload(Route):
+    """An `Act` on a form: one file of any size, which lies on disk when the handler is called, and some
+    small parts. The caller is checked before the first byte is read. An idempotency key covers what
+    was sent: a repetition has to send it again. The handler writes the audit entry."""
+
+    handler: IntakeHandler
+    limit: UploadLimit
+    directory: Callable[..., pathlib.Path]
+    """Where the file lies meanwhile."""
+    small: Mapping[str, int]
+    """The parts beside the file, and how large each may be."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asset(Route):
+    """A whole file; its entity tag is a hash of its content, and a caller that has it gets a 304."""
+
+    handler: AssetHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relay(Route):
+    """Every request of a method beneath a module. `permission` is the least a caller needs; the module's
+    declaration says what else. A request that may change something is audited before the module receives it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(Route):
+    """A stream of server-sent events."""
+
+    handler: StreamHandler
+    ticketed: bool = False
+    """A ticket in the query stands in for a token: browsers cannot set headers on a stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download(Route):
+    """Bytes of any length, sent as they are found."""
+
+    handler: DownloadHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Socket(Route):
+    """A WebSocket: server and client send JSON texts. A ticket may come as a subprotocol, in a header."""
+
+    handler: SocketHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Route):
+    """Report of a workload about itself."""
+
+    handler: ReportHandler
+    late: bool = False
+    """Also with a token that has expired, as long as its run lives."""
+
+
+def check_table(routes: Sequence[Route]) -> None:
+    """Refuse a table in which two routes claim the same requests."""
+    seen: set[tuple[str, str]] = set()
+    for route in routes:
+        key = (route.method, _PARAMETER.sub("{}", route.path))
+        if key in seen:
+            raise ValueError(f"{route.name} is in the table twice")
+        seen.add(key)
+
+
+def public_routes(routes: Sequence[Route]) -> set[str]:
+    """The routes that answer a caller without credentials in a header."""
+    return {
+        route.name
+        for route in routes
+        if route.permission is PUBLIC or (isinstance(route, Stream) and route.ticketed)
+    }

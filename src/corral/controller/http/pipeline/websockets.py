@@ -1,0 +1,88 @@
+"""WebSockets: serving one, until either side ends it or whatever ends an event stream of its token does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.pipeline.caller_limits import OpenStream
+from corral.controller.http.pipeline.route_table import Dialogue
+from corral.system.aio.tasks import Tasks, failure_of, first_of
+
+log = structlog.get_logger(__name__)
+
+PROTOCOL: Final = "corral.console"
+TICKET_PREFIX: Final = "ticket."
+"""A browser cannot set headers on a socket, but it can offer subprotocols: `ticket.TEXT` is one."""
+
+_GOODBYE_SECONDS: Final = 0.25
+_ENDED: Final = 1000
+_CLOSED_BY_US: Final = 1008
+_FAILED: Final = 1011
+_MAX_REASON: Final = 120
+
+
+def ticket_of(request: HttpRequest) -> str | None:
+    """The ticket among the offered subprotocols."""
+    for offered in (request.header(b"sec-websocket-protocol") or "").split(","):
+        if offered.strip().startswith(TICKET_PREFIX):
+            return offered.strip().removeprefix(TICKET_PREFIX)
+    return None
+
+
+async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Dialogue) -> None:
+    """Send and receive until either side ends or `stream` is closed; nothing is left running."""
+    assert (await request.receive())["type"] == "websocket.connect"
+    await request.send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
+
+    async def write(message: bytes) -> None:
+        await request.send({"type": "websocket.send", "text": message.decode()})
+
+    async with Tasks() as tasks:
+        speaking = tasks.spawn(dialogue.speak(write), name="http/speak", awaited=True)
+        hearing = tasks.spawn(_hear(request, dialogue, write), name="http/hear", awaited=True)
+        await first_of(speaking, hearing, stream.closing)
+        gone = hearing.done() and not hearing.cancelled() and hearing.exception() is None
+    failures = [error for task in (speaking, hearing) if (error := failure_of(task)) is not None]
+    if gone or any(isinstance(failure, OSError) for failure in failures):
+        return  # the client hung up, and one of the two noticed first
+    for failure in failures:
+        log.warning("http.socket_failed", path=request.path, error=str(failure), exc_info=failure)
+    if stream.closing.done():
+        await _say_goodbye(request, _CLOSED_BY_US, stream.closing.result())
+    elif failures:
+        await _say_goodbye(request, _FAILED, "something went wrong")
+    else:
+        await _say_goodbye(request, _ENDED, "nothing more will come")
+
+
+def _chosen(request: HttpRequest) -> str | None:
+    offered = (request.header(b"sec-websocket-protocol") or "").split(",")
+    return PROTOCOL if PROTOCOL in [name.strip() for name in offered] else None
+
+
+async def _hear(request: HttpRequest, dialogue: Dialogue, write: Any) -> None:
+    """Messages one after the other, until the client goes. What it sends meanwhile waits in its socket."""
+    while True:
+        message = await request.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        text = message.get("text")
+        if text is None:
+            text = (message.get("bytes") or b"").decode("utf-8", "replace")
+        await write(await dialogue.hear(text))
+
+
+async def _say_goodbye(request: HttpRequest, code: int, reason: str) -> None:
+    """Close properly if the client takes it; one that has stopped reading is cut off."""
+    try:
+        async with asyncio.timeout(_GOODBYE_SECONDS):
+            await request.send({"type": "websocket.close", "code": code, "reason": reason[:_MAX_REASON]})
+    except TimeoutError:
+        request.abort()
+        await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return
+    except (OSError, RuntimeError):
+        pass  # the server closed it while we were about to: a ping was left unanswered

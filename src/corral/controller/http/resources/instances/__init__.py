@@ -1,0 +1,1 @@
+"""Routes of instances: their records, consoles, commands, files, runs and crashes."""

@@ -1,0 +1,388 @@
+"""Consoles: in pages, searched, as a file, and live in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from corral.controller.consoles.lookup import has_ended
+from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
+from corral.controller.consoles.reader import ConsoleReader
+from corral.controller.consoles.service import Consoles
+from corral.controller.consoles.stream_messages import ConsoleMessage, ConsolePlace, parse_place
+from corral.controller.events.frames import position_frame
+from corral.controller.events.hub import EventHub
+from corral.controller.http.messages.call import ApiCall, Query
+from corral.controller.http.messages.paging import Since, Until
+from corral.controller.http.messages.request_decoder import BodyDecoder
+from corral.controller.http.messages.responses import ApiResponse, ErrorDetail, encode
+from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
+from corral.controller.http.pipeline.attempts import Attempts
+from corral.controller.http.pipeline.authentication import authorise
+from corral.controller.http.pipeline.caller_limits import OpenStreams
+from corral.controller.http.pipeline.idempotency import line_guard
+from corral.controller.http.pipeline.route_table import (
+    Download,
+    Read,
+    Route,
+    Socket,
+    Stream,
+)
+from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
+from corral.controller.http.resources.instances.instances import CommandLine
+from corral.controller.http.resources.instances.instances import command_input as commanding
+from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
+from corral.domain.permissions import Permission
+from corral.errors import Code, CorralError, Rejected
+
+_CALM_SECONDS: Final = 0.005
+_CALMEST_SECONDS: Final = 0.02
+_CALM_PER_READER: Final = 0.00015
+"""Shortest interval between two writes of a busy console, longer with more open streams; the output of one that was
+quiet is written at once."""
+_CALM_TAIL_SECONDS: Final = 0.1
+_BEHIND_BYTES: Final = 32 * 1024
+"""A reader that gets this much in one write is behind, and is not delayed."""
+_DOWNLOAD: Final = b"application/octet-stream"
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
+Run = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the newest.")]
+Lines = Annotated[int, msgspec.Meta(ge=1, le=5000, description="Most lines of a page.")]
+Format = Annotated[
+    Literal["lines", "blocks"],
+    msgspec.Meta(description="Pages of lines, or text as it comes with no work per line."),
+]
+
+
+class ConsoleQueryString(Query, frozen=True, kw_only=True):
+    after: Offset | None = None
+    limit: Lines = 500
+    incarnation: Run | None = None
+    newest: Annotated[bool, msgspec.Meta(description="The last lines instead; `after` is ignored.")] = False
+    since: Since | None = None
+    until: Until | None = None
+
+
+class SearchQuery(Query, frozen=True, kw_only=True):
+    pattern: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=PATTERN_MAX, description="In RE2's syntax.")
+    ]
+    after: Offset = 0
+    limit: Lines = 500
+    incarnation: Run | None = None
+
+
+class DownloadQuery(Query, frozen=True, kw_only=True):
+    after: Offset = 0
+    incarnation: Run | None = None
+
+
+class FollowQuery(Query, frozen=True, kw_only=True):
+    after: (
+        Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Begin with what came since there.")]
+        | None
+    ) = None
+    incarnation: Run | None = None
+    format: Format = "lines"
+    resume: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                max_length=40, description="As Last-Event-ID, for clients that cannot send headers."
+            ),
+        ]
+        | None
+    ) = None
+
+
+def _run(state: ClusterState, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
+    """The instance and the run that is meant; NOT_FOUND for one that was never started."""
+    record = state.instances.require(id).record
+    if asked is None:
+        return record, record.incarnation
+    if asked > record.incarnation:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"instance '{record.id}' has no run {asked} yet",
+            hint=f"the newest is {record.incarnation}",
+            field="incarnation",
+        )
+    return record, Incarnation(asked)
+
+
+async def read_console(
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, ConsoleQueryString]
+) -> ConsolePage:
+    query = call.query
+    record, incarnation = _run(state, call.path["id"], query.incarnation)
+    if query.newest and (query.since is not None or query.until is not None):
+        raise Rejected(
+            Code.BAD_REQUEST,
+            "newest is for a console as a whole: leave it out with since or until",
+            field="newest",
+        )
+    return await consoles.lookup.page(
+        record,
+        incarnation,
+        after=query.after,
+        limit=query.limit,
+        newest=query.newest,
+        since=query.since,
+        until=query.until,
+    )
+
+
+async def search_console(
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, SearchQuery]
+) -> ConsolePage:
+    query = call.query
+    record, incarnation = _run(state, call.path["id"], query.incarnation)
+    return await consoles.lookup.search(
+        record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
+    )
+
+
+async def download_console(
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, DownloadQuery]
+) -> Content:
+    record, incarnation = _run(state, call.path["id"], call.query.incarnation)
+    pieces = consoles.lookup.everything(record, incarnation, after=call.query.after)
+    # Found before the answer begins: what is not there is a refusal, not half a file.
+    first = await anext(pieces, b"")
+
+    async def pump(write: Write) -> None:
+        await write(first)
+        async for piece in pieces:
+            await write(piece)
+
+    return Content(pump=pump, content_type=_DOWNLOAD, filename=f"{record.id}.{incarnation}.log")
+
+
+def _reader(state: ClusterState, consoles: Consoles, call: ApiCall[None, FollowQuery]) -> ConsoleReader:
+    """A reader at the place the caller wants. One that comes back knows it better than its address."""
+    query = call.query
+    record, incarnation = _run(state, call.path["id"], query.incarnation)
+    offset = query.after
+    resumed = parse_place(call.last_event_id or query.resume)
+    if resumed is not None:
+        incarnation, offset = resumed[0] or incarnation, resumed[1]
+    if offset is None:
+        ring = consoles.ring((record.id, incarnation))
+        offset = ring.end if ring else record.console_end
+    if has_ended(record, incarnation) and incarnation > record.incarnation:
+        incarnation, offset = record.incarnation, 0
+    return ConsoleReader(
+        consoles=consoles,
+        state=state,
+        id=record.id,
+        place=ConsolePlace(incarnation, offset),
+        following=query.incarnation is None,
+        blocks=query.format == "blocks",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsoleView:
+    """The parts that following a console takes."""
+
+    state: ClusterState
+    consoles: Consoles
+    hub: EventHub
+    streams: OpenStreams
+    setting: ProcessContext
+
+
+async def _tell(
+    view: ConsoleView,
+    id: InstanceId,
+    reader: ConsoleReader,
+    *,
+    tell: Callable[[list[ConsoleMessage]], Awaitable[None]],
+    beat: Callable[[], Awaitable[None]],
+) -> None:
+    """Everything the reader finds, as it comes; `beat` when nothing came for a while."""
+    consoles, heartbeat = view.consoles, view.setting.heartbeat_seconds
+    quiet_since = consoles.monotonic()
+    with consoles.watching(id) as wakeup:
+        while not view.hub.closed:
+            turn, place = wakeup.turn, reader.place
+            messages = await reader.take()
+            if messages:
+                await tell(messages)
+                quiet_since = consoles.monotonic()
+            if reader.gone:
+                return
+            if not messages:
+                await wakeup.wait(timeout=min(heartbeat, reader.look_again_seconds or heartbeat), since=turn)
+                if consoles.monotonic() - quiet_since >= heartbeat:
+                    await beat()
+                    quiet_since = consoles.monotonic()
+            elif messages and sum(len(message.data) for message in messages) < _BEHIND_BYTES:
+                await asyncio.sleep(_calm(view.streams) if reader.place != place else _CALM_TAIL_SECONDS)
+
+
+def _calm(streams: OpenStreams) -> float:
+    return min(_CALMEST_SECONDS, max(_CALM_SECONDS, _CALM_PER_READER * len(streams)))
+
+
+async def stream_console(view: ConsoleView, call: ApiCall[None, FollowQuery]) -> Pump:
+    reader = _reader(view.state, view.consoles, call)
+    id = InstanceId(call.path["id"])
+
+    async def pump(write: Write) -> None:
+        async def tell(messages: list[ConsoleMessage]) -> None:
+            await write(b"".join(_frame(message) for message in messages))
+
+        async def beat() -> None:
+            await write(position_frame("heartbeat", str(reader.place)))
+
+        await write(position_frame("following", str(reader.place)))
+        await _tell(view, id, reader, tell=tell, beat=beat)
+
+    return pump
+
+
+def _frame(message: ConsoleMessage) -> bytes:
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        str(message.place).encode(),
+        message.name.encode(),
+        message.data,
+    )
+
+
+class ConsoleLine(CommandLine, frozen=True, kw_only=True):
+    """A line for the instance. With an `id` it may be sent again, also on another connection: it arrives once."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[!-~]+$")] | None = None
+
+
+class ConsoleDialogue:
+    """A console on a WebSocket: pages out, commands in. Each command is answered, in order."""
+
+    _decoder: Final = BodyDecoder(ConsoleLine)
+
+    def __init__(
+        self,
+        view: ConsoleView,
+        *,
+        instances: InstanceControl,
+        attempts: Attempts,
+        call: ApiCall[None, FollowQuery],
+    ) -> None:
+        self._view = view
+        self._instances = instances
+        self._attempts = attempts
+        self._caller = call.caller
+        self._id = InstanceId(call.path["id"])
+        self._reader = _reader(view.state, view.consoles, call)
+
+    async def speak(self, write: Write) -> None:
+        async def tell(messages: list[ConsoleMessage]) -> None:
+            for message in messages:
+                await write(_socket_message(message))
+
+        async def beat() -> None:
+            """The protocol's own pings keep a socket alive."""
+
+        await _tell(self._view, self._id, self._reader, tell=tell, beat=beat)
+
+    async def hear(self, text: str) -> bytes:
+        asked: ConsoleLine | None = None
+        try:
+            authorise(self._caller, Permission.INSTANCES_COMMAND)
+            asked = self._decoder.decode(text.encode())
+            await self._send(asked)
+        except CorralError as error:
+            detail = ErrorDetail(
+                code=error.code.name,
+                message=error.message,
+                status=error.code.status,
+                field=error.field,
+                hint=error.hint,
+            )
+            return encode({"error": detail, **_named(asked)})
+        return encode({"ack": {"command": asked.command, **_named(asked)}})
+
+    async def _send(self, asked: ConsoleLine) -> None:
+        """A line with an id that was sent before is acknowledged, and not sent again."""
+        now = self._view.setting.clock.now()
+        guard = line_guard(asked.id, caller=self._caller, instance=self._id, line=asked.command)
+        async with self._attempts.in_turn(guard):
+            attempt = self._attempts.attempt(caller=self._caller, now=now, guard=guard)
+            if attempt.answered is not None:
+                return
+            event = await commanding.send(
+                self._view.state, self._instances, self._view.consoles, self._id, asked.command, attempt
+            )
+            await attempt.finish(event, answer=ApiResponse())
+
+
+def _named(asked: ConsoleLine | None) -> dict[str, str]:
+    return {"id": asked.id} if asked is not None and asked.id is not None else {}
+
+
+def _socket_message(message: ConsoleMessage) -> bytes:
+    """A page or a text as it is; anything else under its name."""
+    if message.name in ("page", "gap", "text"):
+        return message.data
+    return b'{"%b":%b}' % (message.name.encode(), message.data)
+
+
+async def open_console(
+    view: ConsoleView, instances: InstanceControl, attempts: Attempts, call: ApiCall[None, FollowQuery]
+) -> ConsoleDialogue:
+    return ConsoleDialogue(view, instances=instances, attempts=attempts, call=call)
+
+
+_CONSOLE: Final = "/api/v1/instances/{id}/console"
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path=_CONSOLE,
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Read a console, from an offset on or its newest lines",
+        query=ConsoleQueryString,
+        response=ConsolePage,
+        handler=read_console,
+    ),
+    Read(
+        method="GET",
+        path=f"{_CONSOLE}/search",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Lines of a console that match a pattern",
+        query=SearchQuery,
+        response=ConsolePage,
+        handler=search_console,
+    ),
+    Download(
+        method="GET",
+        path=f"{_CONSOLE}/download",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="A console as it is, byte by byte",
+        query=DownloadQuery,
+        handler=download_console,
+    ),
+    Stream(
+        method="GET",
+        path=f"{_CONSOLE}/stream",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Follow a console from run to run",
+        query=FollowQuery,
+        handler=stream_console,
+    ),
+    Socket(
+        method="GET",
+        path=f"{_CONSOLE}/ws",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Follow a console and send commands, over a WebSocket",
+        query=FollowQuery,
+        handler=open_console,
+    ),
+)

@@ -1,0 +1,236 @@
+"""What an instance is made of: its plan, its files, and these saved back as a template."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.consoles.service import Consoles
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text
+from corral.controller.http.pipeline.api_context import FileDistribution, ProcessContext
+from corral.controller.http.pipeline.route_table import (
+    Build,
+    Describe,
+    Download,
+    Read,
+    Route,
+)
+from corral.controller.http.pipeline.sse_stream import Content, Write
+from corral.controller.http.resources.templates.template_schemas import (
+    ChangedTemplate,
+    changed,
+    making,
+    still,
+)
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import instance_decisions
+from corral.controller.state.ledger import Mutation
+from corral.controller.templates import template_changes as changes
+from corral.controller.templates.library import TemplateLibrary
+from corral.domain.events import Draft, EventType
+from corral.domain.file_paths import (
+    DEFAULT_BYTES,
+    DEFAULT_ENTRIES,
+    MOST_BYTES,
+    MOST_ENTRIES,
+    PATH_MAX,
+    check_glob,
+)
+from corral.domain.groups.plans import Plan, read_plan
+from corral.domain.ids import MAX_COUNTER
+from corral.domain.permissions import Permission
+from corral.domain.templates import template_name
+from corral.errors import Code, Rejected
+from corral.sdk.instance_files import FileEntry
+from corral.store.port import ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
+
+_BYTES: Final = b"application/octet-stream"
+_DECISIONS: Final = 50
+_PATHS: Final = 100
+
+
+class PlanShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the present or last run was started with; `hash` is that of its canonical JSON. `picks` are
+    the templates that were drawn for it among equals."""
+
+    id: str
+    hash: str
+    plan: Plan
+    picks: list[str]
+
+
+class PlanQuery(Query, frozen=True, kw_only=True):
+    incarnation: (
+        Annotated[
+            int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the present or last.")
+        ]
+        | None
+    ) = None
+
+
+class Save(RequestBody, frozen=True, kw_only=True):
+    template: Annotated[str, msgspec.Meta(max_length=127, description="NAME or GROUP/NAME.")]
+    paths: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=4096)], ...],
+        msgspec.Meta(min_length=1, max_length=_PATHS, description="Globs of the files to save."),
+    ]
+    note: Text = ""
+    merge: Annotated[bool, msgspec.Meta(description="Lay them over the template's files.")] = False
+    secret_names: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Put %NAME% in place of the values of secrets; else such files are refused."
+        ),
+    ] = False
+
+
+class InstanceFilesQuery(Query, frozen=True, kw_only=True):
+    path: Annotated[str, msgspec.Meta(max_length=PATH_MAX, description="Only beneath it.")] = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)] = DEFAULT_ENTRIES
+
+
+class FileContentQuery(Query, frozen=True, kw_only=True):
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    length: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)] = DEFAULT_BYTES
+
+
+class InstanceFilesShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory comes before what is in it, names are in order; `truncated`: there is more."""
+
+    items: tuple[FileEntry, ...]
+    truncated: bool
+
+
+async def list_files(
+    distribution: FileDistribution, call: ApiCall[None, InstanceFilesQuery]
+) -> InstanceFilesShape:
+    query = call.query
+    listing = await distribution.walk_files(call.path["id"], query.path, limit=query.limit)
+    return InstanceFilesShape(items=listing.entries, truncated=listing.truncated)
+
+
+async def get_content(distribution: FileDistribution, call: ApiCall[None, FileContentQuery]) -> Content:
+    query = call.query
+    part = await distribution.read_file(call.path["id"], query.path, offset=query.offset, length=query.length)
+
+    async def pump(write: Write) -> None:
+        await write(part.content)
+
+    name = query.path.rpartition("/")[2]
+    return Content(pump=pump, content_type=_BYTES, filename=name, length=len(part.content))
+
+
+async def get_plan(
+    state: ClusterState, consoles: Consoles, reads: ReadEngine, call: ApiCall[None, PlanQuery]
+) -> PlanShape:
+    record = state.instances.require(call.path["id"]).record
+    hash, asked = record.plan_hash, call.query.incarnation
+    if asked is not None:
+        hash = await consoles.runs.plan_hash(record, asked)
+    stored = state.plans.find(hash)
+    if stored is None:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"the plan of this run of instance '{record.id}' is not kept any more",
+            hint="plans go when no run of the last starts has them",
+            field="incarnation" if asked is not None else None,
+        )
+    plan = stored.record
+    picks = await _picks(reads, record.id, hash)
+    return PlanShape(id=record.id, hash=plan.hash, plan=read_plan(plan), picks=picks)
+
+
+async def _picks(reads: ReadEngine, id: str, plan_hash: str) -> list[str]:
+    """From the decision that started it, which may be gone: decisions are kept for a while only."""
+    journal = instance_decisions(id)
+    entries = await reads.entries(journal.name, limit=_DECISIONS, newest=True)
+    for decision in (journal.decode(entry.body) for entry in reversed(entries)):
+        if decision.inputs.get("plan") == plan_hash:
+            return [name for name in str(decision.inputs.get("picks", "")).split(", ") if name]
+    return []
+
+
+async def save_instance(
+    state: ClusterState,
+    templates: TemplateLibrary,
+    distribution: FileDistribution,
+    setting: ProcessContext,
+    call: ApiCall[Save, NoQuery],
+) -> Describe:
+    """Fetch the files once; making a version of them may happen again."""
+    asked = call.body
+    id = state.instances.require(call.path["id"]).record.id
+    template_name(asked.template)
+    for number, path in enumerate(asked.paths):
+        check_glob(path, field=f"paths/{number}")
+    async with distribution.save_files(id, asked.paths, secret_names=asked.secret_names) as archive:
+        saved = await templates.intake_archive(archive, any_ratio=True)
+
+    async def describe() -> Mutation:
+        intake, stored = saved, state.templates.find(asked.template)
+        if stored is not None and asked.merge:
+            base = await templates.tree_of(stored.record.version())
+            intake = await templates.overlaid(base, saved.manifest)
+            still(state, stored)
+        change = changes.new_version(
+            state,
+            asked.template,
+            intake,
+            **making(setting, call, asked.note or f"saved from {id}"),
+        )
+        number = change.record.current
+        event = Draft(
+            type=EventType.INSTANCE_SAVED, subject=id, data={"template": asked.template, "version": number}
+        )
+        return changed(state, "instances.save", change, event, instance=id, paths=list(asked.paths))
+
+    return describe
+
+
+def _turn(edits: KeyedLocks[str], call: ApiCall[Save, NoQuery]) -> AbstractAsyncContextManager[None]:
+    return edits.hold(call.body.template)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}/plan",
+        permission=Permission.INSTANCES_READ,
+        summary="Show what an instance was started with",
+        query=PlanQuery,
+        response=PlanShape,
+        handler=get_plan,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}/files",
+        permission=Permission.INSTANCES_FILES,
+        summary="List what lies in an instance's directory",
+        query=InstanceFilesQuery,
+        response=InstanceFilesShape,
+        handler=list_files,
+    ),
+    Download(
+        method="GET",
+        path="/api/v1/instances/{id}/files/content",
+        permission=Permission.INSTANCES_FILES,
+        summary="Read a part of a file of an instance",
+        query=FileContentQuery,
+        handler=get_content,
+    ),
+    Build(
+        method="POST",
+        path="/api/v1/instances/{id}/save",
+        permission=Permission.TEMPLATES_MANAGE,
+        summary="Save files of an instance as a new version of a template",
+        body=Save,
+        response=ChangedTemplate,
+        handler=save_instance,
+        creates=True,
+        turn=_turn,
+    ),
+)

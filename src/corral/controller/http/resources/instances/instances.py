@@ -1,0 +1,341 @@
+"""Instances: look, start, stop, kill, restart, command, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from corral.controller.consoles.service import Consoles
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
+from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.attempts import Attempt
+from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
+from corral.controller.http.resources.instances.instance_changes import (
+    AwaitRunning,
+    AwaitStopped,
+    placing,
+    until_running,
+    until_stopped,
+    workspace,
+)
+from corral.controller.http.resources.instances.instance_schemas import (
+    InstanceShape,
+    InstanceView,
+    instance_shape,
+)
+from corral.controller.http.resources.instances.instances import command_input as commanding
+from corral.controller.instances import instance_changes
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.ledger import Mutation
+from corral.domain.groups.instance_records import InstanceRecord, live
+from corral.domain.ids import InstanceId
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.permissions import Permission
+from corral.domain.spec import Argument
+
+LINE_MAX: Final = 4095
+_NAME_MAX: Final = 63
+_VARIABLES: Final = 200
+
+NameFilter = Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
+
+
+class InstanceQuery(PageQuery, frozen=True, kw_only=True):
+    group: NameFilter | None = None
+    node: NameFilter | None = None
+    state: InstanceState | None = None
+    wanted: Wanted | None = None
+    live: Annotated[bool, msgspec.Meta(description="Only those that have not ended; false: all.")] = False
+
+
+class NewInstance(RequestBody, frozen=True, kw_only=True):
+    group: Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
+    node: Annotated[str, msgspec.Meta(max_length=_NAME_MAX, description="Only there.")] | None = None
+    variables: Annotated[
+        dict[str, Argument], msgspec.Meta(max_length=_VARIABLES, description="Above the group's own.")
+    ] = msgspec.field(default_factory=dict)
+
+
+class Why(RequestBody, frozen=True, kw_only=True):
+    reason: Text = ""
+
+
+class CommandLine(RequestBody, frozen=True, kw_only=True):
+    command: Annotated[
+        str,
+        # one line: what a newline would make of it is a second command
+        msgspec.Meta(max_length=LINE_MAX, pattern=r"^[^\x00\n\r]*(?!\n)$"),
+    ]
+
+
+class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """The line is in the instance's input; what it does with it shows on the console."""
+
+    id: str
+    command: str
+
+
+async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery]) -> Page[InstanceShape]:
+    query = call.query
+
+    def wanted(record: InstanceRecord) -> bool:
+        return (
+            query.group in (None, record.group)
+            and query.node in (None, record.node)
+            and query.state in (None, record.state)
+            and query.wanted in (None, record.wanted)
+            and (live(record.state) or not query.live)
+        )
+
+    return page_of(
+        view.state.instances, query, wanted=wanted, shape=lambda stored: instance_shape(view, stored)
+    )
+
+
+async def get_instance(view: InstanceView, call: ApiCall[None, NoQuery]) -> InstanceShape:
+    return instance_shape(view, view.state.instances.require(call.path["id"]))
+
+
+def the_instance(state: ClusterState, path: Mapping[str, str]) -> Stored[InstanceRecord]:
+    return state.instances.require(path["id"])
+
+
+def start_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[NewInstance, AwaitRunning]
+) -> Mutation:
+    asked = call.body
+    return _started(view, instances, call, asked.group, asked.node, asked.variables)
+
+
+def start_in_group(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[None, AwaitRunning]
+) -> Mutation:
+    return _started(
+        view, instances, call, view.state.groups.require(call.path["name"]).record.spec.name, None
+    )
+
+
+def _started(
+    view: InstanceView,
+    instances: InstanceControl,
+    call: ApiCall[Any, Any],
+    group: str,
+    node: str | None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Mutation:
+    ws = workspace(instances, call, "instances.start")
+    record = instance_changes.start_instance(ws, group, node=node, variables=variables)
+    return Mutation(
+        action="instances.start",
+        subject=record.id,
+        steps=ws.steps(),
+        body=instance_shape(view, Stored(0, record)),
+        status=201,
+        after={
+            "group": record.group,
+            "node": record.node,
+            "incarnation": record.incarnation,
+            "variables": sorted(record.variables),  # their values may be secret
+        },
+    )
+
+
+def _changing(
+    view: InstanceView,
+    instances: InstanceControl,
+    call: ApiCall[Any, Any],
+    action: str,
+    change: Callable[[Workspace, str], InstanceRecord],
+) -> Mutation:
+    stored = view.state.instances.require(call.path["id"])
+    ws = workspace(instances, call, action)
+    changed = change(ws, stored.record.id)
+    return Mutation(
+        action=action,
+        subject=stored.record.id,
+        steps=ws.steps(),
+        body=instance_shape(view, Stored(stored.revision, changed)),
+        before=_audited(stored.record),
+        after=_audited(changed),
+    )
+
+
+def _audited(record: InstanceRecord) -> dict[str, object]:
+    return {"state": record.state.value, "wanted": record.wanted.value, "incarnation": record.incarnation}
+
+
+def _reason(call: ApiCall[Why, Any]) -> str:
+    return call.body.reason or f"asked for by {call.caller.actor.name}"
+
+
+def stop_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
+) -> Mutation:
+    reason = _reason(call)
+    return _changing(
+        view,
+        instances,
+        call,
+        "instances.stop",
+        lambda ws, name: instance_changes.stop_instance(ws, name, reason=reason),
+    )
+
+
+def kill_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
+) -> Mutation:
+    reason = _reason(call)
+    return _changing(
+        view,
+        instances,
+        call,
+        "instances.kill",
+        lambda ws, name: instance_changes.kill_instance(ws, name, reason=reason),
+    )
+
+
+def restart_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitRunning]
+) -> Mutation:
+    reason = _reason(call)
+    return _changing(
+        view,
+        instances,
+        call,
+        "instances.restart",
+        lambda ws, name: instance_changes.restart_instance(ws, name, reason=reason),
+    )
+
+
+def remove_instance(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]
+) -> Mutation:
+    stored = state.instances.require(call.path["id"])
+    ws = workspace(instances, call, "instances.remove")
+    instance_changes.remove_instance(ws, stored.record.id)
+    return Mutation(
+        action="instances.remove",
+        subject=stored.record.id,
+        steps=ws.steps(),
+        status=204,
+        before=_audited(stored.record),
+    )
+
+
+async def send_command(
+    state: ClusterState,
+    instances: InstanceControl,
+    consoles: Consoles,
+    call: ApiCall[CommandLine, NoQuery],
+    attempt: Attempt,
+) -> Mutation:
+    id, line = InstanceId(call.path["id"]), call.body.command
+    event = await commanding.send(state, instances, consoles, id, line, attempt)
+    return Mutation(
+        action=commanding.ACTION, subject=id, steps=(event,), body=CommandTaken(id=id, command=line)
+    )
+
+
+def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
+    return Mutate(
+        method="POST",
+        path=f"/api/v1/instances/{{id}}/{verb}",
+        permission=Permission.INSTANCES_MANAGE,
+        summary=summary,
+        body=Why,
+        response=InstanceShape,
+        handler=handler,
+        revises=the_instance,
+        **more,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/instances",
+        permission=Permission.INSTANCES_READ,
+        summary="List instances",
+        query=InstanceQuery,
+        response=Page[InstanceShape],
+        handler=list_instances,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/instances",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Start one more instance of a group",
+        body=NewInstance,
+        query=AwaitRunning,
+        response=InstanceShape,
+        status=201,
+        handler=start_instance,
+        settle=until_running,
+        turn=placing,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/groups/{name}/start",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Start one more instance of this group",
+        query=AwaitRunning,
+        response=InstanceShape,
+        status=201,
+        handler=start_in_group,
+        settle=until_running,
+        turn=placing,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}",
+        permission=Permission.INSTANCES_READ,
+        summary="Show an instance",
+        response=InstanceShape,
+        handler=get_instance,
+    ),
+    _operation(
+        "stop",
+        "Stop an instance by its group's ladder; its group keeps `min` of them all the same",
+        stop_instance,
+        query=AwaitStopped,
+        settle=until_stopped,
+    ),
+    _operation(
+        "kill",
+        "Kill everything of an instance at once",
+        kill_instance,
+        query=AwaitStopped,
+        settle=until_stopped,
+    ),
+    _operation(
+        "restart",
+        "Stop an instance and start it again under its id",
+        restart_instance,
+        query=AwaitRunning,
+        settle=until_running,
+        turn=placing,
+    ),
+    Once(
+        method="POST",
+        path="/api/v1/instances/{id}/command",
+        permission=Permission.INSTANCES_COMMAND,
+        summary="Put a line into an instance's input",
+        body=CommandLine,
+        response=CommandTaken,
+        handler=send_command,
+    ),
+    Mutate(
+        method="DELETE",
+        path="/api/v1/instances/{id}",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Forget an instance that has ended",
+        status=204,
+        handler=remove_instance,
+        revises=the_instance,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Routes of modules: packages, verbs, states on nodes, capabilities, pages."""

@@ -1,0 +1,333 @@
+"""Schemas of modules in the API, with the extensions that a module installs into instances."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final, Literal
+
+import msgspec
+
+from corral.controller.http.messages.call import ApiCall
+from corral.controller.http.resources.modules.module_nodes import (
+    NodeStateShape,
+    OnNodesShape,
+    node_state_shapes,
+    on_nodes_shape,
+)
+from corral.controller.modules.installer import InstallAnswer, InstallOutcome
+from corral.controller.modules.module_service import Modules
+from corral.controller.sessions.live_nodes import LiveNodes
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.domain.modules.manifest import Manifest, ModuleHost, Source
+from corral.domain.modules.phases import ModuleIntent, ModulePhase
+from corral.domain.modules.records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
+from corral.domain.permissions import Permission, allows
+from corral.modules.archive.compatibility import CompatibilityReport, Finding, RequirementView
+from corral.modules.lifecycle.engine import LiveModule
+
+MODULES: Final = "/api/v1/modules"
+ONE: Final = "/api/v1/modules/{id}"
+
+
+class VariantShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of an extension, for these platforms (none: for any) in these versions."""
+
+    id: str
+    platforms: list[str]
+    version_range: str
+    file: str
+    sha256: str
+    install_path: str
+
+
+class ExtensionShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the module installs into instances: `always` into all that a variant fits, `requested` into those of
+    groups that name it."""
+
+    id: str
+    activation: str
+    conflicts: list[str]
+    variants: list[VariantShape]
+
+
+def extensions(manifest: Manifest) -> list[ExtensionShape]:
+    return msgspec.convert(manifest.extensions, list[ExtensionShape], from_attributes=True)
+
+
+class ProvidedShape(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    version: str
+    deprecated_since: str
+    removed_in: str
+
+
+class RequiredShape(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    id: str
+    version_range: str
+    optional: bool
+    from_: Source | None
+
+
+class FrontendShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the module. `url` names this very content and may be kept for ever."""
+
+    title: str
+    icon: str
+    nav: str
+    permissions: list[str]
+    entry: str
+    url: str
+
+
+class StepShape(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """One step of its life; `from` is null for the first."""
+
+    at: dt.datetime
+    from_: ModulePhase | None
+    to: ModulePhase
+    reason: str
+    version: str
+
+
+class LiveShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The module's process: what it uses, what the host's calls into it came to, what it registered."""
+
+    pid: int
+    cpu_seconds: float
+    memory_bytes: int
+    threads: int
+    processes: int
+    calls: int
+    failures: int
+    overruns: int
+    longest_seconds: float
+    routes: list[str]
+    subscriptions: list[str]
+    tasks: list[str]
+    commands: list[str]
+    log: list[str] = []
+    """Its last lines, for callers that may read logs."""
+
+
+class ModuleShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A package. `settings` are null for callers that may not manage modules, `failure` has neither log
+    nor traceback for those that may not read logs; `live` is null while the module has no process. `nodes`
+    is null in a list: `GET …/{id}/nodes` has them in pages."""
+
+    id: str
+    version: str
+    title: str
+    description: str
+    hosts: list[ModuleHost]
+    phase: ModulePhase
+    intent: ModuleIntent
+    reason: str
+    paused_reason: str
+    sha256: str
+    size: int
+    signature: SignatureFacts | None
+    on_nodes: OnNodesShape
+    nodes: list[NodeStateShape] | None
+    provides: list[ProvidedShape]
+    requires: list[RequiredShape]
+    extensions: list[ExtensionShape]
+    storage: bool
+    """Does it keep documents or keys?"""
+    settings: dict[str, Any] | None
+    frontend: FrontendShape | None
+    previous_version: str
+    installed_at: dt.datetime
+    updated_at: dt.datetime
+    failure: FailureStory | None
+    story: list[StepShape]
+    live: LiveShape | None
+    revision: int
+
+
+class InstalledModule(ModuleShape, frozen=True, kw_only=True, tag_field="kind", tag="installed"):
+    """The module as it is now, how it came about, and the steps of that for people."""
+
+    outcome: InstallOutcome
+    told: list[str]
+
+
+class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="examined"):
+    """What an install would do; nothing was done."""
+
+    ok: bool
+    would: Literal["install", "upgrade", "replace", "downgrade", "resign", "nothing"]
+    id: str
+    version: str
+    current_version: str
+    sha256: str
+    size: int
+    problems: list[Finding]
+    warnings: list[str]
+    requires: list[RequirementView]
+    signature: SignatureFacts | None
+
+
+def module_shape(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: ApiCall[Any, Any],
+    stored: Stored[PackageRecord],
+) -> ModuleShape:
+    return ModuleShape(
+        **_fields(state, modules, nodes, call, stored),
+        nodes=node_state_shapes(state, modules, nodes, call, stored.record),
+    )
+
+
+def listed_shape(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: ApiCall[Any, Any],
+    stored: Stored[PackageRecord],
+) -> ModuleShape:
+    """Without each node: a page of modules times a thousand nodes would stop the loop."""
+    return ModuleShape(**_fields(state, modules, nodes, call, stored), nodes=None)
+
+
+def installed_shape(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: ApiCall[Any, Any],
+    answer: InstallAnswer,
+    stored: Stored[PackageRecord],
+) -> InstalledModule:
+    return InstalledModule(
+        **_fields(state, modules, nodes, call, stored),
+        nodes=node_state_shapes(state, modules, nodes, call, stored.record),
+        outcome=answer.outcome,
+        told=list(answer.story),
+    )
+
+
+def examined_shape(report: CompatibilityReport) -> ExaminedModule:
+    return ExaminedModule(
+        ok=report.ok,
+        would=report.would.value,
+        id=report.id,
+        version=report.version,
+        current_version=report.current_version,
+        sha256=report.sha256,
+        size=report.size,
+        problems=list(report.problems),
+        warnings=list(report.warnings),
+        requires=list(report.requires),
+        signature=report.signature,
+    )
+
+
+def _fields(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: ApiCall[Any, Any],
+    stored: Stored[PackageRecord],
+) -> dict[str, Any]:
+    record, manifest = stored.record, stored.record.manifest
+    role = call.caller.token.role
+    live = modules.engine.live(record.id)
+    return {
+        "id": record.id,
+        "version": record.version,
+        "title": manifest.title,
+        "description": manifest.description,
+        "hosts": list(manifest.hosts),
+        "phase": record.phase,
+        "intent": record.intent,
+        "reason": record.reason,
+        "paused_reason": record.paused_reason,
+        "sha256": record.sha256,
+        "size": record.size,
+        "signature": record.signature,
+        "on_nodes": on_nodes_shape(state, nodes, record),
+        "provides": provided(manifest),
+        "requires": required(manifest),
+        "extensions": extensions(manifest),
+        "storage": manifest.storage.documents or manifest.storage.key_value,
+        "settings": record.settings if allows(role, Permission.MODULES_MANAGE) else None,
+        "frontend": frontend(record),
+        "previous_version": record.previous_version,
+        "installed_at": record.installed_at,
+        "updated_at": record.updated_at,
+        "failure": _failure(record, told=allows(role, Permission.LOGS_READ)),
+        "story": [step_shape(step) for step in record.story],
+        "live": live_shape(live, told=allows(role, Permission.LOGS_READ)) if live is not None else None,
+        "revision": stored.revision,
+    }
+
+
+def step_shape(step: PhaseStep) -> StepShape:
+    return StepShape(
+        at=step.at, from_=step.from_phase, to=step.to_phase, reason=step.reason, version=step.version
+    )
+
+
+def _failure(record: PackageRecord, *, told: bool) -> FailureStory | None:
+    if record.failure is None or told:
+        return record.failure
+    return msgspec.structs.replace(record.failure, message="", traceback="", log=())
+
+
+def provided(manifest: Manifest) -> list[ProvidedShape]:
+    return [
+        ProvidedShape(
+            id=each.id,
+            version=each.version,
+            deprecated_since=each.deprecated_since,
+            removed_in=each.removed_in,
+        )
+        for each in manifest.capabilities.provides
+    ]
+
+
+def required(manifest: Manifest) -> list[RequiredShape]:
+    return [
+        RequiredShape(id=each.id, version_range=each.version_range, optional=each.optional, from_=each.from_)
+        for each in manifest.capabilities.requires
+    ]
+
+
+def frontend(record: PackageRecord) -> FrontendShape | None:
+    part = record.manifest.frontend
+    if part is None:
+        return None
+    entry = part.entry.removeprefix("frontend/")
+    return FrontendShape(
+        title=part.title,
+        icon=part.icon,
+        nav=part.nav,
+        permissions=list(part.permissions),
+        entry=entry,
+        url=f"{MODULES}/{record.id}/frontend/{entry}?v={record.sha256}",
+    )
+
+
+def live_shape(live: LiveModule, *, told: bool) -> LiveShape:
+    sample = live.sample
+
+    def named(kind: str) -> list[str]:
+        return [name for each, name in live.registrations if each == kind]
+
+    return LiveShape(
+        pid=live.pid,
+        cpu_seconds=sample.cpu_seconds if sample else 0.0,
+        memory_bytes=sample.memory_bytes if sample else 0,
+        threads=sample.threads if sample else 0,
+        processes=sample.processes if sample else 0,
+        calls=live.calls,
+        failures=live.failures,
+        overruns=live.overruns,
+        longest_seconds=live.longest_seconds,
+        routes=named("route"),
+        subscriptions=named("subscription"),
+        tasks=named("task"),
+        commands=named("command"),
+        log=list(live.log) if told else [],
+    )

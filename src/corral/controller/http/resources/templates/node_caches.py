@@ -1,0 +1,93 @@
+"""Caches of nodes: their content, and prefetching for instances to come."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.distribution.node_caches import CacheReport
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
+from corral.controller.http.pipeline.api_context import FileDistribution
+from corral.controller.http.pipeline.route_table import Act, Read, Route
+from corral.controller.http.resources.templates.template_versions import SyncShape
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Mutation
+from corral.domain.permissions import Permission
+
+
+class Prewarm(RequestBody, frozen=True, kw_only=True):
+    group: (
+        Annotated[str, msgspec.Meta(max_length=63, description="Without: what all groups need.")] | None
+    ) = None
+
+
+async def get_cache(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[None, NoQuery]
+) -> CacheReport:
+    node = state.nodes.require(call.path["id"]).record
+    return await distribution.cache_status(node.id)
+
+
+async def prewarm_node(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[Prewarm, NoQuery]
+) -> Mutation:
+    node = state.nodes.require(call.path["id"]).record
+    group = _group(state, call)
+    report = await distribution.prewarm(node.id, group)
+    return Mutation(
+        action="nodes.prewarm",
+        subject=node.id,
+        steps=(),
+        body=report,
+        after={"group": group, "failures": {each.subject: each.code for each in report.failures}},
+    )
+
+
+async def prewarm_all(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[Prewarm, NoQuery]
+) -> Mutation:
+    group = _group(state, call)
+    answers = await distribution.prewarm_all(group)
+    return Mutation(
+        action="nodes.prewarm",
+        subject="nodes",
+        steps=(),
+        body=SyncShape(items=list(answers)),
+        after={"group": group, "nodes": {answer.node: answer.code for answer in answers}},
+    )
+
+
+def _group(state: ClusterState, call: ApiCall[Prewarm, NoQuery]) -> str | None:
+    name = call.body.group
+    return None if name is None else state.groups.require(name).record.spec.name
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/nodes/{id}/cache",
+        permission=Permission.NODES_READ,
+        summary="Show what a connected node holds in its cache",
+        response=CacheReport,
+        handler=get_cache,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/nodes/{id}/cache/prewarm",
+        permission=Permission.NODES_MANAGE,
+        summary="Let a node fetch what a group needs; answered when it has, or could not",
+        body=Prewarm,
+        response=CacheReport,
+        handler=prewarm_node,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/nodes/cache/prewarm",
+        permission=Permission.NODES_MANAGE,
+        summary="Let every connected node fetch what a group needs",
+        body=Prewarm,
+        response=SyncShape,
+        handler=prewarm_all,
+    ),
+)
