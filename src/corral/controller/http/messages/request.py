@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from corral.controller.http.server.connection import ABORT, Abort
 from corral.domain.causes import request_id
 from corral.errors import Code, Rejected
 from corral.system.entropy import Entropy, new_id
@@ -20,6 +19,8 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _BODY_SECONDS: Final = 30.0
 _LONGEST_ID: Final = 200
 """Longer than any id: what is cut here is refused."""
+ABORT: Final = "corral.abort"
+"""Key of the scope: a function that drops the connection and what is buffered for it."""
 REQUEST_ID: Final = "corral.request_id"
 PRINCIPAL: Final = "corral.principal"
 """Keys of the scope, for middleware: the id of the request, and the principal that made it."""
@@ -118,7 +119,7 @@ class HttpRequest:
 
     def abort(self) -> None:
         """Drop the connection with all that is buffered for it."""
-        cut: Abort = self.scope[ABORT]
+        cut: Callable[[], None] = self.scope[ABORT]
         cut()
 
     async def read_body(self, *, limit: int, pause_seconds: float) -> bytes:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from uvicorn.config import Config
@@ -14,10 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request as UpgradeRequest
 
+from corral.controller.http.messages.request import ABORT
 from corral.controller.http.server.open_connections import Cut, OpenConnections
-
-ABORT: Final = "corral.abort"
-"""In a request's scope: a function that drops the connection and what is buffered for it."""
 
 HEAD_LIMIT: Final = 64 * 1024
 """Of everything that is not the content of a body: the head, trailers, lengths and extensions of chunks."""
@@ -31,8 +28,6 @@ _LOG.setLevel(logging.ERROR)
 
 _OVERLONG: Final = "The head of the request is too large."
 _TOO_MANY: Final = "Too many requests were sent before their answers were read."
-
-Abort = Callable[[], None]
 
 
 class BoundedConfig(Config):

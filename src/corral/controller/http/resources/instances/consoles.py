@@ -33,8 +33,8 @@ from corral.controller.http.pipeline.route_table import (
     Stream,
 )
 from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
+from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instances import CommandLine
-from corral.controller.http.resources.instances.instances import command_input as commanding
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId

@@ -14,6 +14,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
+from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instance_changes import (
     AwaitRunning,
     AwaitStopped,
@@ -27,7 +28,6 @@ from corral.controller.http.resources.instances.instance_schemas import (
     InstanceView,
     instance_shape,
 )
-from corral.controller.http.resources.instances.instances import command_input as commanding
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, Stored
