@@ -10,10 +10,11 @@ import click
 
 from corral.cli.api.client import PAGE
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import CommandRefused, WrongUsage, printable
+from corral.cli.failure import CommandRefused, WrongUsage
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import coloured, paint_state, wants_colour
 from corral.cli.terminal.values import check_times, moment_of, time_options
+from corral.system import log_text
 
 LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
 LOGS: Final = "/api/v1/logs"
@@ -192,16 +193,17 @@ def _follow(session: ApiSession, source: str, newest: int, level: str | None) ->
 
 
 def _sourced_line(record: Item) -> str:
-    return f"{printable(str(record.get('source', '')))}  {_line(record)}"
+    return f"{log_text.word(str(record.get('source', '')))}  {_line(record)}"
 
 
 def _line(record: Item) -> str:
-    level = f"{record.get('level', ''):<5}"
+    level = f"{log_text.word(str(record.get('level', ''))):<5}"
     shown = coloured(level, paint_state(level.strip())) if wants_colour() else level
-    fields = "".join(f" {name}={value}" for name, value in (record.get("fields") or {}).items())
-    told = f"{record.get('logger', '')}: {record.get('message', '')}{fields}"
-    line = f"{printable(str(record.get('at', '')))} {shown} {printable(told.replace(chr(10), ' '))}"
+    source = log_text.word(str(record.get("logger", "")))
+    line = f"{log_text.word(str(record.get('at', '')))} {shown} {source}: "
+    line += log_text.message(str(record.get("message", "")))
+    line += log_text.fields((name, str(value)) for name, value in (record.get("fields") or {}).items())
     if record.get("dropped_before"):
         line += f" ({record['dropped_before']} records lost before this one)"
-    throwable = str(record.get("throwable") or "").rstrip("\n")
-    return line + "".join(f"\n    {printable(part)}" for part in throwable.splitlines())
+    throwable = str(record.get("throwable") or "")
+    return line + (log_text.indented(throwable) if throwable else "")

@@ -8,11 +8,9 @@ written contains how many are missing before it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import queue
-import re
 import threading
 from collections.abc import Callable
 from typing import Final, TextIO
@@ -20,12 +18,9 @@ from typing import Final, TextIO
 import msgspec
 
 from corral.domain.records import LogRecord
+from corral.system import log_text
 
 _COLOURS: Final = {"TRACE": "2", "DEBUG": "2", "INFO": "32", "WARN": "33", "ERROR": "31"}
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_CONTROL_KEEP_LINES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BARE: Final = re.compile(r"[^\s\"'=\x00-\x1f\x7f-\x9f]+")
-
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -34,38 +29,24 @@ def as_json(record: LogRecord) -> bytes:
 
 
 def as_human(*, colour: bool) -> Callable[[LogRecord], bytes]:
-    """Lines for a terminal. Untrusted text cannot move its cursor or forge a line."""
+    """A line for a terminal, and the lines of a traceback indented below it. Untrusted text cannot move its cursor,
+    nor forge a line or a field: see `log_text`."""
 
     def line_of(record: LogRecord) -> bytes:
         time = record.at.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
         level = f"{record.level:<5}"
         if colour:
             level = f"\x1b[{_COLOURS.get(record.level, '0')}m{level}\x1b[0m"
-        line = f"{time} {level} {record.logger}: {_escaped(record.message)}"
-        for name, value in record.fields.items():
-            line += f" {_escaped(name)}={_field(value)}"
+        source = log_text.word(record.logger)
+        line = f"{time} {level} {source}: {log_text.message(record.message)}"
+        line += log_text.fields(record.fields.items())
         if record.dropped_before:
             line += f" ({record.dropped_before} records lost before this one)"
         if record.throwable:
-            safe = _CONTROL_KEEP_LINES.sub(_code, record.throwable.rstrip("\n"))
-            line += "\n    " + safe.replace("\n", "\n    ")
+            line += log_text.indented(record.throwable)
         return line.encode("utf-8", "backslashreplace") + b"\n"
 
     return line_of
-
-
-def _field(value: str) -> str:
-    return value if _BARE.fullmatch(value) else _escaped(json.dumps(value, ensure_ascii=False))
-
-
-def _escaped(text: str) -> str:
-    return _CONTROL.sub(_code, text)
-
-
-def _code(match: re.Match[str]) -> str:
-    character = match.group()
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return known.get(character) or f"\\x{ord(character):02x}"
 
 
 QUEUE_RECORDS: Final = 20_000

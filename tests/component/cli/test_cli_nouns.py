@@ -81,7 +81,7 @@ def test_the_log_is_shown_with_fields_and_traceback(corral: Corral, server: Stan
     server.answers["GET", "/api/v1/logs"] = (200, {"items": [record], "next": None})
     done = corral("logs", "daemon", "web-1", "--tail", "5", "--level", "warn")
     assert done.stdout == (
-        "2026-01-01T00:00:00Z ERROR corral.x: it.broke node=web-1\n    Traceback\n      boom\\x1b[2J\n"
+        "2026-01-01T00:00:00Z ERROR corral.x: it.broke node=web-1\n    Traceback\n      boom\\u001b[2J\n"
     )
     assert server.requests[-1].query == {"source": "node:web-1", "level": "WARN", "limit": "5"}
     assert json.loads(corral("logs", "controller", "-o", "json").stdout) == record

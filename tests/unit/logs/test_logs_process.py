@@ -198,7 +198,7 @@ def test_nothing_from_outside_can_steer_the_terminal_or_forge_a_line(start: Star
     assert told.count("\n") == 1
     assert "\x1b" not in told
     assert "\x9b" not in told
-    assert "evil\\nINFO forged\\x1b[2J" in told
+    assert "evil\\nINFO forged\\u001b[2J" in told
 
 
 def test_endless_messages_are_cut_in_the_middle(start: Start) -> None:
