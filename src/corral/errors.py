@@ -154,8 +154,13 @@ class Code(enum.Enum):
     TIMEOUT = 504
 
 
+def encodable(text: str) -> str:
+    """The text with lone surrogates, which no encoder takes, as `\\udcff`: names of files may bring them."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class CorralError(Exception):
-    """What happened, why, and what to do next."""
+    """What happened, why, and what to do next. Its texts can be stored and sent, whatever they were made of."""
 
     def __init__(
         self,
@@ -166,11 +171,12 @@ class CorralError(Exception):
         field: str | None = None,
         retry_after: float | None = None,
     ) -> None:
+        message = encodable(message)
         super().__init__(message)
         self.code = code
         self.message = message
-        self.hint = hint
-        self.field = field
+        self.hint = None if hint is None else encodable(hint)
+        self.field = None if field is None else encodable(field)
         self.retry_after = retry_after
 
     def __str__(self) -> str:

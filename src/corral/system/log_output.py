@@ -117,12 +117,21 @@ class LogWriter:
                 return
 
     def _write_batch(self, batch: list[LogRecord]) -> None:
-        if not batch:
+        lines: list[bytes] = []
+        counted = 0
+        for record in batch:
+            try:
+                lines.append(self._format(record))
+            except Exception:  # one record that cannot be written must not take others with it
+                self._lose(1 + record.dropped_before)
+            else:
+                counted += 1 + record.dropped_before
+        if not lines:
             return
         try:
-            self._write(b"".join(map(self._format, batch)))
+            self._write(b"".join(lines))
         except Exception:  # a full disk or a closed terminal must not end the thread
-            self._lose(sum(1 + record.dropped_before for record in batch))
+            self._lose(counted)
 
     def _lose(self, count: int) -> None:
         with self._lock:

@@ -22,6 +22,7 @@ from typing import Final, Self, TextIO
 import structlog
 
 from corral.domain.records import LogRecord
+from corral.errors import encodable
 from corral.system.log_context import bound_ids
 from corral.system.log_mask import mask_fields, mask_text
 from corral.system.log_output import (
@@ -240,11 +241,11 @@ def _converted(record: logging.LogRecord) -> LogRecord:
     return LogRecord(
         at=dt.datetime.fromtimestamp(record.created, dt.UTC),
         level=level_name(record.levelno),
-        logger=record.name,
-        message=_cut(mask_text(_message(record)), _MAX_MESSAGE),
-        thread=record.threadName or "",
-        throwable=_cut(mask_text(_throwable(record)), _MAX_THROWABLE),
-        fields=mask_fields(fields),
+        logger=encodable(record.name),
+        message=_cut(mask_text(encodable(_message(record))), _MAX_MESSAGE),
+        thread=encodable(record.threadName or ""),
+        throwable=_cut(mask_text(encodable(_throwable(record))), _MAX_THROWABLE),
+        fields={encodable(name): encodable(value) for name, value in mask_fields(fields).items()},
     )
 
 

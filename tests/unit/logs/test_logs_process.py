@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import pathlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -206,3 +209,38 @@ def test_endless_messages_are_cut_in_the_middle(start: Start) -> None:
     log.info("a" * 100_000 + "end")
     assert len(newest(logs).message) < 17_000
     assert newest(logs).message.endswith("end")
+
+
+@pytest.mark.parametrize("format", ["human", "json"])
+def test_a_lone_surrogate_loses_no_record(
+    start: Start, written: Written, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name may bring one, and no encoder takes it."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own would fail to report it
+    stream = io.StringIO()
+    logs = start(stream=stream, format=format)
+    name = os.fsdecode(b"w\xffrld")
+    for number in range(100):
+        log.info("before", number=number)
+    try:
+        raise ValueError(name)
+    except ValueError:
+        log.exception(f"seen {name}", path=name, paths=[name], **{name: 1})
+    logging.getLogger(name).warning("%s", name)
+    thread = threading.Thread(target=log.info, args=("of a thread",), name=name)
+    thread.start()
+    thread.join()
+    logs.close()
+    assert logs.dropped == 0
+    found = written()
+    assert len(found) == len(stream_records(stream)) == logs.ring.last == 103
+    seen = found[100]
+    assert seen["fields"]["path"] == "w\\udcffrld"
+    assert seen["message"] == "seen w\\udcffrld"
+    assert "ValueError: w\\udcffrld" in seen["throwable"]
+    for _, record in logs.ring.tail(3):
+        msgspec.json.encode(record)
+
+
+def stream_records(stream: io.StringIO) -> list[str]:
+    return [line for line in stream.getvalue().splitlines() if not line.startswith("    ")]

@@ -143,6 +143,32 @@ def test_a_write_that_fails_is_counted_and_the_next_one_works() -> None:
     assert writer.dropped == 1
 
 
+def test_a_record_that_cannot_be_formatted_takes_no_other_with_it() -> None:
+    written: list[bytes] = []
+    gate = Gate()
+
+    def picky(found: LogRecord) -> bytes:
+        if found.message == "bad":
+            raise ValueError(found.message)
+        return line(found)
+
+    def write(content: bytes) -> None:
+        gate.write(b"")
+        written.append(content)
+
+    writer = LogWriter(name="t", format=picky, write=write)
+    writer.put(record("held"))
+    assert gate.begun.wait(20)
+    for message in ("one", "bad", "two"):
+        writer.put(record(message))
+    gate.open.set()
+    writer.flush(timeout=20)
+    writer.put(record("after"))
+    assert writer.close(timeout=20)
+    assert written == [b"held 0\n", b"one 0\ntwo 0\n", b"after 1\n"]
+    assert writer.dropped == 1
+
+
 def test_closing_gives_up_on_a_write_that_does_not_return() -> None:
     gate = Gate()
     writer = LogWriter(name="t", format=line, write=gate.write)
