@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 
 import msgspec
+import pytest
 
 from corral.daemon.runs.exit_outcome import failed_start
+from corral.domain.groups.group_documents import parse_group, patched
 from corral.errors import Code, Rejected
 from corral.wire.v1.node_pb2 import ErrorReport
 
+LONG = 1_000_000
 NAME = os.fsdecode(b"w\xffrld")
 
 
@@ -20,3 +23,20 @@ def test_a_name_that_is_no_utf8_loses_no_outcome_and_no_report() -> None:
     report = ErrorReport(error_code=error.code.name, error_message=str(error), context=error.field)
     assert ErrorReport.FromString(report.SerializeToString()).error_message == str(error)
     assert str(error) == "'w\\udcffrld' is a link; remove w\\udcffrld"
+
+
+@pytest.mark.parametrize(
+    "piece", ["x", "unknown field `", "missing required field `", " - at `$", "`key` in "]
+)
+def test_a_long_wrong_word_in_a_group_is_refused_in_one_pass(piece: str) -> None:
+    """Expressions that began at every piece anew would take minutes here."""
+    word = piece * (LONG // len(piece))
+    group = parse_group({"name": "lobby", "command": ["true"]})
+    with pytest.raises(Rejected, match="Invalid enum value") as wrong:
+        patched(group, {"variable_types": {"A": {"type": word}}})
+    assert wrong.value.code is Code.INVALID_FIELD
+    assert len(str(wrong.value)) < 1000
+    with pytest.raises(Rejected) as unknown:
+        patched(group, {word: 1})
+    assert unknown.value.code in (Code.UNKNOWN_FIELD, Code.INVALID_FIELD), "its end may look like a place"
+    assert len(str(unknown.value)) < 1000

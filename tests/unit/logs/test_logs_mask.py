@@ -40,6 +40,12 @@ def test_a_harmless_name_does_not(name: str) -> None:
         (f"CORRAL_INSTANCE_TOKEN={RUN_TOKEN}", RUN_TOKEN[4:]),
         ("Authorization: Bearer abcdef0123456789", "abcdef0123456789"),
         ("authorization: basic dXNlcjpwdw==", "dXNlcjpwdw=="),
+        ("BeArEr abcdef0123456789", "abcdef0123456789"),
+        ("bEARER\tabcdef0123456789", "abcdef0123456789"),
+        ("bASIc dXNlcjpwdw==", "dXNlcjpwdw=="),
+        ("at HTTPS://Me:hush-hush@host/", "hush-hush"),
+        ("at PostgreSQL://:hush-hush@host", "hush-hush"),
+        ("see corral_http_requests.corral_k3V9x2Qm6X5paLr8tB0cDw", "k3V9x2Qm6X5paLr8tB0cDw"),
         ("connect postgresql://me:hush-hush@db:5432/x failed", "hush-hush"),
         ("-----BEGIN EC PRIVATE KEY-----\nMHcCAQ\n-----END EC PRIVATE KEY-----", "MHcCAQ"),
         ("-----BEGIN PRIVATE KEY-----\nMHcCAQ cut", "MHcCAQ"),
@@ -62,6 +68,18 @@ def test_a_credential_in_a_text_is_hidden_wherever_it_stands(text: str, secret: 
 )
 def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
     assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a.", "a+a-", "corral_", "corral_a", "corral-join-1", "cw1.", "cw1.a", "bearer ", "basic\n", "x://", "x://a:",
+     "http", "-----BEGIN ", "-----BEGIN PRIVATE KEY", "PRIVATE KEY", "A", "/", "@", ":"],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["", "://", "PRIVATE KEY", "!bearer x"])
+def test_a_long_text_of_a_stranger_is_masked_in_one_pass(piece: str, end: str) -> None:
+    """Expressions that began at every piece anew would take hours here."""
+    text = f"x://me:hush@h {piece * (1_000_000 // len(piece))}{end}"
+    assert mask_text(text).startswith(f"x://me:{MASK}@h {piece[:4]}"[:18])
 
 
 def test_nested_values_are_searched_by_name_and_by_look() -> None:

@@ -15,8 +15,8 @@ from corral.domain.groups.group_checks import check_group
 from corral.errors import Code, Rejected, nearest
 
 _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
-_UNKNOWN: Final = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
-_MISSING: Final = re.compile(r"missing required field `(?P<name>.*)`$")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`$")
 _STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _MAX_DEPTH: Final = 16
@@ -68,15 +68,17 @@ def changed_fields(old: GroupSpec, new: GroupSpec) -> list[str]:
 
 
 def _refusal(message: str) -> Rejected:
+    """Words of the caller's are in msgspec's sentence, as long as a body may be: every pattern is tried at one place
+    only."""
     at = _AT.search(message)
     path = (at["path"] if at else "").removeprefix(".")
     said = message[: at.start()] if at else message
-    if unknown := _UNKNOWN.search(said):
+    if unknown := _UNKNOWN.match(said):
         name = unknown["name"][:80]
         guess = nearest(name, _fields_at(path))
         hint = f"did you mean '{guess}'?" if guess else None
         return Rejected(Code.UNKNOWN_FIELD, f"unknown field '{name}'", field=_joined(path, name), hint=hint)
-    if missing := _MISSING.search(said):
+    if missing := _MISSING.match(said):
         field = _joined(path, missing["name"])
         return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", field=field)
     subject = f"field '{path}'" if path else "the document"
