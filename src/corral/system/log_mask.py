@@ -40,6 +40,7 @@ _TEXTS: Final = (
     (re.compile(r"corral-join-[0-9]+\.[A-Za-z0-9_=-]+"), f"corral-join-{MASK}"),
     (re.compile(r"cw1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"), f"cw1.{MASK}"),  # of a run
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {MASK}"),
+    (re.compile(r"(?i)(ticket(?:=|%(?:25){0,3}3d))[^\s&;\"'<>]+"), rf"\1{MASK}"),  # of a stream
     (re.compile(r"(://[^\s:/@]*):[^\s/@]+@"), rf"\1:{MASK}@"),
     (
         re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL),
@@ -47,7 +48,7 @@ _TEXTS: Final = (
     ),
 )
 """Records hold texts of any length that others chose: no expression may read the same piece of one from many places."""
-_HINTS: Final = ("corral", "cw1.", "bearer", "basic", "://", "private key")
+_HINTS: Final = ("corral", "cw1.", "bearer", "basic", "ticket", "://", "private key")
 
 
 class HiddenValues:

@@ -108,6 +108,55 @@ async def test_neither_a_query_nor_a_token_nor_a_body_is_in_the_log(
     assert controller.admin_token not in text
 
 
+UPGRADE = (
+    "Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+async def raw(controller: LocalController, head: str) -> bytes:
+    """Write the head of a request as it is; what comes until the server closes the connection."""
+    host, _, port = controller.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(f"{head}\r\n".encode("latin-1"))
+        async with asyncio.timeout(30):
+            return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_a_ticket_is_in_no_log_however_it_is_sent(
+    cluster: LocalCluster, logs: Logs, tmp_path: pathlib.Path, on: bool
+) -> None:
+    controller = await cluster.controller(http__access_log=on)
+    logs.set_level("TRACE")
+    async with client_of(controller) as client:
+        ticket = (await client.post("/api/v1/events/tickets")).json()["ticket"]
+    ws = "/api/v1/instances/lobby-1/console/ws"
+    targets = [f"{ws}?ticket={ticket}", f"{ws}?after=1&%74icket={ticket}", f"/nowhere?ticket={ticket}"]
+    encoded = [f"/x%3Fticket={ticket}", f"/x%253Fticket%253D{ticket}", f"/x/{ticket}", f"/ticket.{ticket}"]
+    for target in (*targets, *encoded, *(f"{each}\xff" for each in targets)):
+        await raw(controller, f"GET {target} HTTP/1.1\r\n{UPGRADE}Authorization: Bearer x\r\n")
+        await raw(
+            controller, f"GET {target} HTTP/1.1\r\n{UPGRADE}Sec-WebSocket-Protocol: ticket.{ticket}\r\n"
+        )
+        await raw(controller, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n")
+    async with client_of(controller, **{"X-Request-Id": "req-last"}) as client:
+        await client.get("/health")
+    if on:
+        await only(logs, "req-last")
+    logs.flush()
+    text = (tmp_path / "stderr").read_text() + (tmp_path / "logs" / "both.log").read_text()
+    ours = [line for line in text.splitlines() if not json.loads(line)["logger"].startswith("http")]
+    assert ours
+    assert [line for line in ours if ticket in line] == []
+    assert [line for line in ours if "WebSocket" in line or "connection rejected" in line] == []
+    assert [line for line in ours if json.loads(line)["level"] in ("WARN", "ERROR")] == []
+
+
 async def test_a_stream_is_logged_once_at_its_end(controller: LocalController, logs: Logs) -> None:
     async with client_of(controller, **{"X-Request-Id": "req-stream"}) as client:
         async with following(client):

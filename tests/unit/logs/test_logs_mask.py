@@ -40,6 +40,8 @@ def test_a_harmless_name_does_not(name: str) -> None:
         (f"CORRAL_INSTANCE_TOKEN={RUN_TOKEN}", RUN_TOKEN[4:]),
         ("Authorization: Bearer abcdef0123456789", "abcdef0123456789"),
         ("authorization: basic dXNlcjpwdw==", "dXNlcjpwdw=="),
+        ('"WebSocket /api/v1/events/stream?after=1-2&ticket=hush-hush" 403', "hush-hush"),
+        ("/api/v1/events/stream%3FTicket%253Dhush-hush", "hush-hush"),
         ("BeArEr abcdef0123456789", "abcdef0123456789"),
         ("bEARER\tabcdef0123456789", "abcdef0123456789"),
         ("bASIc dXNlcjpwdw==", "dXNlcjpwdw=="),
@@ -72,7 +74,7 @@ def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a.", "a+a-", "corral_", "corral_a", "corral-join-1", "cw1.", "cw1.a", "bearer ", "basic\n", "x://", "x://a:",
+    ["a.", "a+a-", "corral_", "corral_a", "corral-join-1", "cw1.", "cw1.a", "ticket", "ticket=", "bearer ", "basic\n", "x://", "x://a:",
      "http", "-----BEGIN ", "-----BEGIN PRIVATE KEY", "PRIVATE KEY", "A", "/", "@", ":"],
 )  # fmt: skip
 @pytest.mark.parametrize("end", ["", "://", "PRIVATE KEY", "!bearer x"])

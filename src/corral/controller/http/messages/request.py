@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from corral.domain.causes import request_id
 from corral.errors import Code, Rejected
@@ -49,6 +51,10 @@ class BodyPace:
         return self._idle if fast else min(self._pause, self._idle)
 
 
+_LONGEST_PATH: Final = 512
+_DECODINGS: Final = 4
+_MAYBE_TICKET: Final = re.compile(r"(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{32,}")
+"""Random characters. Ids and digests have no capitals."""
 CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose caller disconnected before the response."""
 
@@ -106,6 +112,11 @@ class HttpRequest:
     def id_header(self) -> tuple[bytes, bytes]:
         """The header that every answer has."""
         return b"x-request-id", self.id.encode()
+
+    @property
+    def shown_path(self) -> str:
+        """The path as logs may show it."""
+        return shown_path(self.path)
 
     def made_by(self, principal: str) -> None:
         """Who makes it, for the access log."""
@@ -211,6 +222,17 @@ class HttpRequest:
             f"cannot read a body of type '{given[:80]}'" if given else "the body has no Content-Type",
             hint="send 'Content-Type: application/json'",
         )
+
+
+def shown_path(path: str) -> str:
+    """A path as logs may show it: cut to a bound, and without a query that was encoded into it, or a part that may be
+    a ticket. What was encoded several times is looked at decoded."""
+    path = path[:_LONGEST_PATH]
+    plain = path
+    for _ in range(_DECODINGS):
+        plain = unquote(plain)
+    masked = _MAYBE_TICKET.sub("***", plain.partition("?")[0])
+    return path if masked == plain else masked
 
 
 def too_large(limit: int) -> Rejected:

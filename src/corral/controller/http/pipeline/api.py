@@ -231,7 +231,7 @@ class Endpoint:
             "http.internal_error",
             error_id=error_id,
             method=request.method,
-            path=request.path,
+            path=request.shown_path,
             exc_info=error,
         )
         return internal_error(error_id)

@@ -20,10 +20,10 @@ from corral.controller.http.messages.request import (
     Receive,
     Scope,
     Send,
+    shown_path,
 )
 
 _SWITCHED: Final = 101
-_LONGEST_PATH: Final = 512
 _LONGEST_METHOD: Final = 32
 _log = structlog.get_logger("corral.http.access")
 
@@ -44,7 +44,7 @@ class AccessLog:
             _log.info(
                 "http.request_ended",
                 method="WEBSOCKET" if scope["type"] == "websocket" else scope["method"][:_LONGEST_METHOD],
-                path=scope["path"][:_LONGEST_PATH],
+                path=shown_path(scope["path"]),
                 status=answer.status,
                 bytes=answer.bytes,
                 seconds=round(time.perf_counter() - began, 4),

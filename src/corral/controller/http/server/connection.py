@@ -22,9 +22,13 @@ HEAD_LIMIT: Final = 64 * 1024
 MOST_PIPELINED: Final = 64
 """Requests that may wait for the answer to one before them. Each read may bring thousands."""
 
+_OF_CLIENTS: Final = ("Invalid UTF-8", "ASGI callable returned without completing handshake")
+"""Beginnings of what uvicorn logs as errors although a client is the cause; the second is logged of every refused upgrade."""
 _LOG: Final = logging.getLogger("uvicorn.error.peers")
 _LOG.setLevel(logging.ERROR)
-"""Protocol errors of clients are counted, not logged a line each: they would push out everything else."""
+_LOG.addFilter(lambda record: not str(record.msg).startswith(_OF_CLIENTS))
+"""Protocol errors of clients are counted, not logged a line each: they would push out everything else. Nor are upgrades,
+which uvicorn logs with their query: a ticket may be in it."""
 
 _OVERLONG: Final = "The head of the request is too large."
 _TOO_MANY: Final = "Too many requests were sent before their answers were read."
@@ -214,6 +218,11 @@ class HttpConnection(HttpToolsProtocol):
 class SocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket. A client that leaves pings unanswered is dropped with what is buffered for it: one
     that has stopped reading would keep it for as long as it likes."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.logger = self.conn.logger = _LOG
+        self.conn.debug = False  # it would format every frame
 
     def connection_lost(self, exc: Exception | None) -> None:
         _register(self).leave(self.transport)
