@@ -22,7 +22,7 @@ from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.domain.ids import first_incarnation
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.system.daemon_config import DaemonConfig, DiskSection, JavaSection, NodeSection
+from corral.system.daemon_config import CacheSection, DaemonConfig, DiskSection, JavaSection, NodeSection
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.waiting import eventually
@@ -102,14 +102,19 @@ async def test_a_fault_of_our_own_in_a_preparation_is_a_failed_start_and_told_on
     assert await node.told("one") == ["PREPARING:0", "CRASHED:0"]
 
 
-async def test_a_restart_by_the_node_finds_its_directory_as_it_was(node):
-    template = node.cache.template("base", {"a": b"1"})
-    script = "cat a; echo more >> a; test $(wc -l < a) = 2 && exec sleep 3600; exit 1"
-    plan = base_plan(workloads.shell(script), templates=(template,), restart=RestartSpec(attempts=1))
-    await node.begin("one", plan)
-    await node.until("one", "RUNNING", incarnation=FIRST + 1)
-    await eventually(lambda: (node.data / "running" / "one" / "a").read_text() == "1more\nmore\n")
-    assert node.cache.asked == ["base"]
+async def test_a_restart_by_the_node_finds_its_directory_as_it_was(scratch):
+    config = DaemonConfig(cache=CacheSection(warm_trees=0))  # trees built ahead would ask the cache, too
+    node = await SupervisedNode(scratch / "node", config=config).open()
+    try:
+        template = node.cache.template("base", {"a": b"1"})
+        script = "cat a; echo more >> a; test $(wc -l < a) = 2 && exec sleep 3600; exit 1"
+        plan = base_plan(workloads.shell(script), templates=(template,), restart=RestartSpec(attempts=1))
+        await node.begin("one", plan)
+        await node.until("one", "RUNNING", incarnation=FIRST + 1)
+        await eventually(lambda: (node.data / "running" / "one" / "a").read_text() == "1more\nmore\n")
+        assert node.cache.asked == ["base"]
+    finally:
+        await node.clear()
 
 
 async def test_a_restart_whose_directory_is_gone_gets_it_made_again(node):
