@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from corral.errors import Rejected
 from corral.signing.archive_key import ArchiveKey, WeakKey
+from corral.signing.foreign_certificates import load_der, load_pem
 from corral.signing.refusals import UNREADABLE, refused, shown
 
 
@@ -220,7 +221,7 @@ def _signer(text: str) -> tuple[tuple[x509.Certificate, ...], ArchiveKey | None]
     pem = text.encode() if text.lstrip().startswith("-----BEGIN") else _decoded("cert", text)
     try:
         if b"-----BEGIN CERTIFICATE-----" in pem:
-            return tuple(x509.load_pem_x509_certificates(pem)[: _MAX_INTERMEDIATES + 1]), None
+            return tuple(load_pem(pem)[: _MAX_INTERMEDIATES + 1]), None
         return (), ArchiveKey(serialization.load_pem_public_key(pem))
     except WeakKey as error:
         raise refused(f"it was signed by {error}") from error
@@ -230,7 +231,7 @@ def _signer(text: str) -> tuple[tuple[x509.Certificate, ...], ArchiveKey | None]
 
 def _certificate(encoded: bytes) -> x509.Certificate:
     try:
-        return x509.load_der_x509_certificate(encoded)
+        return load_der(encoded)
     except UNREADABLE as error:
         raise _malformed("a certificate in it cannot be read") from error
 

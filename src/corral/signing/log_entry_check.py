@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from corral.signing.bundle_reader import LogEntry
+from corral.signing.foreign_certificates import load_pem
 from corral.signing.refusals import UNREADABLE, refused, shown
 from corral.signing.trust_root import LogKey, find_log
 
@@ -118,7 +118,7 @@ def _encoded_signer(content: str) -> bytes:
     pem = _decoded(content)
     try:
         if b"-----BEGIN CERTIFICATE-----" in pem:
-            return x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
+            return load_pem(pem)[0].public_bytes(serialization.Encoding.DER)
         return serialization.load_pem_public_key(pem).public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -120,6 +123,27 @@ def test_a_good_bundle_with_bent_bytes_gets_a_verdict(archive, trusting, good, p
     texts = [path for path in places(good) if isinstance(at(good, path), str)]
     path = texts[place % len(texts)]
     verdict(trusting, archive, json.dumps(replaced(good, path, bent(at(good, path), changes))).encode())
+
+
+def test_a_certificate_with_any_one_bit_changed_is_refused(archive, trusting, good):
+    """And without a warning, which would fail the test: a serial number becomes negative, say."""
+    path = ("cert",) if "cert" in good else ("verificationMaterial", "certificate", "rawBytes")
+    encoded = base64.b64decode(at(good, path))
+    certificate = (
+        x509.load_pem_x509_certificate(encoded) if "cert" in good else x509.load_der_x509_certificate(encoded)
+    )
+    der = certificate.public_bytes(Encoding.DER)
+    for place, bit in itertools.product(range(len(der)), range(8)):
+        raw = bytearray(der)
+        raw[place] ^= 1 << bit
+        content = base64.b64encode(as_pem(raw) if "cert" in good else raw).decode()
+        assert verdict(trusting, archive, json.dumps(replaced(good, path, content)).encode()) is None
+
+
+def as_pem(der):
+    """By hand: what is no certificate any more can be written all the same."""
+    lines = base64.encodebytes(der).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{lines}-----END CERTIFICATE-----\n".encode()
 
 
 @FIXTURES
