@@ -225,7 +225,8 @@ class _Opening:
         origins = self._config.http.cors.origins
         app: AsgiApp = CrossOrigin(api, origins=origins) if origins else api
         if self._config.http.access_log:
-            app = AccessLog(app)
+            app = access_log = AccessLog(app)
+            self._rest.callback(access_log.close)
         server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
         setting.metrics.watch_connections(server.connections)
         await server.start()

@@ -145,7 +145,7 @@ async def test_a_ticket_is_in_no_log_however_it_is_sent(
         )
         await raw(controller, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n")
     async with client_of(controller, **{"X-Request-Id": "req-last"}) as client:
-        await client.get("/health")
+        await client.get("/api/v1/nodes")
     if on:
         await only(logs, "req-last")
     logs.flush()
@@ -180,6 +180,34 @@ async def test_requests_at_once_have_one_record_each(controller: LocalController
         await asyncio.gather(*(get(client, name) for name in names))
     records: list[dict[str, Any]] = [await only(logs, name) for name in names]
     assert [record["path"] for record in records] == [f"/api/v1/nodes/{name}" for name in names]
+
+
+async def test_a_flood_is_counted_and_leaves_other_records_in_the_log(
+    cluster: LocalCluster, logs: Logs
+) -> None:
+    flood = 600
+    controller = await cluster.controller(http__access_log=True)
+
+    async def ask(client: httpx.AsyncClient, path: str, times: int) -> None:
+        for _ in range(times):
+            await client.get(path)
+
+    async with client_of(controller) as known, client_of(controller, Authorization="") as unknown:
+        me = (await known.get("/api/v1/tokens")).json()["items"][0]["id"]
+        await asyncio.gather(
+            ask(known, "/api/v1/nodes/ghost", flood),
+            ask(unknown, "/nowhere", flood // 2),
+            ask(unknown, "/api/v1/nodes", flood // 2),
+        )
+    await controller.app.stop()
+    records = [record for _, record in logs.ring.tail(10_000)]
+    ended = [record.fields for record in records if record.message == "http.request_ended"]
+    skipped = [record.fields for record in records if record.message == "access_log.skipped"]
+    assert len(ended) < flood, "most are left out"
+    assert len(ended) + sum(int(each["count"]) for each in skipped) == 2 * flood + 1
+    callers = " ".join(each["callers"] for each in skipped)
+    assert f"token:{me} (" in callers
+    assert "127.0.0.1 (" in callers
 
 
 async def test_a_path_of_any_length_is_cut(controller: LocalController, logs: Logs) -> None:
