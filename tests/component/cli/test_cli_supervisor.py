@@ -72,6 +72,13 @@ def test_a_second_request_to_end_kills_at_once() -> None:
         assert supervisor.signals == 2
 
 
+def test_a_child_may_die_of_a_signal_without_a_name() -> None:
+    with ChildSupervisor() as supervisor:
+        child = start(supervisor, "import os; os.kill(os.getpid(), 40)")
+        assert supervisor.wait(lambda: not child.running, timeout=30)
+        assert child.how_it_ended() == "killed by SIGRTMIN+6"
+
+
 def test_leaving_kills_what_still_runs_and_gives_the_signals_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with ChildSupervisor() as supervisor:

@@ -109,7 +109,7 @@ async def nothing_left(house: ProcessPool) -> None:
         ("import ctypes; ctypes.string_at(0)", "process_died:SIGSEGV"),
         ("os.kill(os.getpid(), 9)", "process_died:SIGKILL"),
         ("os.abort()", "process_died:SIGABRT"),
-        ("import signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "process_died:SIG37"),
+        ("import signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "process_died:SIGRTMIN+3"),
     ],
 )
 async def test_a_process_that_ends_in_a_hook_is_told_with_its_reason(bench, code, reason):

@@ -23,7 +23,7 @@ LIMIT = 256 << 20
         (signal.SIGSEGV, LIMIT - 1, "memory_limit"),
         (signal.SIGKILL, LIMIT - 1, "memory_limit"),
         (signal.SIGTERM, LIMIT - 1, "process_died:SIGTERM"),
-        (45, 0, "process_died:SIG45"),
+        (45, 0, "process_died:SIGRTMIN+11"),
     ],
 )
 def test_a_status_is_told_in_stable_words(status, peak, reason):

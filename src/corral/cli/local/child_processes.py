@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import IO, Any, Final, Self
 
+from corral.system.signals import signal_name
+
 TAIL_LINES: Final = 30
 _MAX_LINE: Final = 16_384
 _KILL_SECONDS: Final = 10.0
@@ -51,7 +53,7 @@ class Child:
         if code is None:
             return "it runs"
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
+            return f"killed by {signal_name(-code)}"
         return f"exit code {code}"
 
     def send(self, number: signal.Signals) -> None:

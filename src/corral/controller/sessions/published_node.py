@@ -13,6 +13,7 @@ from typing import Final
 
 from corral.controller.sessions.published_start import add_published_fields
 from corral.errors import Code
+from corral.system.signals import signal_name
 from corral.wire import features
 from corral.wire.features import PeerSupport
 from corral.wire.frame_table import NodeFrame, kind_of, messages_of
@@ -45,7 +46,7 @@ def published_exit(exit_code: int) -> ExitStatus:
         return ExitStatus(
             known=True, code=exit_code, outcome="crashed", summary=f"exited with code {exit_code}"
         )
-    summary = f"was ended by {signal.Signals(number).name}"
+    summary = f"was ended by {signal_name(number)}"
     return ExitStatus(known=True, signal=number, outcome="crashed", summary=summary)
 
 

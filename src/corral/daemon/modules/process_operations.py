@@ -12,7 +12,6 @@ import datetime as dt
 import math
 import pathlib
 import re
-import signal
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
@@ -32,6 +31,7 @@ from corral.sdk.protocol.instance_messages import (
     StopProcess,
 )
 from corral.sdk.runtime import RunHandle, SideRun
+from corral.system.signals import signal_name
 
 MOST_GRACE: Final = 30.0
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -205,13 +205,6 @@ def body_of(side: SideRun) -> ProcessBody:
         started_at=dt.datetime.fromtimestamp(side.started_at_ms / 1000, dt.UTC),
         running=side.running,
         exit_code=ended.code if ended is not None and known and not ended.signal else None,
-        signal=_signal_name(ended.signal) if ended is not None and known and ended.signal else "",
+        signal=signal_name(ended.signal) if ended is not None and known and ended.signal else "",
         output=side.output,
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"

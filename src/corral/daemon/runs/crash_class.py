@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import signal
 from collections.abc import Sequence
 from typing import Final
 
 from corral.domain.groups.instance_records import CrashClass
 from corral.sdk.runtime import RunExit
+from corral.system.signals import signal_name
 
 _LONGEST_LINE: Final = 1000
 _SIGNATURE_LINES: Final = 3
@@ -120,12 +120,5 @@ def ending(exit: RunExit) -> str:
         return "was killed by the kernel for want of memory"
     if exit.signal:
         core = ", core dumped" if exit.core_dumped else ""
-        return f"was ended by {_signal_name(exit.signal)}{core}"
+        return f"was ended by {signal_name(exit.signal)}{core}"
     return f"exited with code {exit.code}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-import signal
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, Protocol
 
@@ -26,6 +25,7 @@ from corral.errors import CorralError
 from corral.sdk.instances import ExitInfo, InstanceHandle
 from corral.sdk.runtime import run_name
 from corral.system.aio.tasks import first_of
+from corral.system.signals import signal_name
 
 
 class UnsentExit(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,14 +107,6 @@ def exit_info(outcome: RunOutcome) -> ExitInfo:
         crashed=crashed,
         crash_summary=outcome.summary if crashed or not known else "",
     )
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        real_time = number - signal.SIGRTMIN
-        return f"SIGRTMIN+{real_time}" if real_time > 0 else f"signal {number}"
 
 
 def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:

@@ -8,6 +8,7 @@ import signal
 from typing import Final
 
 from corral.sdk.runner.zygote_messages import EXIT_HOST_GONE, EXIT_MEMORY, MEMORY_LIMIT
+from corral.system.signals import signal_name
 
 FLOOD: Final = "cut_off:flood"
 NOT_READING: Final = "cut_off:not_reading"
@@ -43,16 +44,9 @@ def death_reason(status: int, *, told: str, peak_bytes: int, memory_bytes: int) 
         number = os.WTERMSIG(status)
         if number in _STARVED and peak_bytes >= memory_bytes * _NEAR:
             return MEMORY_LIMIT
-        return f"process_died:{_signal_name(number)}"
+        return f"process_died:{signal_name(number)}"
     code = os.waitstatus_to_exitcode(status)
     return _EXITS.get(code) or f"process_exited:{code}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"  # a real-time signal
 
 
 _WORDS_BYTES: Final = 16 * 1024
