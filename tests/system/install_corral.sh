@@ -12,7 +12,7 @@ echo /opt/corral/src > /opt/corral/corral.pth
 for editable in /opt/corral/lib/python3*/site-packages/*corral*.pth; do
   mount --bind /opt/corral/corral.pth "$editable"
 done
-printf '#!/opt/corral/bin/python3\nfrom corral.cli.main import main\nmain()\n' > /opt/corral/bin/corral
+printf '#!/opt/corral/bin/python3\nfrom corral.cli.__main__ import main\nmain()\n' > /opt/corral/bin/corral
 chmod 755 /opt/corral/bin/corral
 echo /opt/python/lib > /etc/ld.so.conf.d/00-python.conf
 ldconfig

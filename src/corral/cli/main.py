@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 import click
 
 from corral.cli.command_groups import LazyGroup
+from corral.cli.early_signals import survive_dump_signal
 from corral.cli.failure import CommandFailure, report
 from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
@@ -74,6 +75,7 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 
 def run(args: list[str] | None = None) -> int:
+    survive_dump_signal(args)
     try:
         result = cli.main(args=args, prog_name="corral", standalone_mode=False)
     except CommandFailure as failure:

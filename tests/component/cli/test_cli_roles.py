@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -104,3 +107,30 @@ def test_no_modules_reaches_its_key(corral: Corral, role: str) -> None:
 def test_the_directory_of_a_lost_token_is_not_taken_from_before_the_command(corral: Corral) -> None:
     done = corral("controller", "--data", "/d", "admin-token")
     assert (done.returncode, "--data stands before" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("role", ["controller", "daemon"])
+def test_the_signal_for_dumps_does_not_end_a_role_that_is_still_starting(
+    role: str, tmp_path: pathlib.Path
+) -> None:
+    """It reads its settings from a pipe, and waits there."""
+    settings = tmp_path / "settings"
+    os.mkfifo(settings)
+    command = [
+        sys.executable,
+        "-m",
+        "corral.cli",
+        role,
+        "--config",
+        str(settings),
+        "--data",
+        str(tmp_path / "d"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with settings.open("w") as pipe:  # opens when the other end does
+            process.send_signal(signal.SIGUSR1)
+            process.send_signal(signal.SIGUSR1)
+            pipe.write("no: format\n")
+        _, told = process.communicate(timeout=60)
+    assert "begin it with the lines" in told
+    assert process.returncode == 78

@@ -41,6 +41,7 @@ def test_help_imports_nothing_but_click(pointed: dict[str, str]) -> None:
         "corral.version",
         "main",
         "command_groups",
+        "early_signals",
         "failure",
         "token_options",
     }

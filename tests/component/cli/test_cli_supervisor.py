@@ -79,6 +79,18 @@ def test_a_child_may_die_of_a_signal_without_a_name() -> None:
         assert child.how_it_ended() == "killed by SIGRTMIN+6"
 
 
+def test_the_signal_for_dumps_ends_neither_us_nor_a_child_that_does_not_handle_it_yet() -> None:
+    with ChildSupervisor() as supervisor:
+        child = start(supervisor, SLEEPER)
+        wait_ready(supervisor, child)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        child.send(signal.SIGUSR1)
+        assert supervisor.end(child, timeout=30, patience=0)
+        assert child.how_it_ended() == "killed by SIGTERM"
+        assert supervisor.signals == 0
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+
+
 def test_leaving_kills_what_still_runs_and_gives_the_signals_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with ChildSupervisor() as supervisor:

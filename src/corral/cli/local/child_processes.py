@@ -82,6 +82,8 @@ class ChildSupervisor:
             os.set_blocking(end, False)
         self._former_wakeup = signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
         self._former = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        # Ignored rather than handled: children inherit that, and survive the signal until they handle it themselves.
+        self._former[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         self._selector.register(self._wakeup[0], selectors.EVENT_READ, self._drain_wakeup)
         return self
 

@@ -25,7 +25,7 @@ import uvloop
 from corral.errors import Code, Rejected
 from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
-from corral.system.service.task_dump import TaskDump
+from corral.system.service.task_dump import DUMP_SIGNAL, TaskDump
 
 _INTERRUPTED: Final = 130
 _log = structlog.get_logger("corral.shutdown")
@@ -56,7 +56,10 @@ def run_service(open_service: Open, *, dumps: pathlib.Path, parent_fd: int | Non
 
     A second signal ends the process at once.
     """
-    return uvloop.run(_main(open_service, dumps, parent_fd))
+    try:
+        return uvloop.run(_main(open_service, dumps, parent_fd))
+    finally:
+        signal.signal(DUMP_SIGNAL, lambda _number, _frame: None)  # the loop took its handler with it
 
 
 async def _main(open_service: Open, dumps: pathlib.Path, parent_fd: int | None) -> int:
