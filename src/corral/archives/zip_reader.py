@@ -13,7 +13,7 @@ from typing import IO, Final, Self
 from corral.archives.entries import BLOCK, ArchiveEntry, special_kind
 from corral.archives.limits import ArchiveLimits
 from corral.archives.refusals import ArchiveRefusals
-from corral.system.threads import check_wanted
+from corral.system.threads import check_cancelled
 
 _END: Final = b"PK\x05\x06"
 _END_SIZE: Final = 22
@@ -178,7 +178,7 @@ class ZipReader:
         try:
             with self._archive.open(entry.info) as content:
                 while block := content.read(BLOCK):
-                    check_wanted()
+                    check_cancelled()
                     read += len(block)
                     yield block
         except _DAMAGE as error:

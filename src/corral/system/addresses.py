@@ -108,12 +108,12 @@ def share_of(address: str, *, per_address: int, most: int) -> int:
     return per_address
 
 
-def affordable(wanted: int, *, part: int) -> int:
+def affordable(requested: int, *, part: int) -> int:
     """At most one `part`th of the file descriptors that the process may have, 0: no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or not wanted:
-        return wanted
-    return min(wanted, max(1, soft // part))
+    if soft == resource.RLIM_INFINITY or not requested:
+        return requested
+    return min(requested, max(1, soft // part))
 
 
 def raise_descriptors() -> None:

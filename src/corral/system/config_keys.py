@@ -152,11 +152,11 @@ def _leaves(schema: type[Section], prefix: str) -> list[Key]:
 def _leaf(path: str, hint: Any, default: Any) -> Key:
     bare, *metas = typing.get_args(hint)
     origin = typing.get_origin(bare) or bare
-    shapes = {str: Shape.TEXT, pathlib.Path: Shape.TEXT, tuple: Shape.LIST, dict: Shape.MAP}
+    by_type = {str: Shape.TEXT, pathlib.Path: Shape.TEXT, tuple: Shape.LIST, dict: Shape.MAP}
     return Key(
         path=path,
         type=bare if bare is pathlib.Path else hint,
-        shape=shapes.get(origin, Shape.SCALAR),
+        shape=by_type.get(origin, Shape.SCALAR),
         default=default,
         description=next(meta.description for meta in metas if meta.description),
         checks=tuple(meta.extra["check"] for meta in metas if meta.extra),

@@ -121,15 +121,15 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 
 
 def _check_header(path: pathlib.Path, root: yaml.Node | None, schema: type[Section]) -> None:
-    wanted = FORMATS[schema]
+    expected = FORMATS[schema]
     header: dict[str, str] = {}
     if isinstance(root, yaml.MappingNode):
         header = {str(name.value): str(value.value) for name, value in root.value}
-    if header.get("format") != wanted:
-        told = f"says it is '{header['format']}'" if "format" in header else "does not say what it is"
+    if header.get("format") != expected:
+        found = f"says it is '{header['format']}'" if "format" in header else "does not say what it is"
         raise refused(
-            f"{path} {told}, wanted '{wanted}'",
-            hint=f"begin it with the lines 'format: {wanted}' and 'version: {VERSION}'",
+            f"{path} {found}, wanted '{expected}'",
+            hint=f"begin it with the lines 'format: {expected}' and 'version: {VERSION}'",
             field="format",
         )
     version = header.get("version", "")
@@ -170,8 +170,8 @@ def _walk(
         elif (key := keys_of(schema).get(key_path)) is not None:
             yield from _leaf(key, value_node, place)
         else:
-            told = f"unknown key '{prefix + written}' in {path} line {_line(name_node)}"
-            raise _unknown(told, key_path, schema)
+            message = f"unknown key '{prefix + written}' in {path} line {_line(name_node)}"
+            raise _unknown(message, key_path, schema)
 
 
 def _snake_case(name: str) -> str:

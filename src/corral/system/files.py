@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from corral.errors import Code, Rejected
-from corral.system.threads import check_wanted
+from corral.system.threads import check_cancelled
 
 V = TypeVar("V", bound=msgspec.Struct)
 
@@ -197,5 +197,5 @@ def sha256_of(file: io.BufferedReader) -> hashlib._Hash:
     view = memoryview(block)
     while size := file.readinto(block):
         hashed.update(view[:size])
-        check_wanted()
+        check_cancelled()
     return hashed

@@ -40,30 +40,30 @@ class Logger(structlog.BoundLoggerBase):
     _logger: logging.Logger
 
     def trace(self, event: str, **fields: Any) -> None:
-        self._say(TRACE, event, fields)
+        self._emit(TRACE, event, fields)
 
     def debug(self, event: str, **fields: Any) -> None:
-        self._say(logging.DEBUG, event, fields)
+        self._emit(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        self._say(logging.INFO, event, fields)
+        self._emit(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        self._say(logging.WARNING, event, fields)
+        self._emit(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        self._say(logging.ERROR, event, fields)
+        self._emit(logging.ERROR, event, fields)
 
     def critical(self, event: str, **fields: Any) -> None:
         """Shown as ERROR: there is no sixth level; libraries call this."""
-        self._say(logging.CRITICAL, event, fields)
+        self._emit(logging.CRITICAL, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
         """An error with the traceback of the exception that is being handled."""
         fields.setdefault("exc_info", True)
-        self._say(logging.ERROR, event, fields)
+        self._emit(logging.ERROR, event, fields)
 
-    def _say(self, level: int, event: str, fields: dict[str, Any]) -> None:
+    def _emit(self, level: int, event: str, fields: dict[str, Any]) -> None:
         if not self._logger.isEnabledFor(level):
             return
         _, named = self._process_event(level_name(level).lower(), event, fields)

@@ -76,16 +76,16 @@ def start_logging(
     target = stream if stream is not None else sys.stderr
     human = as_human(colour=target.isatty() and not os.environ.get("NO_COLOR"))
     writers = (
-        LogWriter(name=role, format=as_json, write=_telling(file)),
+        LogWriter(name=role, format=as_json, write=_checked_write(file)),
         LogWriter(name="stderr", format=as_json if format == "json" else human, write=stream_write(target)),
     )
     logs = Logs(level=level, ring=LogRing(capacity=ring_records), file=file, writers=writers)
     if file.problem:
-        _tell(file)
+        _log_problem(file)
     return logs
 
 
-def _telling(file: RotatingFile) -> Callable[[bytes], None]:
+def _checked_write(file: RotatingFile) -> Callable[[bytes], None]:
     """Writes to the file, and logs when that begins to fail, and when it works again."""
 
     def write(content: bytes) -> None:
@@ -94,12 +94,12 @@ def _telling(file: RotatingFile) -> Callable[[bytes], None]:
             file.write(content)
         finally:
             if file.problem != before:
-                _tell(file)
+                _log_problem(file)
 
     return write
 
 
-def _tell(file: RotatingFile) -> None:
+def _log_problem(file: RotatingFile) -> None:
     log = logger("corral.log")
     if file.problem:
         log.error("log.unwritable", path=str(file.path), reason=file.problem)

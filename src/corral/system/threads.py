@@ -25,7 +25,7 @@ class GivenUp(Exception):
     """The caller of this work was cancelled; the exception reaches no caller."""
 
 
-def check_wanted() -> None:
+def check_cancelled() -> None:
     """For long work, between two of its steps: raises `GivenUp` once the caller of `to_end` was cancelled.
     No-op anywhere else. Cheap enough for every block of a file."""
     given_up = _GIVEN_UP.get()
@@ -35,7 +35,7 @@ def check_wanted() -> None:
 
 async def to_end(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Like `asyncio.to_thread`, but a caller that is cancelled while it runs waits for its end: two threads
-    must not work on the same file. So `work` has to be short, or call `check_wanted`; it is always begun."""
+    must not work on the same file. So `work` has to be short, or call `check_cancelled`; it is always begun."""
     given_up = threading.Event()
 
     def run() -> T:

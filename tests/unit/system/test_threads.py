@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from corral.system.files import sha256_of
-from corral.system.threads import check_wanted, to_end
+from corral.system.threads import check_cancelled, to_end
 from corral.testing.waiting import eventually
 
 
@@ -46,7 +46,7 @@ async def test_long_work_stops_at_its_next_step_when_it_is_wanted_no_more() -> N
         try:
             while True:  # it has no end of its own
                 steps.append(1)
-                check_wanted()
+                check_cancelled()
         finally:
             ended.set()
 
@@ -61,7 +61,7 @@ async def test_only_the_work_that_was_given_up_stops() -> None:
 
     def work(number: int) -> int:
         may_ask.wait()
-        check_wanted()
+        check_cancelled()
         others.append(number)
         return number
 
@@ -73,7 +73,7 @@ async def test_only_the_work_that_was_given_up_stops() -> None:
     assert await second == 2
     await cancelled(first)
     assert others == [2]
-    check_wanted()  # outside of all work: nothing
+    check_cancelled()  # outside of all work: nothing
 
 
 async def test_a_digest_that_nobody_waits_for_ends_though_its_file_does_not() -> None:

@@ -28,7 +28,7 @@ from corral.modules.archive.unpacked_tree import is_intact, unpack
 from corral.signing import SIDECAR_SUFFIXES, SidecarKind
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.files import atomic_write, make_directory, sync_directory
-from corral.system.threads import check_wanted, to_end
+from corral.system.threads import check_cancelled, to_end
 from corral.system.trees.removal import remove_tree
 
 _PART: Final = ".part-"
@@ -245,7 +245,7 @@ def _copied(source: Path, part: Path, max_bytes: int) -> str:
     hashed, size = hashlib.sha256(), 0
     with source.open("rb") as reading, part.open("wb") as writing:
         while block := reading.read(_STEP):
-            check_wanted()
+            check_cancelled()
             size += len(block)
             if size > max_bytes:
                 raise MODULE_REFUSALS.too_large("the module's archive is too large", f"{max_bytes} bytes")
