@@ -146,8 +146,8 @@ class Term:
         if self._loss is None:
             self._loss = loss
             self._over.set()
-            tell = log.info if loss is Loss.RELEASED else log.warning
-            tell("lease.ended", epoch=self.epoch, why=loss.value)
+            write = log.info if loss is Loss.RELEASED else log.warning
+            write("lease.ended", epoch=self.epoch, why=loss.value)
 
 
 class Leadership:

@@ -85,8 +85,10 @@ def event_of(row: Iterable[Any], *, time: Callable[[Any], dt.datetime]) -> Event
     except (TypeError, ValueError, OverflowError):
         when = _NO_TIME
     if type not in EventType.__members__:
-        told = {LEFT_OFF: "this version of Corral does not know the event's type", "type": type[:100]}
-        return Event(cursor=cursor, type=EventType.EVENT_UNREADABLE, subject=subject, at=when, data=told)
+        unreadable = {LEFT_OFF: "this version of Corral does not know the event's type", "type": type[:100]}
+        return Event(
+            cursor=cursor, type=EventType.EVENT_UNREADABLE, subject=subject, at=when, data=unreadable
+        )
     return Event(cursor=cursor, type=EventType(type), subject=subject, at=when, data=read)
 
 

@@ -29,10 +29,10 @@ _UNCOUNTED_BYTES: Final = 128 * 1024
 """A field has at least two bytes, an entry with a key of its own eight: fewer bytes cannot hold too many."""
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
-Shape = dict[int, tuple[int, Any]]
+Layout = dict[int, tuple[int, Any]]
 """For a kind of message, by tag: the cost of each message that it holds, and their layout, None where there
 is nothing to count in them."""
-_shapes: dict[str, Shape] = {}
+_layouts: dict[str, Layout] = {}
 
 
 def check_parts(body: bytes, descriptor: Any) -> None:
@@ -40,7 +40,7 @@ def check_parts(body: bytes, descriptor: Any) -> None:
     if len(body) <= _UNCOUNTED_BYTES:
         return
     try:
-        _count(body, _shape(descriptor))
+        _count(body, _layout(descriptor))
     except _TooMany as error:
         raise DecodeError(f"{_kind(body, descriptor)} has {error}") from None
     except IndexError:
@@ -51,16 +51,16 @@ class _TooMany(Exception):
     pass
 
 
-def _shape(descriptor: Any) -> Shape:
-    known = _shapes.get(descriptor.full_name)
+def _layout(descriptor: Any) -> Layout:
+    known = _layouts.get(descriptor.full_name)
     if known is not None:
         return known
-    shape = _shapes[descriptor.full_name] = {}
+    layout = _layouts[descriptor.full_name] = {}
     for field in descriptor.fields:
         if (inner := field.message_type) is not None:
             cost = _ENTRY if inner.GetOptions().map_entry else 1
-            shape[field.number << 3 | _BYTES] = (cost, None if _is_flat(inner) else _shape(inner))
-    return shape
+            layout[field.number << 3 | _BYTES] = (cost, None if _is_flat(inner) else _layout(inner))
+    return layout
 
 
 def _is_flat(descriptor: Any) -> bool:
@@ -89,12 +89,12 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     return value | byte << shift, at + 1
 
 
-def _count(body: bytes, shape: Shape) -> None:
+def _count(body: bytes, layout: Layout) -> None:
     """Count the fields, skipping everything that is no message, up to the limits. One plain function: it
     processes a hundred thousand fields of a large frame while the loop waits."""
     fields = messages = at = 0
     end = len(body)
-    outer: list[tuple[int, Shape]] = []
+    outer: list[tuple[int, Layout]] = []
     while True:
         while at < end:
             fields += 1
@@ -114,16 +114,16 @@ def _count(body: bytes, shape: Shape) -> None:
                         length, at = length & 127 | high << 7, at + 1
                     else:
                         length, at = _varint(body, at - 1)
-                if tag in shape:
-                    cost, inner = shape[tag]
+                if tag in layout:
+                    cost, inner = layout[tag]
                     messages += cost
                     if inner is not None and length:
                         if fields > MOST_FIELDS or messages > MOST_MESSAGES:
                             break
                         if at + length > end:
                             raise IndexError
-                        outer.append((end, shape))
-                        end, shape = at + length, inner
+                        outer.append((end, layout))
+                        end, layout = at + length, inner
                         continue
                 at += length
             elif kind == _VARINT:
@@ -144,7 +144,7 @@ def _count(body: bytes, shape: Shape) -> None:
             raise IndexError
         if not outer:
             return
-        end, shape = outer.pop()
+        end, layout = outer.pop()
 
 
 class Undecodable(msgspec.Struct, frozen=True):

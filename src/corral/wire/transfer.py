@@ -44,14 +44,14 @@ class CreditWindow:
         self._closed = True
         self._granted.set()
 
-    async def take(self, wanted: int) -> int:
-        """Wait until something may be sent; returns how much, at most `wanted`, 0 when closed."""
+    async def take(self, requested: int) -> int:
+        """Wait until something may be sent; returns how much, at most `requested`, 0 when closed."""
         while not self._available:
             if self._closed:
                 return 0
             self._granted.clear()
             await self._granted.wait()
-        amount = min(wanted, self._available)
+        amount = min(requested, self._available)
         self._available -= amount
         return amount
 

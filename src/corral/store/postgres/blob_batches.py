@@ -168,6 +168,6 @@ def removed(digest: str) -> Retryable:
 
 
 def _some(digests: Collection[str]) -> Iterable[list[str]]:
-    wanted = sorted(set(digests))
-    for start in range(0, len(wanted), _LOOK_UP):
-        yield wanted[start : start + _LOOK_UP]
+    ordered = sorted(set(digests))
+    for start in range(0, len(ordered), _LOOK_UP):
+        yield ordered[start : start + _LOOK_UP]

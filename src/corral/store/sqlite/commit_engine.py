@@ -183,14 +183,14 @@ def _resolve(db: sqlite3.Connection, *, batch: str, epoch: Epoch) -> BatchOutcom
 
 def _refusals(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[tuple[int, Refusal]]:
     """The first write of each transaction that does not find the revision it expects."""
-    wanted = [
+    expected = [
         (place, write.collection, write.id, write.expect)
         for place, transaction in enumerate(transactions)
         for write in transaction.writes
         if write.expect is not None
     ]
     first: dict[int, Refusal] = {}
-    for place, collection, name, expect, found in _MISMATCHES.run(db, wanted):
+    for place, collection, name, expect, found in _MISMATCHES.run(db, expected):
         first.setdefault(place, Refusal(collection=collection, id=name, expect=expect, found=found))
     return sorted(first.items())
 
