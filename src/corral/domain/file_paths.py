@@ -200,6 +200,6 @@ MOST_BYTES: Final = 256 * 1024
 """Bytes of one answer, a listing or content: it is sent between heartbeats."""
 
 
-def bounded(wanted: int, *, default: int, most: int) -> int:
+def bounded(requested: int, *, default: int, most: int) -> int:
     """The requested value within bounds; 0, or a negative value, stands for the default."""
-    return min(wanted, most) if wanted > 0 else default
+    return min(requested, most) if requested > 0 else default

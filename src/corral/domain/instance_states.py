@@ -122,10 +122,10 @@ _AHEAD: Final = {
 """The states that a run can still reach while its node is reachable."""
 
 
-def reported(current: InstanceState, told: InstanceState) -> InstanceState:
+def reported(current: InstanceState, state: InstanceState) -> InstanceState:
     """The state after a node's report. A report may skip states, and never goes back: it is ignored when the
     run is past the reported state, or over."""
-    return told if told in _AHEAD[current] else current
+    return state if state in _AHEAD[current] else current
 
 
 STEPS_KEPT: Final = 8

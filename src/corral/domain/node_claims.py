@@ -105,7 +105,7 @@ _OLDEST: Final = dt.timedelta(days=3650)
 """No run on a node is older."""
 
 
-def told_time(milliseconds: int, now: dt.datetime) -> dt.datetime | None:
+def reported_time(milliseconds: int, now: dt.datetime) -> dt.datetime | None:
     """A reported time in milliseconds since 1970, not after now; None for none, and for an impossible one."""
     if milliseconds <= 0:
         return None

@@ -87,8 +87,8 @@ def _compiled(text: str, field: str, multiline: bool, data: bool) -> object:
     try:
         return _compile(text, multiline, data)
     except (re2.error, UnicodeError) as error:
-        told = error.args[0] if error.args else error
-        shown = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        detail = error.args[0] if error.args else error
+        shown = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         raise _invalid(field, shown[:300]) from None
 
 

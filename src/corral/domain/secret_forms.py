@@ -9,7 +9,7 @@ from typing import Final
 
 SHORTEST_LINE: Final = 4
 """Lines of a multi-line value with fewer characters reveal nothing and occur in every other text."""
-TELLING_LINE: Final = 8
+SHORTEST_SEARCHED_LINE: Final = 8
 """Lines with fewer characters may be ordinary words: masked in texts for people, not searched in files."""
 
 

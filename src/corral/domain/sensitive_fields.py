@@ -81,7 +81,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
 }
 """By the name of a type, its subtypes included."""
 
-TOLD: Final[Mapping[str, Sensitive]] = dict.fromkeys(
+TEXT_FIELDS: Final[Mapping[str, Sensitive]] = dict.fromkeys(
     (
         "admission_reason",
         "detail",
@@ -103,10 +103,10 @@ EVENT_FIELDS: Final[Mapping[EventType, Mapping[str, Sensitive]]] = {
     EventType.MODULE_UPGRADE_ROLLED_BACK: {"story": Sensitive.VALUE},
     EventType.NODE_ERROR_REPORTED: {"message": Sensitive.VALUE, "context": Sensitive.TEXT},
 }
-"""In an event's `data`, beside those of `TOLD`: exceptions of modules and errors of nodes are otherwise only
+"""In an event's `data`, beside those of `TEXT_FIELDS`: exceptions of modules and errors of nodes are otherwise only
 in logs."""
 
-_TOLD_IN_EVENTS: Final = {**TOLD, "exit": Sensitive.TEXT}
+_EVENT_TEXT_FIELDS: Final = {**TEXT_FIELDS, "exit": Sensitive.TEXT}
 
 EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
     EventType.TOKEN_CREATED: Permission.TOKENS_READ,
@@ -142,7 +142,7 @@ def redacted_event(event: Event) -> Event:
     publishes is not redacted."""
     if event.type is EventType.MODULE_EVENT:
         return event
-    rules = {**_TOLD_IN_EVENTS, **EVENT_FIELDS.get(event.type, {})}
+    rules = {**_EVENT_TEXT_FIELDS, **EVENT_FIELDS.get(event.type, {})}
     changed = {
         name: hidden
         for name, value in event.data.items()
@@ -232,7 +232,9 @@ def _may_hold(info: inspect.Type, above: frozenset[type]) -> bool:
 
 @functools.cache
 def _rules(kind: type) -> Mapping[str, Sensitive]:
-    rules = {name: TOLD[name] for name in getattr(kind, "__struct_fields__", ()) if name in TOLD}
+    rules = {
+        name: TEXT_FIELDS[name] for name in getattr(kind, "__struct_fields__", ()) if name in TEXT_FIELDS
+    }
     for base in reversed(kind.__mro__):
         rules |= FIELDS.get(base.__name__, {})
     return rules

@@ -136,13 +136,13 @@ class TemplateRecord(Record, frozen=True, kw_only=True):
 
     def version(self, number: int | None = None) -> TemplateVersion:
         """That version, or the current one; NOT_FOUND names those that are kept."""
-        wanted = self.current if number is None else number
+        chosen = self.current if number is None else number
         for version in self.versions:
-            if version.number == wanted:
+            if version.number == chosen:
                 return version
         kept = ", ".join(str(version.number) for version in self.versions[-20:])
         raise Rejected(
-            Code.NOT_FOUND, f"template '{self.name}' has no version {wanted}", hint=f"versions kept: {kept}"
+            Code.NOT_FOUND, f"template '{self.name}' has no version {chosen}", hint=f"versions kept: {kept}"
         )
 
     def by_hash(self, hash: str) -> TemplateVersion | None:

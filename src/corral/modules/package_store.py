@@ -19,7 +19,7 @@ class PackageStore(Protocol):
     """Records by module id. What a method committed is seen by `find` as soon as it returns.
 
     Every step that a change adds to the record's history is published in the same commit
-    (`corral.domain.modules.records.told` makes the events); no event is published without a stored step.
+    (`corral.domain.modules.records.phase_events` makes the events); no event is published without a stored step.
     """
 
     def find(self, id: str) -> PackageRecord | None: ...

@@ -10,12 +10,12 @@ import msgspec
 
 from corral.domain.events import Draft, EventType
 from corral.domain.modules.lifecycle_decisions import not_installed
-from corral.domain.modules.records import PackageRecord, told, uninstalled
+from corral.domain.modules.records import PackageRecord, phase_events, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 
 
-class MemoryBook:
+class MemoryPackageStore:
     """Keeps `commits`, one list of events each. `fail_next` makes the store unavailable for a while; with
     `after` the step happens all the same, as when an answer gets lost."""
 
@@ -26,12 +26,12 @@ class MemoryBook:
         self._happens = False
 
     @property
-    def told(self) -> list[Draft]:
+    def drafts(self) -> list[Draft]:
         return [draft for commit in self.commits for draft in commit]
 
     def types(self, subject: str) -> list[EventType]:
         """The types of events about a subject, in order."""
-        return [draft.type for draft in self.told if draft.subject == subject]
+        return [draft.type for draft in self.drafts if draft.subject == subject]
 
     def fail_next(self, steps: int, *, after: bool = False) -> None:
         self._failing, self._happens = steps, after
@@ -56,7 +56,7 @@ class MemoryBook:
         if not fails or self._happens:
             self._records[id] = _stored(after)
             if after != before or also:
-                self.commits.append([*told(before, after), *also])
+                self.commits.append([*phase_events(before, after), *also])
         if fails:
             raise Retryable(Code.STORE_UNAVAILABLE, "the store does not answer")
         return self._records[id]
@@ -66,7 +66,7 @@ class MemoryBook:
         if record.id in self._records:
             raise Rejected(Code.ALREADY_EXISTS, f"module '{record.id}' is installed already")
         self._records[record.id] = _stored(record)
-        self.commits.append(told(None, record))
+        self.commits.append(phase_events(None, record))
         return record
 
     async def remove(self, id: str, *, reason: str) -> None:

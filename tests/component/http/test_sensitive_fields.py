@@ -35,7 +35,7 @@ from corral.domain.sensitive_fields import (
     EVENT_PERMISSIONS,
     FIELDS,
     HIDDEN,
-    TOLD,
+    TEXT_FIELDS,
     redacted,
     redacted_event,
 )
@@ -377,7 +377,7 @@ def test_no_sentence_that_a_viewer_gets_was_forgotten() -> None:
         for name, info in seen.items()
         for field in info.fields
         if SENTENCES.fullmatch(field.name)
-        and field.name not in TOLD
+        and field.name not in TEXT_FIELDS
         and not any(field.name in FIELDS.get(base.__name__, {}) for base in info.cls.__mro__)
     }
     assert forgotten == {"ModuleShape.signature"}  # who signed it

@@ -25,7 +25,7 @@ from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.system.clock import SystemClock
 from corral.system.controller_config import ModulesSection
-from corral.testing.memory_package_store import MemoryBook
+from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.waiting import eventually
 
 QUICK = RestartBackoff(restarts=(0.01, 0.02, 0.04), retry=0.01)
@@ -99,8 +99,10 @@ def package(
 class EngineBench:
     """`async with EngineBench() as bench`. After the block every process must be gone."""
 
-    def __init__(self, *, config: ModulesSection | None = None, book: MemoryBook | None = None) -> None:
-        self.book = book or MemoryBook()
+    def __init__(
+        self, *, config: ModulesSection | None = None, book: MemoryPackageStore | None = None
+    ) -> None:
+        self.book = book or MemoryPackageStore()
         self.house = StandInHouse()
         self.data = CopiedGenerations()
         self.engine = ModuleEngine(

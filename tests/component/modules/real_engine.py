@@ -20,7 +20,7 @@ from corral.modules.services.host_operations import Operation
 from corral.modules.services.module_log import ModuleLogs
 from corral.system.clock import SystemClock
 from corral.system.controller_config import ModulesSection
-from corral.testing.memory_package_store import MemoryBook
+from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.waiting import eventually
 
 
@@ -50,7 +50,7 @@ class RealEngine:
     ) -> None:
         self.root = directory / "archives"
         self.root.mkdir(parents=True)
-        self.book = MemoryBook()
+        self.book = MemoryPackageStore()
         self.house = ProcessPool(directory=directory / "house", hold=hold)
         self.engine = ModuleEngine(
             host=ModuleHost.CONTROLLER,

@@ -131,7 +131,7 @@ async def test_whoever_hears_that_a_capability_is_gone_learns_why() -> None:
         bench.process("base").die("memory_limit")
         await eventually(lambda: len(bench.house.started) == 3)
         await bench.until("base", ModulePhase.ACTIVE)
-        gone = [draft.data for draft in bench.book.told if draft.type is EventType.CAPABILITY_UNREGISTERED]
+        gone = [draft.data for draft in bench.book.drafts if draft.type is EventType.CAPABILITY_UNREGISTERED]
         assert [data["reason"] for data in gone] == ["deactivated", "memory_limit"]
 
 

@@ -19,7 +19,7 @@ from corral.modules.process.call_failures import ZygoteGone
 from corral.sdk.protocol.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.system.config_sections import ActivationSection
 from corral.system.controller_config import ModulesSection
-from corral.testing.memory_package_store import MemoryBook
+from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.waiting import eventually
 
 
@@ -291,7 +291,7 @@ async def test_a_package_for_nodes_only_follows_its_intent_and_runs_nothing_here
 
 
 async def test_what_a_host_left_in_the_middle_is_walked_back_and_brought_up_again() -> None:
-    book = MemoryBook()
+    book = MemoryPackageStore()
     async with EngineBench(book=book) as first:
         for id in ("a", "b"):
             await first.install(package(manifest(id)))
@@ -416,7 +416,7 @@ async def test_changed_settings_are_told_by_their_names_and_the_same_again_is_no
         await bench.engine.act("a", Verb.RELOAD, settings={"x": 1, "kept": None})
         await bench.engine.act("a", Verb.RELOAD, settings={"y": "secret", "kept": None})
         await bench.engine.act("a", Verb.RELOAD, settings={"y": "secret", "kept": None})
-        told = [draft.data for draft in bench.book.told if draft.type is EventType.MODULE_CONFIGURED]
+        told = [draft.data for draft in bench.book.drafts if draft.type is EventType.MODULE_CONFIGURED]
         assert [data["changed"] for data in told] == [["kept", "x"], ["x", "y"]]
         assert told[0].keys() == {"id", "version", "from", "to", "intent", "reason", "at", "changed"}
         assert "secret" not in str(told)
@@ -434,7 +434,7 @@ async def test_a_module_without_a_reload_is_started_anew_with_its_settings() -> 
 
 
 async def test_the_end_stops_consumers_first_and_leaves_the_records_alone() -> None:
-    book = MemoryBook()
+    book = MemoryPackageStore()
     async with EngineBench(book=book) as bench:
         await bench.install(package(manifest("base", provides={"x": "1.0.0"})))
         await bench.install(package(manifest("user", requires={"x": "*"}, provides={"y": "1.0.0"})))
@@ -486,7 +486,7 @@ async def test_calls_into_a_module_are_counted() -> None:
 @pytest.mark.trap("T81")
 async def test_a_host_without_modules_runs_none_obeys_verbs_and_a_later_one_goes_on() -> None:
     """However the last host left them: also one that every start of would end."""
-    book = MemoryBook()
+    book = MemoryPackageStore()
     async with EngineBench(book=book) as bench:
         for id in ("active", "goes", "rests"):
             await bench.install(package(manifest(id)))

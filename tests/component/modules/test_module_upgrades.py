@@ -19,7 +19,7 @@ from corral.errors import Code, CorralError
 from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.sdk.protocol.messages import Registrations, RouteDeclaration
 from corral.system.controller_config import ModulesSection
-from corral.testing.memory_package_store import MemoryBook
+from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.waiting import eventually
 
 
@@ -151,7 +151,7 @@ async def test_after_a_failed_upgrade_the_old_version_serves_as_before(
         await eventually(lambda: bench.data.kept == {("shop", 1): {"doc": "old"}})
         assert bench.journal.count("shop 1.0.0 on_load") == 1
         assert bench.journal.count("shop 1.0.0 on_start") == 2
-        (told,) = [draft for draft in bench.book.told if draft.type is EventType.MODULE_UPGRADE_ROLLED_BACK]
+        (told,) = [draft for draft in bench.book.drafts if draft.type is EventType.MODULE_UPGRADE_ROLLED_BACK]
         assert told.data["reason"] == reason
 
 
@@ -312,7 +312,7 @@ async def test_a_capability_that_the_new_version_has_not_takes_its_consumers_bac
 @pytest.mark.trap("T7")
 @pytest.mark.parametrize("where", ["construct", "on_load", "on_upgrade", "on_start"])
 async def test_a_host_that_ends_in_the_middle_of_an_upgrade_comes_up_with_the_old_version(where: str) -> None:
-    book = MemoryBook()
+    book = MemoryPackageStore()
     async with EngineBench(book=book) as bench:
         await with_old(bench)
         reached = asyncio.Event()

@@ -116,7 +116,7 @@ class World:
     def check_stories(self) -> None:
         told = [
             draft
-            for draft in self.bench.book.told
+            for draft in self.bench.book.drafts
             if draft.type.startswith("MODULE_") and draft.type not in NO_STEPS
         ]
         for id in MODULES:

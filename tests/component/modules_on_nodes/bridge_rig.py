@@ -58,7 +58,7 @@ from corral.system.clock import SystemClock
 from corral.system.controller_config import ModulesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import daemon_config
-from corral.testing.memory_package_store import MemoryBook
+from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION, VERSION
@@ -342,7 +342,7 @@ class LinkedNode:
         )
         self.metrics = ModuleMetrics()
         self.house = ProcessPool(directory=data / "house")
-        self.book = MemoryBook()
+        self.book = MemoryPackageStore()
         self.engine = ModuleEngine(
             host=ModuleHost.DAEMON,
             book=self.book,

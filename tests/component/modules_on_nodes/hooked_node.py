@@ -40,7 +40,7 @@ from corral.system.clock import Clock, SystemClock
 from corral.system.daemon_config import DaemonConfig, InstancesSection, NodeModulesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
-from corral.testing.memory_package_store import MemoryBook
+from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.preloaded_cache import ShelfCache
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import StartInstance
@@ -192,7 +192,7 @@ class HookedNode:
         return self
 
     def _open_engine(self) -> None:
-        book = self._book = self._open_book() if self._keeps_modules else MemoryBook()
+        book = self._book = self._open_book() if self._keeps_modules else MemoryPackageStore()
         self.house = ProcessPool(directory=self.data.parent / "house")
         self.engine = ModuleEngine(
             host=ModuleHost.DAEMON,

@@ -14,7 +14,7 @@ from corral.controller.instances.retention import forgotten
 from corral.controller.instances.start_identity import StartTickets
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
-from corral.domain.node_claims import told_time
+from corral.domain.node_claims import reported_time
 from corral.system.controller_config import InstanceRetentionSection
 from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire
@@ -150,12 +150,12 @@ def test_a_ledger_is_copied_once_a_transaction_however_much_changes(world):
 def test_times_of_nodes_are_held_against_our_clock(world):
     now = world.now
     milliseconds = int(now.timestamp() * 1000)
-    assert told_time(milliseconds - 5000, now).timestamp() == now.timestamp() - 5
-    assert told_time(milliseconds + 5000, now) == now
+    assert reported_time(milliseconds - 5000, now).timestamp() == now.timestamp() - 5
+    assert reported_time(milliseconds + 5000, now) == now
     for future in (253_402_300_799_000, 2**62, 2**63 - 1):
-        assert told_time(future, now) == now
+        assert reported_time(future, now) == now
     for none in (0, -1, -(2**62), 1):
-        assert told_time(none, now) is None
+        assert reported_time(none, now) is None
 
 
 def test_beside_a_record_that_has_ended_an_earlier_run_without_a_ticket_is_left_alone(world):

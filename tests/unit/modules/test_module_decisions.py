@@ -35,7 +35,7 @@ from corral.domain.modules.records import (
     FailureStory,
     PackageRecord,
     event_of,
-    told,
+    phase_events,
     uninstalled,
 )
 from corral.domain.modules.verbs import Verb
@@ -74,7 +74,7 @@ VIEWS = st.builds(
     conflict=st.sampled_from(["", "z"]),
     waited_out=st.booleans(),
     backing_off=st.booleans(),
-    doomed=st.sampled_from(["", "memory_limit"]),
+    failed_reason=st.sampled_from(["", "memory_limit"]),
 )
 
 
@@ -99,7 +99,7 @@ def test_nothing_starts_that_is_not_wanted_or_lacks_something(view: View) -> Non
 def test_failed_is_sticky_and_what_is_doomed_fails_wherever_it_is(view: View) -> None:
     if view.phase in (P.FAILED, P.UNLOADED):
         assert decide(view).todo is Todo.REST
-    elif view.doomed:
+    elif view.failed_reason:
         assert decide(view).todo is Todo.FAIL
 
 
@@ -113,7 +113,11 @@ def test_failed_is_sticky_and_what_is_doomed_fails_wherever_it_is(view: View) ->
         (View(phase=P.INSTALLED, intent=W.PAUSED, reason="paused"), Todo.REST, ""),
         (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="installed"), Todo.REST, ""),
         (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused"), Todo.EXPLAIN, "deactivated"),
-        (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused", wish="uninstall"), Todo.REST, ""),
+        (
+            View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused", inactive_reason="uninstall"),
+            Todo.REST,
+            "",
+        ),
         (View(phase=P.INSTALLED, intent=W.PAUSED, reason="deactivated"), Todo.EXPLAIN, "paused"),
         (View(phase=P.INSTALLED, intent=W.PAUSED, runs=Runs.LOADED), Todo.UNLOAD, ""),
         (View(phase=P.WAITING, intent=W.ACTIVE), Todo.REWIND, "host_restarted"),
@@ -134,7 +138,11 @@ def test_failed_is_sticky_and_what_is_doomed_fails_wherever_it_is(view: View) ->
         (View(phase=P.ACTIVE, intent=W.ACTIVE, runs=Runs.STARTED), Todo.BIND, ""),
         (View(phase=P.ACTIVE, intent=W.ACTIVE, lost="memory_limit"), Todo.REWIND, "memory_limit"),
         (View(phase=P.ACTIVE, intent=W.INACTIVE, runs=Runs.BOUND), Todo.STOP, "deactivated"),
-        (View(phase=P.ACTIVE, intent=W.INACTIVE, runs=Runs.BOUND, wish="uninstall"), Todo.STOP, "uninstall"),
+        (
+            View(phase=P.ACTIVE, intent=W.INACTIVE, runs=Runs.BOUND, inactive_reason="uninstall"),
+            Todo.STOP,
+            "uninstall",
+        ),
         (
             View(phase=P.ACTIVE, intent=W.ACTIVE, runs=Runs.BOUND, unresolved=("x",)),
             Todo.STOP,
@@ -172,16 +180,16 @@ def test_a_record_takes_the_steps_of_the_table_and_no_others(pair: tuple[P, T]) 
 
 def test_a_story_keeps_its_last_steps_and_each_is_told_exactly_once() -> None:
     current = first_step(record(), at=NOW)
-    events = [draft.type for draft in told(None, current)]
+    events = [draft.type for draft in phase_events(None, current)]
     for number in range(STORY_LENGTH):
         trigger = T.ACTIVATE if number % 2 == 0 else T.STOP
         after = stepped(current, trigger, reason="r", at=NOW + dt.timedelta(seconds=number))
-        (draft,) = told(current, after)
+        (draft,) = phase_events(current, after)
         events.append(draft.type)
         current = after
     assert len(current.story) == STORY_LENGTH
     assert events[:3] == [EventType.MODULE_INSTALLED, EventType.MODULE_WAITING, EventType.MODULE_DEACTIVATED]
-    assert told(current, current) == []
+    assert phase_events(current, current) == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +206,7 @@ def test_what_a_dead_host_left_is_walked_back_in_one_change(phase: P, events: li
     before = record(phase)
     after = rewound(before, reason="host_restarted", at=NOW)
     assert after.phase is (P.FAILED if phase is P.FAILED else P.INSTALLED)
-    assert [draft.type for draft in told(before, after)] == events
+    assert [draft.type for draft in phase_events(before, after)] == events
 
 
 @pytest.mark.parametrize(
@@ -221,7 +229,7 @@ def test_which_event_tells_which_step(start: P | None, end: P, event: EventType)
 
 def test_an_event_carries_the_whole_step() -> None:
     before = record(P.ACTIVE)
-    (draft,) = told(before, stepped(before, T.STOP, reason="paused", at=NOW))
+    (draft,) = phase_events(before, stepped(before, T.STOP, reason="paused", at=NOW))
     assert draft.subject == "a"
     assert draft.data == {
         "id": "a",

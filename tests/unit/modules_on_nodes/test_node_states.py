@@ -158,17 +158,17 @@ def test_a_recovery_is_owed_until_the_node_says_that_it_was_carried_out(world):
     refused = {"sha256": TWO, "refused_sha256": ONE}
     fold(world, update("ACTIVE", **refused, reload_ms=3, recover_ms=0))
     asked(world, NodeId("elsewhere"))
-    assert not row(world).recover_owed_ms
+    assert not row(world).pending_recover_ms
     asked(world, N1)
-    wish = row(world).recover_owed_ms
+    wish = row(world).pending_recover_ms
     assert wish == NOW.timestamp() * 1000
     asked(world, N1)
-    assert row(world).recover_owed_ms == wish + 1, "a later wish is later, whatever the clock says"
+    assert row(world).pending_recover_ms == wish + 1, "a later wish is later, whatever the clock says"
     listed(world, entry("ACTIVE", **refused, recover_ms=0))
     fold(world, update("INSTALLED", "FAILED", recover_ms=wish))
-    assert row(world).recover_owed_ms == wish + 1
+    assert row(world).pending_recover_ms == wish + 1
     fold(world, update("INSTALLED", "FAILED", recover_ms=wish + 1, reload_ms=4))
-    assert (row(world).recover_owed_ms, row(world).reload_done_ms) == (0, 4)
+    assert (row(world).pending_recover_ms, row(world).reload_done_ms) == (0, 4)
 
 
 def test_that_a_wish_was_carried_out_and_nothing_else_is_no_event(world):
@@ -186,9 +186,9 @@ def test_a_daemon_that_counts_no_wishes_has_done_what_it_was_asked_for_when_it_s
     fold(world, update("ACTIVE", **refused))
     asked(world, N1)
     listed(world, entry("ACTIVE", **refused))
-    assert row(world).recover_owed_ms
+    assert row(world).pending_recover_ms
     fold(world, update("ACTIVE", intent=MODULE_INTENT_PAUSED))
-    assert (row(world).recover_owed_ms, row(world).reload_done_ms) == (0, None)
+    assert (row(world).pending_recover_ms, row(world).reload_done_ms) == (0, None)
     assert row(world).intent is ModuleIntent.PAUSED
 
 
@@ -196,7 +196,7 @@ def test_a_wish_is_later_than_what_the_node_has_carried_out_though_the_clock_wen
     present = int(NOW.timestamp() * 1000)
     fold(world, update("FAILED", recover_ms=present + 3_600_000))
     asked(world, N1)
-    assert row(world).recover_owed_ms == present + 3_600_001
+    assert row(world).pending_recover_ms == present + 3_600_001
 
 
 def test_a_node_that_tells_of_a_moment_far_ahead_does_not_move_the_wishes_there(world):

@@ -20,7 +20,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord
 from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, run_nonce, start_number
 from corral.domain.instance_states import InstanceState
-from corral.domain.node_claims import told_time
+from corral.domain.node_claims import reported_time
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire.v1.instance_pb2 import ConsoleQuery, InstanceRun
@@ -194,7 +194,9 @@ class InstanceRuns:
                         node=crash.record.node,
                         state=InstanceState.CRASHED.value,
                         plan_hash=_plan_of_start(record, number),
-                        started_at=told_time(int(ended.timestamp() * 1000) - crash.record.uptime_ms, ended),
+                        started_at=reported_time(
+                            int(ended.timestamp() * 1000) - crash.record.uptime_ms, ended
+                        ),
                         ended_at=ended,
                         exit=crash.record.exit,
                         nonce=crash.record.nonce,
@@ -215,7 +217,7 @@ class InstanceRuns:
     def _described(self, node: NodeId, run: InstanceRun) -> RunFacts:
         """A run as its node reported it, with every value bounded."""
         now = self._clock.now()
-        ended = told_time(run.ended_at_ms, now)
+        ended = reported_time(run.ended_at_ms, now)
         state = InstanceState.CRASHED if run.crashed else InstanceState.STOPPED
         exit = exit_record(run.exit, crashed=run.crashed, now=now) if ended is not None else None
         return RunFacts(
@@ -223,7 +225,7 @@ class InstanceRuns:
             node=node,
             state=state.value if ended is not None else "UNKNOWN",
             plan_hash=run.plan_hash[:_MAX_HASH],
-            started_at=told_time(run.started_at_ms, now),
+            started_at=reported_time(run.started_at_ms, now),
             ended_at=ended,
             exit=exit,
             first_offset=min(run.first_offset, _MAX_OFFSET),

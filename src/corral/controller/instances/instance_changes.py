@@ -85,7 +85,7 @@ def _refusal(
         group=group.spec.name,
         instance=instance,
         reason=f"asked for by {ws.cause}; {why}",
-        inputs={"wanted": group.wanted_count, "present": running_count(ws, group.spec.name)},
+        inputs={"wanted": group.desired_count, "present": running_count(ws, group.spec.name)},
         rejected=rejected,
     )
     return tuple(step for step in ws.steps() if isinstance(step, Append))

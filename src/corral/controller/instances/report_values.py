@@ -13,7 +13,7 @@ from corral.domain.groups.instance_records import CrashRecord, ExitRecord, Lease
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, run_nonce
 from corral.domain.instance_states import InstanceState
 from corral.domain.modules.records import ModuleChange, Overridden
-from corral.domain.node_claims import told_time
+from corral.domain.node_claims import reported_time
 from corral.wire.v1 import instance_pb2 as wire
 
 _TEXT: Final = 1000
@@ -93,7 +93,7 @@ def report_of(
         incarnation=message.incarnation,
         state=state,
         pid=max(0, message.pid),
-        started_at=told_time(message.started_at_ms, now),
+        started_at=reported_time(message.started_at_ms, now),
         console_end=min(message.console_offset, 2**63 - 1),
         readiness=_READINESS.get(message.readiness),
         reason=getattr(message, "reason", "")[:_TEXT],
@@ -183,7 +183,7 @@ def exit_record(
         crash_class=(status.crash_class or crash_class)[:_NAME],
         rung=status.rung[:_NAME],
         summary=status.summary[:_TEXT],
-        ended_at=told_time(status.ended_at_ms, now) or now,
+        ended_at=reported_time(status.ended_at_ms, now) or now,
     )
 
 

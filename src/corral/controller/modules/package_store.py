@@ -17,7 +17,7 @@ import structlog
 from corral.controller.state.cluster_state import Stored
 from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
-from corral.domain.modules.records import PackageRecord, told, uninstalled
+from corral.domain.modules.records import PackageRecord, phase_events, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, Told
 from corral.store.port import ABSENT, Append, LeaseEngine, LeaseRow
@@ -74,7 +74,7 @@ class LedgerPackageStore:
                 return None
             entry = self._signed.get(id)
             after = self._asked_for(after) if entry else after
-            return after, [*told(stored.record, after), *also, *([entry] if entry else [])]
+            return after, [*phase_events(stored.record, after), *also, *([entry] if entry else [])]
 
         stored = await self._ledger.revise(self._ledger.state.modules, id, changed)
         self._spent(id, entry)
@@ -85,7 +85,7 @@ class LedgerPackageStore:
         record = self._asked_for(record)
         await self._ledger.commit(
             MODULE_PACKAGES.put(record.id, record, expect=ABSENT),
-            *told(None, record),
+            *phase_events(None, record),
             *([entry] if entry else []),
         )
         self._spent(record.id, entry)

@@ -117,7 +117,7 @@ class Distributor:
         sync = self._present_sync(NodeId(node))
         if stored is not None and sync is not None:
             sync.report(stored.record)
-            if stored.record.recover_owed_ms:
+            if stored.record.pending_recover_ms:
                 sync.changed([module])
         part = self._find(module)
         if stored is None or part is None or part.desired.sha256 in _digests(stored.record):
@@ -145,9 +145,9 @@ class Distributor:
         """The desired package with the node's pending recover request, until that is carried out."""
         part = self._find(id)
         stored = self._state.module_node_states.find(node_module_key(node_id, id))
-        if part is None or stored is None or not stored.record.recover_owed_ms:
+        if part is None or stored is None or not stored.record.pending_recover_ms:
             return part
-        desired = msgspec.structs.replace(part.desired, recover_ms=stored.record.recover_owed_ms)
+        desired = msgspec.structs.replace(part.desired, recover_ms=stored.record.pending_recover_ms)
         return DesiredPackage(record=part.record, desired=desired)
 
     def _find(self, id: str) -> DesiredPackage | None:

@@ -14,8 +14,8 @@ from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
-from corral.domain.modules.records import NodeModuleState, next_wish, node_module_key
-from corral.domain.node_claims import told_time
+from corral.domain.modules.records import NodeModuleState, next_request_ms, node_module_key
+from corral.domain.node_claims import reported_time
 from corral.errors import Code, Rejected
 from corral.wire.handshake_lists import digest_of, entries_of, is_module_id, read_intent
 from corral.wire.v1.module_pb2 import ModuleSetEntry, ModuleStateUpdate
@@ -129,7 +129,7 @@ def request_recovery(
             node_module_key(stored.record.node, id),
             msgspec.structs.replace(
                 stored.record,
-                recover_asked_ms=next_wish(
+                recover_asked_ms=next_request_ms(
                     now, stored.record.recover_asked_ms, stored.record.recover_done_ms
                 ),
             ),
@@ -204,7 +204,7 @@ def _reported(
         recover_asked_ms=asked,
         recover_done_ms=told.recover_ms if told.HasField("recover_ms") else asked,
         reload_done_ms=told.reload_ms if told.HasField("reload_ms") else None,
-        updated_at=told_time(told.updated_at_ms, now) or now,
+        updated_at=reported_time(told.updated_at_ms, now) or now,
     )
 
 

@@ -14,7 +14,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.records import PackageRecord
-from corral.domain.node_claims import told_time
+from corral.domain.node_claims import reported_time
 from corral.errors import Rejected
 from corral.modules.services.event_rules import DATA_BYTES, SUBJECT_MAX, check_published, encoded_data
 from corral.system.aio.token_bucket import TokenBucket
@@ -103,7 +103,7 @@ def published(
         "node": node_id,
         "type": told.event_type,
         "subject": told.subject,
-        "published_at": (told_time(told.published_at_ms, now) or now).isoformat(),
+        "published_at": (reported_time(told.published_at_ms, now) or now).isoformat(),
         "data": data,
     }
     subject = f"{told.module_id}/{told.event_type}"

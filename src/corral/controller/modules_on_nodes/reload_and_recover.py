@@ -14,7 +14,7 @@ from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.ids import NodeId
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModulePhase
-from corral.domain.modules.records import NodeModuleState, PackageRecord, next_wish, node_module_key
+from corral.domain.modules.records import NodeModuleState, PackageRecord, next_request_ms, node_module_key
 from corral.errors import Code, Rejected
 from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
@@ -33,7 +33,9 @@ def with_reload_request(
 ) -> PackageRecord:
     """The record with the request that every node reloads the module; `rows` are its states there."""
     done = [row.reload_done_ms or 0 for row in rows]
-    return msgspec.structs.replace(record, reload_asked_ms=next_wish(now, record.reload_asked_ms, *done))
+    return msgspec.structs.replace(
+        record, reload_asked_ms=next_request_ms(now, record.reload_asked_ms, *done)
+    )
 
 
 class RecoverRequest:

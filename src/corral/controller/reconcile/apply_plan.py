@@ -66,11 +66,11 @@ def plan_group(
     static = group.spec.static
     held = [each for each in records if is_held(group, each)]
     present = len(held) + sum(1 for each in records if stays(each) or (static and live(each.state)))
-    missing = group.wanted_count - present
+    missing = group.desired_count - present
     end_pause = group.paused is not None and pause_over
     if missing <= 0:
         return GroupPlan(need=Need.NOTHING, present=present, end_pause=end_pause, reason=_resting(held))
-    reason = f"{group.wanted_count} are wanted, {present} are there"
+    reason = f"{group.desired_count} are wanted, {present} are there"
     if group.paused is not None and not pause_over:
         return GroupPlan(
             need=Need.WAIT,
@@ -182,10 +182,10 @@ def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: Ref
         DecisionKind.REFUSE,
         group=group.spec.name,
         reason=f"{plan.reason}; {reason}",
-        inputs={"wanted": group.wanted_count, "present": plan.present},
+        inputs={"wanted": group.desired_count, "present": plan.present},
         rejected=passed_over(refused),
     )
-    ws.event(EventType.GROUP_SHORT, group.spec.name, reason=reason, wanted=group.wanted_count)
+    ws.event(EventType.GROUP_SHORT, group.spec.name, reason=reason, wanted=group.desired_count)
     _say(ws, group, reason)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
-from corral.domain.node_claims import told_time
+from corral.domain.node_claims import reported_time
 from corral.domain.records import LogRecord
 from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport
 
@@ -24,7 +24,7 @@ def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
     """A daemon's log record as it is stored: bounded, and with a valid time."""
     fields = dict(itertools.islice(record.mdc.items(), _MAX_FIELDS))
     return LogRecord(
-        at=told_time(record.timestamp_ms, now) or now,
+        at=reported_time(record.timestamp_ms, now) or now,
         level=record.level if record.level in _LEVELS else "INFO",
         logger=record.logger[:_MAX_FIELD],
         thread=record.thread[:_MAX_FIELD],

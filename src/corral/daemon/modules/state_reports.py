@@ -9,7 +9,7 @@ from typing import Final
 from corral.daemon.modules.package_store import NodePackage
 from corral.domain.modules.convergence import ObservedModule
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
-from corral.domain.modules.records import SIGNATURE_REFUSED, PackageRecord, told, uninstalled
+from corral.domain.modules.records import SIGNATURE_REFUSED, PackageRecord, phase_events, uninstalled
 from corral.errors import CorralError
 from corral.wire.handshake_lists import INTENT_NUMBERS, observed_entry
 from corral.wire.v1 import module_pb2 as pb
@@ -77,7 +77,7 @@ def state_updates(
         elif after.refused is not None:
             yield _refused(after)
         return
-    steps = [draft.data for draft in told(before.record, after.record)]
+    steps = [draft.data for draft in phase_events(before.record, after.record)]
     for data in steps:
         yield _update(after, data, sha256=after.record.sha256)
     if not steps and _seen(before) != _seen(after):

@@ -193,11 +193,11 @@ def _unfit(module: str, extension: Extension, program: Program, only: str) -> st
 
 
 def _offer(extension: Extension) -> str:
-    told = [
+    parts = [
         f"{each.id} (for {', '.join(each.platforms) or 'any program'} {each.version_range})"
         for each in sorted(extension.variants, key=lambda each: each.id)
     ]
-    return f"it has: {'; '.join(told)}"
+    return f"it has: {'; '.join(parts)}"
 
 
 def _choices(word: str, known: list[str]) -> str:

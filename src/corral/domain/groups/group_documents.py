@@ -72,21 +72,21 @@ def _refusal(message: str) -> Rejected:
     only."""
     at = _AT.search(message)
     path = (at["path"] if at else "").removeprefix(".")
-    said = message[: at.start()] if at else message
-    if unknown := _UNKNOWN.match(said):
+    problem = message[: at.start()] if at else message
+    if unknown := _UNKNOWN.match(problem):
         name = unknown["name"][:80]
         guess = nearest(name, _fields_at(path))
         hint = f"did you mean '{guess}'?" if guess else None
         return Rejected(Code.UNKNOWN_FIELD, f"unknown field '{name}'", field=_joined(path, name), hint=hint)
-    if missing := _MISSING.match(said):
+    if missing := _MISSING.match(problem):
         field = _joined(path, missing["name"])
         return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", field=field)
     subject = f"field '{path}'" if path else "the document"
     return Rejected(
         Code.INVALID_FIELD,
-        f"{subject} is invalid: {said.replace('`', '')[:300]}",
+        f"{subject} is invalid: {problem.replace('`', '')[:300]}",
         field=path or None,
-        hint="put it in quotes: it is text" if _NOT_TEXT.match(said) else None,
+        hint="put it in quotes: it is text" if _NOT_TEXT.match(problem) else None,
     )
 
 

@@ -63,7 +63,7 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     """The id of the request that changed it last, for the log records of what follows from that."""
 
     @property
-    def wanted_count(self) -> int:
+    def desired_count(self) -> int:
         return max(self.spec.min, self.target)
 
 

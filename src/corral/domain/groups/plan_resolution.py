@@ -216,9 +216,11 @@ def _extensions(
     return [*found, *added.candidates], added.passed_over
 
 
-def _own_extension(spec: ExtensionSpec, wanted: ArtifactSpec, sources: PlanSources, field: str) -> Candidate:
+def _own_extension(
+    spec: ExtensionSpec, requested: ArtifactSpec, sources: PlanSources, field: str
+) -> Candidate:
     at = f"{field}/artifact"
-    artifact = _artifact(wanted, _entry(wanted, sources, at), install_directory(spec), at)
+    artifact = _artifact(requested, _entry(requested, sources, at), install_directory(spec), at)
     planned = PlanExtension(id=spec.id, variant=spec.variant, module=spec.module, artifact=artifact)
     return Candidate(field=field, extension=planned)
 

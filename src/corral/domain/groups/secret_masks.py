@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from corral.domain.groups.plans import Plan
-from corral.domain.secret_forms import TELLING_LINE, forms, lines_of
+from corral.domain.secret_forms import SHORTEST_SEARCHED_LINE, forms, lines_of
 from corral.domain.spec import VariableSpec, VariableType
 from corral.errors import Code, Rejected
 
@@ -21,7 +21,12 @@ class SecretMask:
         for name, value in secrets.items():
             for form in forms(value):
                 found.setdefault(form, f"%{name}%")
-        short = {line for value in secrets.values() for line in lines_of(value) if len(line) < TELLING_LINE}
+        short = {
+            line
+            for value in secrets.values()
+            for line in lines_of(value)
+            if len(line) < SHORTEST_SEARCHED_LINE
+        }
         self.hidden: tuple[tuple[str, str], ...] = tuple(
             sorted(found.items(), key=lambda pair: -len(pair[0]))
         )

@@ -138,10 +138,10 @@ def check_graph(
     manifests = {record.id: record.manifest for record in others} | {candidate.id: candidate}
     edges = _edges(manifests.values())
     if cycle := _cycle(edges, [_Part(candidate.id, host) for host in candidate.hosts]):
-        told = " → ".join(_without_repeats(cycle))
+        path = " → ".join(_without_repeats(cycle))
         raise Rejected(
             Code.CAPABILITY_CYCLE,
-            f"module {candidate.id} cannot be installed: the requirements go in a circle, {told}",
+            f"module {candidate.id} cannot be installed: the requirements go in a circle, {path}",
             hint="make one of the requirements optional, or move what both need into a module of its own",
             field="capabilities.requires",
         )
@@ -238,8 +238,8 @@ def _without_repeats(cycle: Sequence[_Part]) -> list[str]:
     """Names without repeats; two parts of one module in a row are named once, but a module on itself is `a →
     a`."""
     names = [part.module for part in cycle]
-    told = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
-    return told if len(told) > 1 else [names[0], names[0]]
+    path = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
+    return path if len(path) > 1 else [names[0], names[0]]
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
@@ -263,8 +263,8 @@ def stages_of_end(manifests: Mapping[str, Manifest]) -> list[list[str]]:
     stages: list[list[str]] = []
     left = dict(needs)
     while left:
-        needed = {provider for wanted in left.values() for provider in wanted}
+        needed = {provider for required in left.values() for provider in required}
         stage = sorted(id for id in left if id not in needed) or sorted(left)
         stages.append(stage)
-        left = {id: wanted for id, wanted in left.items() if id not in stage}
+        left = {id: required for id, required in left.items() if id not in stage}
     return stages

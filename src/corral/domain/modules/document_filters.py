@@ -56,7 +56,7 @@ class OneOf(msgspec.Struct, frozen=True):
 
 class Exists(msgspec.Struct, frozen=True):
     path: Path
-    wanted: bool
+    present: bool
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -103,17 +103,17 @@ def parse_filter(document: object) -> Filter:
     return _Parser().filter(document, depth=0)
 
 
-def matches(wanted: Filter, id: str, value: Any) -> bool:
+def matches(where: Filter, id: str, value: Any) -> bool:
     """Whether a document matches."""
-    match wanted:
+    match where:
         case Every(parts):
             return all(matches(part, id, value) for part in parts)
         case Either(parts):
             return any(matches(part, id, value) for part in parts)
         case Negated(part):
             return not matches(part, id, value)
-    found = field_of(id, value, wanted.path)
-    match wanted:
+    found = field_of(id, value, where.path)
+    match where:
         case Compare(_, operator, _, place):
             return _compared(operator, found, place)
         case OneOf(_, _, places):
@@ -130,13 +130,13 @@ def field_of(id: str, value: Any, path: Path) -> Any:
     return id if path == ID_PATH else value_at(value, path)
 
 
-def conjuncts(wanted: Filter) -> Iterator[Filter]:
+def conjuncts(where: Filter) -> Iterator[Filter]:
     """Conditions that all have to hold, as far as they can be seen from outside."""
-    if isinstance(wanted, Every):
-        for part in wanted.parts:
+    if isinstance(where, Every):
+        for part in where.parts:
             yield from conjuncts(part)
     else:
-        yield wanted
+        yield where
 
 
 def _compared(operator: str, found: Any, place: Order) -> bool:

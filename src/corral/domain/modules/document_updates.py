@@ -149,8 +149,8 @@ _STEPS: Final[dict[str, Callable[[Any, Step], Any]]] = {
 }
 
 
-def _misfit(step: Step, wanted: str) -> Exception:
-    return invalid(f"'{step.operator}' of '{'.'.join(step.path)}' needs {wanted} there")
+def _misfit(step: Step, expected: str) -> Exception:
+    return invalid(f"'{step.operator}' of '{'.'.join(step.path)}' needs {expected} there")
 
 
 def _place(document: Any, path: Path, value: Any) -> None:

@@ -22,7 +22,7 @@ DEATHS_WINDOW: Final = 600.0
 """Seconds within which deaths of a process are counted."""
 _HELD_BACK: Final = {ModuleIntent.PAUSED: "paused", ModuleIntent.INACTIVE: "deactivated"}
 """The reason of a module that an operator holds back."""
-_TOLD_STEPS: Final = 5
+_RECENT_STEPS: Final = 5
 """Steps of the history that a refusal shows."""
 MODULES_DISABLED: Final = "modules_disabled"
 """The reason of a module that would run, on a host that was started without modules."""
@@ -87,9 +87,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Its process died; the time of the next attempt has not come."""
     lost: str = "host_restarted"
     """Why there is no process, where there is none."""
-    doomed: str = ""
+    failed_reason: str = ""
     """The reason of something that can end in FAILED only."""
-    wish: str = ""
+    inactive_reason: str = ""
     """Why its desired state is not active, where the intent alone does not explain it."""
 
 
@@ -105,8 +105,8 @@ def decide(view: View) -> Decision:
     """The next thing to do."""
     if view.phase in (ModulePhase.FAILED, ModulePhase.UNLOADED):
         return REST
-    if view.doomed:
-        return Decision(todo=Todo.FAIL, reason=view.doomed)
+    if view.failed_reason:
+        return Decision(todo=Todo.FAIL, reason=view.failed_reason)
     return _IN_PHASE[view.phase](view)
 
 
@@ -122,7 +122,11 @@ def _installed(view: View) -> Decision:
 
 def _held_back(view: View) -> Decision:
     """It rests; paused and then deactivated, or the other way round, the reason is the later one."""
-    if view.wish or view.reason not in _HELD_BACK.values() or view.reason == _HELD_BACK[view.intent]:
+    if (
+        view.inactive_reason
+        or view.reason not in _HELD_BACK.values()
+        or view.reason == _HELD_BACK[view.intent]
+    ):
         return REST
     return _explain(_HELD_BACK[view.intent])
 
@@ -135,7 +139,7 @@ def _waiting_phase(view: View) -> Decision:
     if view.hosted and view.runs is Runs.NOTHING:
         return Decision(todo=Todo.REWIND, reason=view.lost)
     if view.intent is not ModuleIntent.ACTIVE:
-        return Decision(todo=Todo.WITHDRAW, reason=_wish(view))
+        return Decision(todo=Todo.WITHDRAW, reason=_inactive_reason(view))
     if view.unresolved:
         if view.waited_out:
             return Decision(todo=Todo.FAIL, reason=f"wait_timeout:{view.unresolved[0]}")
@@ -153,7 +157,7 @@ def _active(view: View) -> Decision:
     if view.hosted and view.runs is Runs.STARTED:
         return Decision(todo=Todo.BIND)
     if view.intent is not ModuleIntent.ACTIVE:
-        return Decision(todo=Todo.STOP, reason=_wish(view))
+        return Decision(todo=Todo.STOP, reason=_inactive_reason(view))
     if view.unresolved:
         return Decision(todo=Todo.STOP, reason=f"capability_vanished:{view.unresolved[0]}")
     return REST
@@ -177,8 +181,8 @@ def _waiting(view: View) -> str:
     return f"{WAITING_FOR}{view.unresolved[0]}" if view.unresolved else ""
 
 
-def _wish(view: View) -> str:
-    return view.wish or _HELD_BACK[view.intent]
+def _inactive_reason(view: View) -> str:
+    return view.inactive_reason or _HELD_BACK[view.intent]
 
 
 # --- steps of the record -------------------------------------------------------------------------
@@ -250,7 +254,7 @@ def subject(record: PackageRecord) -> str:
 
 
 def recent(record: PackageRecord) -> list[str]:
-    return [str(step) for step in record.story[-_TOLD_STEPS:]]
+    return [str(step) for step in record.story[-_RECENT_STEPS:]]
 
 
 # --- verbs ---------------------------------------------------------------------------------------

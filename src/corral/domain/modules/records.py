@@ -137,7 +137,7 @@ def event_of(from_phase: ModulePhase | None, to_phase: ModulePhase) -> EventType
     return EventType.MODULE_INSTALLED
 
 
-def told(before: PackageRecord | None, after: PackageRecord) -> list[Draft]:
+def phase_events(before: PackageRecord | None, after: PackageRecord) -> list[Draft]:
     """One event for each step that `after` has in its history and `before` had not, in order."""
     return [_draft(after, step) for step in _new_steps(before.story if before else (), after.story)]
 
@@ -205,7 +205,7 @@ class NodeModuleState(Record, frozen=True, kw_only=True):
     updated_at: dt.datetime
 
     @property
-    def recover_owed_ms(self) -> int:
+    def pending_recover_ms(self) -> int:
         """The request for another try that is not carried out yet; 0: none."""
         return self.recover_asked_ms if self.recover_asked_ms > self.recover_done_ms else 0
 
@@ -216,7 +216,7 @@ def awaited_capability(row: NodeModuleState) -> str:
     return row.reason.removeprefix(WAITING_FOR) if waits else ""
 
 
-def next_wish(now: dt.datetime, asked_ms: int, *done_ms: int) -> int:
+def next_request_ms(now: dt.datetime, asked_ms: int, *done_ms: int) -> int:
     """The time that identifies an operator request, in milliseconds: later than the request before it, and
     than those that nodes have carried out, whatever the clocks: nodes may know of more than a store that was
     restored. A time more than a day ahead is ignored."""

@@ -125,8 +125,8 @@ class ModuleLifecycle:
             waited_out=bool(limit) and waited >= limit,
             backing_off=self.resume_at is not None,
             lost=self._lost if deps.config.enabled else decisions.MODULES_DISABLED,
-            doomed=self.pending_failure.reason if self.pending_failure else "",
-            wish=self.requested_reason,
+            failed_reason=self.pending_failure.reason if self.pending_failure else "",
+            inactive_reason=self.requested_reason,
         )
 
     def _be_seen(self, record: PackageRecord, *, hosted: bool) -> None:

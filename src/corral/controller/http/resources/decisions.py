@@ -203,7 +203,7 @@ async def why_group(
     present = sum(live(each.state) for each in there)
     return WhyShape(
         subject=f"{_GROUP}{name}",
-        state="PAUSED" if record.paused else "SHORT" if present < record.wanted_count else "MET",
+        state="PAUSED" if record.paused else "SHORT" if present < record.desired_count else "MET",
         summary=_group_summary(record, present) + _not_ready(workload, there),
         files_kept=[],
         decisions=await _recent(reads, group_decisions(name)),
@@ -211,7 +211,7 @@ async def why_group(
 
 
 def _group_summary(record: GroupRecord, present: int) -> str:
-    told = f"group '{record.spec.name}' wants {record.wanted_count} instances and has {present}"
+    told = f"group '{record.spec.name}' wants {record.desired_count} instances and has {present}"
     if record.paused is not None:
         until = record.paused.until.isoformat(timespec="seconds")
         told += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"

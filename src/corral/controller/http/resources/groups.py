@@ -102,7 +102,7 @@ def group_shape(state: ClusterState, stored: Stored[GroupRecord]) -> GroupShape:
     present = [each.record for each in state.instances.of_group(record.spec.name)]
     living = [each for each in present if live(each.state)]
     status = GroupStatus(
-        wanted=record.wanted_count,
+        wanted=record.desired_count,
         target=record.target,
         instances=len(living),
         ready=sum(is_ready(each) for each in living),

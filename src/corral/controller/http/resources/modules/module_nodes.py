@@ -173,7 +173,7 @@ def owed_wishes(row: NodeModuleState | None, record: PackageRecord | None) -> li
     nothing to be reloaded, and a daemon that does not count reloads cannot owe one."""
     if row is None or record is None:
         return []
-    owed: list[Wish] = ["recover"] if row.recover_owed_ms else []
+    owed: list[Wish] = ["recover"] if row.pending_recover_ms else []
     counts = row.sha256 and row.reload_done_ms is not None
     return [*owed, "reload"] if counts and (row.reload_done_ms or 0) < record.reload_asked_ms else owed
 
