@@ -10,7 +10,7 @@ import click
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import note, printable
 from corral.cli.terminal.output import Column, Item, details, limit_option, plain, show_list, show_streamed
-from corral.cli.terminal.table import GREEN, RED, YELLOW, coloured, wants_colour
+from corral.cli.terminal.table import GREEN, RED, YELLOW, colour_enabled, coloured
 from corral.cli.terminal.values import check_times, short_time, time_options
 
 EVENTS: Final = "/api/v1/events"
@@ -92,7 +92,7 @@ def _types(types: str | None) -> str | None:
 
 def _line(event: Item) -> str:
     name = printable(plain(event.get("type")))
-    shown = coloured(name, _colour(name)) if wants_colour() else name
+    shown = coloured(name, _colour(name)) if colour_enabled() else name
     data = details(event.get("data"))
     rest = printable(f"{plain(event.get('subject'))}  {data}" if data != "-" else plain(event.get("subject")))
     return f"{short_time(event.get('at'))}  {shown}  {rest}"

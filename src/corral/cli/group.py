@@ -185,7 +185,7 @@ def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
         fields = differing(before, changed) - set(READ_ONLY)
         what = f"group '{target}' is changed" if fields else f"group '{target}': nothing changed"
         show_done(session.output, changed, what, name="name")
-        say_what_runs_as_before(session, changed, fields)
+        note_instances_to_restart(session, changed, fields)
 
 
 def _patch(session: ApiSession, name: str, patch: dict[str, Any], *, yes: bool) -> Any:
@@ -291,7 +291,7 @@ def _until_met(session: ApiSession, name: str, timeout: int) -> Any:
     try:
         wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
     except WaitRanOut as late:
-        raise WaitRanOut(f"{late.message}{_troubles(session, name)}", hint=f"corral why {name}") from None
+        raise WaitRanOut(f"{late.message}{_problems(session, name)}", hint=f"corral why {name}") from None
     return found[0]
 
 
@@ -305,9 +305,9 @@ def _given_up(session: ApiSession, name: str, reason: str) -> CommandRefused:
     )
 
 
-def _troubles(session: ApiSession, name: str) -> str:
+def _problems(session: ApiSession, name: str) -> str:
     """Why instances of a group are not ready, each reason once, with one of those it holds for."""
-    from corral.cli.instance.waits import INSTANCES, start_trouble, waits_for
+    from corral.cli.instance.waits import INSTANCES, start_problem, waits_for
 
     found: dict[str, str] = {}
     try:
@@ -315,10 +315,10 @@ def _troubles(session: ApiSession, name: str) -> str:
     except CommandFailure:
         return ""  # that time is up counts more
     for instance in instances:
-        trouble = start_trouble(instance) or waits_for(instance)
-        if trouble:
-            found.setdefault(trouble, str(instance["id"]))
-    return "".join(f"\n  {id}: {trouble}" for trouble, id in list(found.items())[:_REASONS])
+        problem = start_problem(instance) or waits_for(instance)
+        if problem:
+            found.setdefault(problem, str(instance["id"]))
+    return "".join(f"\n  {id}: {problem}" for problem, id in list(found.items())[:_REASONS])
 
 
 def _until_gone(session: ApiSession, name: str, timeout: int) -> None:
@@ -346,7 +346,7 @@ def differing(before: Item, after: Item) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def say_what_runs_as_before(session: ApiSession, group: Item, fields: Collection[str]) -> None:
+def note_instances_to_restart(session: ApiSession, group: Item, fields: Collection[str]) -> None:
     """After a change of these fields: who was started before it, and how to start them again."""
     if session.output != "table" or not set(fields) - _NOT_OF_RUNS:
         return

@@ -12,7 +12,7 @@ from corral.cli.api.client import PAGE
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage
 from corral.cli.terminal.output import Item, show_done, show_streamed
-from corral.cli.terminal.table import coloured, paint_state, wants_colour
+from corral.cli.terminal.table import colour_enabled, coloured, paint_state
 from corral.cli.terminal.values import check_times, moment_of, time_options
 from corral.system import log_text
 
@@ -117,12 +117,12 @@ def followed(
 @api_command
 def set_level(session: ApiSession, source: str, level: str) -> None:
     """Switch the log level of SOURCE at once. SOURCE is 'controller' or a node's id; 'default': as configured."""
-    wanted = "" if level == "default" else level
+    chosen = "" if level == "default" else level
     where = source if source == "controller" else f"node:{source.removeprefix('node:')}"
-    changed = session.client.put(f"{LOGS}/level", {"source": where, "level": wanted})
+    changed = session.client.put(f"{LOGS}/level", {"source": where, "level": chosen})
     show_done(
         session.output,
-        changed or {"source": where, "level": wanted},
+        changed or {"source": where, "level": chosen},
         f"{where} logs at {level}",
         name="source",
     )
@@ -198,7 +198,7 @@ def _sourced_line(record: Item) -> str:
 
 def _line(record: Item) -> str:
     level = f"{log_text.word(str(record.get('level', ''))):<5}"
-    shown = coloured(level, paint_state(level.strip())) if wants_colour() else level
+    shown = coloured(level, paint_state(level.strip())) if colour_enabled() else level
     source = log_text.word(str(record.get("logger", "")))
     line = f"{log_text.word(str(record.get('at', '')))} {shown} {source}: "
     line += log_text.message(str(record.get("message", "")))

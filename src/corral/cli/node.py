@@ -54,8 +54,8 @@ JOIN_TOKEN_COLUMNS: Final = (
 
 
 def _admission(node: Item) -> str:
-    told = plain(node.get("admission"))
-    return f"{told}: {plain(reason)}" if (reason := node.get("admission_reason")) else told
+    admission = plain(node.get("admission"))
+    return f"{admission}: {plain(reason)}" if (reason := node.get("admission_reason")) else admission
 
 
 def _memory(node: Item) -> str:

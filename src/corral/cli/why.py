@@ -23,9 +23,9 @@ def why(session: ApiSession, subject: str) -> None:
     click.echo(printable(str(found.get("summary", ""))))
     for kept in found.get("files_kept", []):
         click.echo(printable(f"  kept {kept}"))
-    told = [(item.get("at"), _explained(item)) for item in found.get("decisions", [])]
-    told += [(item.get("at"), _restarted(item)) for item in found.get("restarts", [])]
-    for _, text in sorted(told, key=lambda one: str(one[0]), reverse=True):
+    items = [(item.get("at"), _explained(item)) for item in found.get("decisions", [])]
+    items += [(item.get("at"), _restarted(item)) for item in found.get("restarts", [])]
+    for _, text in sorted(items, key=lambda one: str(one[0]), reverse=True):
         click.echo(text)
 
 

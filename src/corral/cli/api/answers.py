@@ -32,16 +32,16 @@ class ApiAnswers:
     def refusal(self, status: int, content: bytes) -> CommandRefused | Unreachable:
         """The error that the API returned, or that the answer was not from the API."""
         try:
-            told = json.loads(content)["error"]
-            message, code = str(told["message"]), str(told["code"])
+            error = json.loads(content)["error"]
+            message, code = str(error["message"]), str(error["code"])
         except (ValueError, KeyError, TypeError):
             return self.not_ours(f"status {status}", passing=status in _OF_PROXIES)
         return CommandRefused(
             message,
-            hint=str(told["hint"]) if told.get("hint") else None,
+            hint=str(error["hint"]) if error.get("hint") else None,
             code=code,
             status=status,
-            field=str(told.get("field") or ""),
+            field=str(error.get("field") or ""),
         )
 
     def not_ours(self, what: str, *, passing: bool = False) -> Unreachable:

@@ -102,12 +102,13 @@ class Client:
         *,
         seconds: float,
         timeout: float | None = None,
-        tell: Callable[[str], None] | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> Any:
-        """Ask with one key until it is answered, for so many seconds: for what is done once however often it is asked
-        for. Without `tell` only from when it may have been done: what was refused, or never sent, is told at once."""
+        """Repeat a request with one idempotency key until it is answered, for so many seconds. Without `notify` only
+        once it may have taken effect: a refusal, or a request that was never sent, is raised at once."""
         key, deadline = _new_key(), time.monotonic() + seconds
-        backoff, told, in_doubt = Backoff(first=PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS), False, False
+        backoff = Backoff(first=PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
+        notified = in_doubt = False
         while True:
             try:
                 with self._answered_within(timeout):
@@ -115,11 +116,11 @@ class Client:
             except (Unreachable, CommandRefused) as failure:
                 in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
                 left = deadline - time.monotonic()
-                if left <= 0 or not _passes(failure) or not (in_doubt or tell is not None):
+                if left <= 0 or not _passes(failure) or not (in_doubt or notify is not None):
                     raise
-                if tell is not None and not told:
-                    tell(f"{failure.message}; trying again")
-                    told = True
+                if notify is not None and not notified:
+                    notify(f"{failure.message}; trying again")
+                    notified = True
             time.sleep(min(backoff.delay(), left))
 
     def patch(self, path: str, body: Params, params: Params | None = None) -> Any:

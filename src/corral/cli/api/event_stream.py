@@ -69,12 +69,12 @@ def follow(
     params: Params,
     *,
     last_id: str | None = None,
-    tell: Callable[[str], None] = note,
+    notify: Callable[[str], None] = note,
 ) -> Iterator[StreamMessage]:
     """Messages for ever, from `last_id` on, resumed after the last one that came. The first connection must succeed.
 
     Ends only by an exception: `CommandRefused` when the controller will not have us any more. What
-    happens to the connection meanwhile is told to `tell`.
+    happens to the connection meanwhile is told to `notify`.
     """
     connected = False
     fruitless = 0
@@ -89,15 +89,15 @@ def follow(
                         params = {key: value for key, value in params.items() if key not in _ONLY_AT_FIRST}
                     if message.data:
                         yield message
-            tell("the stream ended, connecting again")
+            notify("the stream ended, connecting again")
         except Unreachable as failure:
             if not connected:
                 raise
             if not fruitless:
-                tell(f"{failure.message}; trying again")
+                notify(f"{failure.message}; trying again")
         except CommandRefused as refusal:
             if refusal.code == _GONE and last_id is not None:
-                tell("what happened meanwhile is no longer kept; going on with what comes")
+                notify("what happened meanwhile is no longer kept; going on with what comes")
                 last_id = None
             elif not connected or refusal.status < 500:
                 raise

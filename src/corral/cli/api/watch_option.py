@@ -56,7 +56,7 @@ def _draw(output: str, items: Sequence[Any], table: Callable[[Sequence[Any]], st
 def _listen(session: ApiSession, prefix: str | tuple[str, ...], changed: threading.Event) -> None:
     """Runs beside the drawing; when the stream cannot be had, polling is what remains."""
     try:
-        for message in follow(session.client, "/api/v1/events/stream", {}, tell=lambda _: None):
+        for message in follow(session.client, "/api/v1/events/stream", {}, notify=lambda _: None):
             if message.event.startswith(prefix) or message.event.startswith("RESYNC"):
                 changed.set()
     except CommandFailure:

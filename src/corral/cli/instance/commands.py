@@ -17,7 +17,7 @@ from corral.cli.instance.runs import runs
 from corral.cli.instance.waits import (
     INSTANCES,
     stage_text,
-    start_trouble,
+    start_problem,
     started_again,
     until_ended,
     until_ready,
@@ -72,7 +72,7 @@ def _reason(instance: Item) -> str:
     exit = instance.get("exit")
     if instance.get("state") in ("STOPPED", "CRASHED") and isinstance(exit, dict) and exit.get("summary"):
         return str(exit["summary"])
-    return plain(start_trouble(instance) or stage_text(instance) or instance.get("reason"))
+    return plain(start_problem(instance) or stage_text(instance) or instance.get("reason"))
 
 
 def _players(found: Item) -> str:
@@ -232,13 +232,13 @@ def _ended(session: ApiSession, asked: Item, timeout: int) -> Any:
 
 
 def _show_ending(session: ApiSession, changed: Item) -> None:
-    told = f"instance '{changed['id']}' is {changed['state']}"
+    sentence = f"instance '{changed['id']}' is {changed['state']}"
     exit = changed.get("exit") or {}
     if changed["state"] in ("STOPPED", "CRASHED") and exit.get("summary"):
-        told += f": {exit['summary']}"
+        sentence += f": {exit['summary']}"
     elif changed.get("wanted") == "stop":
-        told += ", to be stopped"
-    show_done(session.output, changed, told)
+        sentence += ", to be stopped"
+    show_done(session.output, changed, sentence)
 
 
 @instance.command()
@@ -286,7 +286,7 @@ for extra in (console, logs, runs, search, download, plan, files, get_file, save
     instance.add_command(extra)
 
 
-_SAID: Final = (
+_CHANGE_FIELDS: Final = (
     ("jvm_args_added", "+jvm", "jvm_args"),
     ("jvm_args_removed", "-jvm", ""),
     ("args_added", "+args", ""),
@@ -309,12 +309,12 @@ def _change(change: Item) -> str:
     if change.get("dropped"):
         return f"{name}: dropped, {change['dropped']}"
     lost = {(each["kind"], each["name"]): each["by"] for each in change.get("overridden") or ()}
-    said = [
+    parts = [
         f"{sign} {' '.join(_word(word, kind, lost) for word in change[field])}"
-        for field, sign, kind in _SAID
+        for field, sign, kind in _CHANGE_FIELDS
         if change.get(field)
     ]
-    return f"{name}: {'; '.join(said)}"
+    return f"{name}: {'; '.join(parts)}"
 
 
 def _word(word: str, kind: str, lost: dict[tuple[str, str], str]) -> str:

@@ -92,16 +92,16 @@ class ConsoleFeed:
                 f"{self._path}/console/stream",
                 {"format": "blocks"},
                 last_id=self._place,
-                tell=lambda told: self._put(NOTE, told),
+                notify=lambda text: self._put(NOTE, text),
             )
             for message in messages:
                 with contextlib.suppress(ValueError):
-                    self._tell(message.event, json.loads(message.data))
+                    self._receive(message.event, json.loads(message.data))
             self._put(FAILED, None)
         except CommandFailure as failure:
             self._put(FAILED, failure)
 
-    def _tell(self, event: str, data: Any) -> None:
+    def _receive(self, event: str, data: Any) -> None:
         if event == "text":
             self._put(TEXT, data["text"])
         elif event == "command":
@@ -133,14 +133,14 @@ class ConsoleFeed:
                     f"{self._path}/command",
                     {"command": line},
                     seconds=_PATIENCE_SECONDS,
-                    tell=lambda text: self._put(NOTE, text),
+                    notify=lambda text: self._put(NOTE, text),
                 )
                 self._put(NOTE, "")
             except CommandFailure as failure:
                 with contextlib.suppress(ValueError):
                     self._mine.remove(line)
-                told = f"error: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")
-                self._put(NOTE, told)
+                problem = f"error: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")
+                self._put(NOTE, problem)
             finally:
                 self.unanswered -= 1
 
@@ -178,7 +178,7 @@ class ConsoleScreen:
         self._partial = begun
         self.draw()
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """A line of ours among the output."""
         if line:
             self._put(f"{_CLEAR_LINE}\x1b[2m{printable(line)}\x1b[0m\r\n")
@@ -228,7 +228,7 @@ def attach_terminal(feed: ConsoleFeed, id: str, *, scrollback: str, raw: bool) -
                 typed = os.read(sys.stdin.fileno(), 4096)
                 for line in editor.feed(typed):
                     if line:
-                        screen.say(f"» {line}")
+                        screen.print_line(f"» {line}")
                         feed.send(line)
                 if not typed:
                     break  # the terminal is gone
@@ -246,13 +246,13 @@ def _show(feed: ConsoleFeed, screen: ConsoleScreen, id: str) -> CommandFailure |
         if kind == TEXT:
             screen.write(value)
         elif kind == NOTE:
-            screen.say(value)
+            screen.print_line(value)
         elif kind == ECHO:
-            screen.say(f"» {value}")
+            screen.print_line(f"» {value}")
         elif kind == LATE:
             screen.write_apart(value)
         elif kind == ENDED:
-            screen.say(how_it_ended(id, value))
+            screen.print_line(how_it_ended(id, value))
         elif isinstance(value, CommandFailure):
             return value
         else:

@@ -116,7 +116,7 @@ class Lines:
         self._headed = ""
         self.missing = False
         """Some of what was asked for could not be had."""
-        self._owed: str | None = None
+        self._late_place: str | None = None
         """Where the first part lies that was told as late and has not come."""
 
     def newest(self, run: int | None, tail: int, *, follow: bool) -> str:
@@ -195,36 +195,36 @@ class Lines:
         stream = f"{console_path(self._id)}/stream"
         for message in event_stream.follow(self._session.client, stream, {"incarnation": run}, last_id=place):
             try:
-                told = json.loads(message.data)
+                data = json.loads(message.data)
             except ValueError:
                 continue  # not one of ours; the next may be
             if message.event in ("page", "gap", "late"):
-                self._told(message.event, told)
+                self._receive(message.event, data)
             elif message.event == "run":
-                note(f"-- run {told.get('incarnation')} on node {told.get('node')} --")
+                note(f"-- run {data.get('incarnation')} on node {data.get('node')} --")
             elif message.event == "end":
                 from corral.cli.instance.console_session import how_it_ended
 
-                note(how_it_ended(self._id, told))
-                self._note_owed()
+                note(how_it_ended(self._id, data))
+                self._note_late()
                 return
 
-    def _told(self, event: str, page: Item) -> None:
+    def _receive(self, event: str, page: Item) -> None:
         late = next((gap for gap in page.get("gaps", []) if gap.get("late")), None)
         if event == "late":
-            self._owed = None
+            self._late_place = None
             note(f"-- late, from run {page.get('incarnation')}: --")
-        elif late is not None and self._owed is None:
-            self._owed = f"--run {page.get('incarnation')} --after {late['from_offset']}"
+        elif late is not None and self._late_place is None:
+            self._late_place = f"--run {page.get('incarnation')} --after {late['from_offset']}"
         self._note_gaps(page)
         self._show.items(page["items"])
 
-    def _note_owed(self) -> None:
+    def _note_late(self) -> None:
         """It has ended before everything of it came."""
-        if self._owed is not None:
+        if self._late_place is not None:
             self.missing = True
             note(
-                f"what is late can be read when its node is back: corral instance logs {self._id} {self._owed}"
+                f"what is late can be read when its node is back: corral instance logs {self._id} {self._late_place}"
             )
 
     def _page(self, params: dict[str, Any]) -> Any:

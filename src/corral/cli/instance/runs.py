@@ -63,15 +63,15 @@ def runs(session: ApiSession, id: str, limit: int) -> None:
 def each_run(session: ApiSession, id: str) -> Iterator[Any]:
     """The runs, the newest first; once a word about nodes that could not be asked."""
     before: int | None = None
-    told: set[str] = set()
+    noted: set[str] = set()
     while True:
         page = session.client.get(
             f"{INSTANCES}/{segment(id)}/runs", {"limit": _PAGE if before else 50, "before": before}
         )
         for word in page.get("notes", []):
-            if word not in told:
+            if word not in noted:
                 note(str(word))
-                told.add(word)
+                noted.add(word)
         yield from page["items"]
         before = page.get("next")
         if before is None:

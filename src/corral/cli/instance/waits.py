@@ -135,13 +135,13 @@ def started_again(asked: Item, now: Item) -> bool:
 
 def why_not(instance: Item) -> str:
     """Why it does not run, as far as anybody knows."""
-    if failed := start_trouble(instance):
+    if failed := start_problem(instance):
         return failed
     exit = instance.get("exit") or {}
     return str(exit.get("summary") or instance.get("reason") or instance.get("state"))
 
 
-def start_trouble(instance: Item) -> str:
+def start_problem(instance: Item) -> str:
     """What went wrong with the start of one that has not started; empty when nothing did."""
     failure = instance.get("start_failure") or {}
     if not failure.get("message") or instance.get("started_at"):
@@ -160,8 +160,8 @@ def _progress(instance: Item) -> str:
     seen = f"{instance.get('state')} on node '{instance.get('node')}'"
     if stage := stage_text(instance):
         seen += f" ({stage})"
-    if trouble := start_trouble(instance):
-        return f"{seen}; last {trouble}"
+    if problem := start_problem(instance):
+        return f"{seen}; last {problem}"
     return f"{seen}; {waits}" if (waits := waits_for(instance)) else seen
 
 

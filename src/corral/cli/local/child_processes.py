@@ -188,14 +188,14 @@ class ChildSupervisor:
                 *lines, rest = bytes(pending).split(b"\n")
                 pending[:] = rest[:_MAX_LINE]
                 for line in lines:
-                    self._said(child, line)
+                    self._receive_line(child, line)
             if pending:
-                self._said(child, bytes(pending))
+                self._receive_line(child, bytes(pending))
                 pending.clear()
 
         self._selector.register(stream, selectors.EVENT_READ, readable)
 
-    def _said(self, child: Child, line: bytes) -> None:
+    def _receive_line(self, child: Child, line: bytes) -> None:
         text = line[:_MAX_LINE].decode("utf-8", "replace").rstrip("\r")
         if child.ready is None and text.startswith("ready:"):
             child.ready = text.removeprefix("ready:").strip()

@@ -211,8 +211,8 @@ class ClusterProcesses:
         """Pin the ports that were picked, so that a restart is found where it was."""
         self._http = str(Address(parse_address(self._http, any_port=True).host, _port_of(self.url)))
         try:
-            told = client.get("/api/v1/cluster")
-            grpc = parse_address(str(told["leader"]["grpc"]))
+            cluster = client.get("/api/v1/cluster")
+            grpc = parse_address(str(cluster["leader"]["grpc"]))
         except (CommandFailure, KeyError, TypeError, ValueError):
             return  # as configured, then; only a picked port needs telling
         if parse_address(self._grpc, any_port=True).port == 0:
@@ -259,10 +259,10 @@ def _tail(child: Child) -> str:
 
 def _usable_url(ready: str, listen: str) -> str:
     """The address to print: the one that the controller printed, with a host that can be dialled."""
-    said = next(
+    url = next(
         (word for word in ready.split() if word.startswith(("http://", "https://"))), f"http://{listen}"
     )
-    scheme, _, rest = said.rstrip("/").partition("://")
+    scheme, _, rest = url.rstrip("/").partition("://")
     return f"{scheme}://{_dialled(rest)}"
 
 

@@ -18,7 +18,7 @@ from corral.cli.api.client import Client, segment
 from corral.cli.api.transfers import FormFile, send_form
 from corral.cli.failure import CommandRefused
 from corral.cli.module.files import build_source
-from corral.cli.module.views import MODULES, module_path, told
+from corral.cli.module.views import MODULES, module_path, module_status
 from corral.cli.template_files import template_path
 from corral.cli.terminal.progress_line import ProgressLine
 
@@ -64,10 +64,10 @@ def run_demo(client: Client, *, ports: tuple[int, int], pause: Callable[[float],
     if group is None:
         _upload(client)
         group = client.post("/api/v1/groups", demo_document(ports))
-    wanted = int(group.get("status", {}).get("wanted", COUNT))
-    running = _await_running(client, wanted, pause)
+    desired = int(group.get("status", {}).get("wanted", COUNT))
+    running = _await_running(client, desired, pause)
     addresses = ", ".join(f"{item['id']} on port {item['port']}" for item in running) or "none runs yet"
-    return f"group '{GROUP}' with {len(running)} of {wanted} instances: {addresses}"
+    return f"group '{GROUP}' with {len(running)} of {desired} instances: {addresses}"
 
 
 def demo_archive() -> bytes:
@@ -102,16 +102,16 @@ def _find(client: Client) -> Any:
         raise
 
 
-def _await_running(client: Client, wanted: int, pause: Callable[[float], None]) -> list[Any]:
+def _await_running(client: Client, desired: int, pause: Callable[[float], None]) -> list[Any]:
     """Those that answer once enough of them do, or when time is over."""
     deadline = time.monotonic() + WAIT_SECONDS
     with ProgressLine() as progress:
         while True:
             items = client.pages("/api/v1/instances", {"group": GROUP})
             running = [item for item in items if item.get("state") == "RUNNING" and _answers(item)]
-            if len(running) >= wanted or time.monotonic() > deadline:
+            if len(running) >= desired or time.monotonic() > deadline:
                 return running
-            progress.show(f"demo: {len(running)} of {wanted} instances run")
+            progress.show(f"demo: {len(running)} of {desired} instances run")
             pause(_POLL_SECONDS)
 
 
@@ -137,7 +137,7 @@ def run_demo_module(client: Client) -> str:
     found = _find_module(client)
     if found is None and not SOURCE.is_dir():
         return ""
-    return told(found or _install(client))
+    return module_status(found or _install(client))
 
 
 def _find_module(client: Client) -> Any:

@@ -106,14 +106,14 @@ def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) ->
     )
     try:
         _watch(process, node, before, deadline)
-        _, said = process.communicate()
+        _, output = process.communicate()
     finally:
         if process.poll() is None:
             process.kill()  # harmless: its orders are on disk, and the next attempt goes on with them
             process.communicate()
     if process.returncode:
         raise CommandRefused(
-            f"not everything was stopped: {_last_line(said)}", hint="run 'corral down' again"
+            f"not everything was stopped: {_last_line(output)}", hint="run 'corral down' again"
         )
     return before
 

@@ -89,7 +89,7 @@ def up(
                     first_flags=tuple(flag for flag, given in meant.items() if given),
                 )
                 code = _supervise(cluster, demo=demo_ports if demo else None)
-            _say_what_stays(directory)
+            _note_running_instances(directory)
             return code
 
 
@@ -131,7 +131,7 @@ def _demo_module(cluster: ClusterProcesses) -> str:
         return f"not there: {printable(failure.message)}"
 
 
-def _say_what_stays(directory: pathlib.Path) -> None:
+def _note_running_instances(directory: pathlib.Path) -> None:
     from corral.cli.local.up_state import live_instances
 
     names = live_instances(directory / NODE)
@@ -180,9 +180,11 @@ def _check_ports(config: ControllerConfig, flags: Mapping[str, object]) -> None:
         derived = flag == "--bootstrap" and not flags["bootstrap.listen"]
         reason = "the gRPC port + 1, for join tokens" if derived else flag.removeprefix("--")
         other = Address(address.host, address.port + 100 if address.port < 65_000 else 8480)
-        told = "is in use" if problem == errno.EADDRINUSE else f"cannot be used: {os.strerror(problem)}"
+        problem_text = (
+            "is in use" if problem == errno.EADDRINUSE else f"cannot be used: {os.strerror(problem)}"
+        )
         raise CommandRefused(
-            f"port {address.port} on {address.host} ({reason}) {told}",
+            f"port {address.port} on {address.host} ({reason}) {problem_text}",
             hint=f"end what uses it, or choose another with {flag} {other}",
         )
 

@@ -16,7 +16,7 @@ from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage, note, report
 from corral.cli.module.files import build_source, check_sources_of, inspect, refusals
 from corral.cli.module.nodes import WAIT_SECONDS, refuse_failed_nodes, show_outcome, wait_for_nodes
-from corral.cli.module.views import MODULES, extension_items, extension_rows, needed_how, told
+from corral.cli.module.views import MODULES, extension_items, extension_rows, module_status, needed_how
 from corral.cli.terminal.output import output_option, plain, show_done, show_one, show_streamed
 from corral.cli.terminal.values import size_text
 
@@ -241,9 +241,9 @@ class DevLoop:
             params={"replace": "true", "allow_downgrade": "true"},
         )
         took = (time.monotonic() - began) * 1000
-        said = f"{time.strftime('%H:%M:%S')} {told(found)}, {took:.0f} ms"
+        line = f"{time.strftime('%H:%M:%S')} {module_status(found)}, {took:.0f} ms"
         found = wait_for_nodes(self._session, found, WAIT_SECONDS)
-        show_streamed(self._session.output, found, lambda _: said)
+        show_streamed(self._session.output, found, lambda _: line)
         if self._session.output == "table":
             show_outcome(found)
         refuse_failed_nodes(found)

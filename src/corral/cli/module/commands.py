@@ -16,11 +16,11 @@ from corral.cli.module.author import build, dev, doctor, new, sign, test
 from corral.cli.module.install import install, upgrade
 from corral.cli.module.node_states import has_node_part, reached
 from corral.cli.module.nodes import (
-    asked_again,
+    recovery_note,
     refuse_failed_nodes,
     show_nodes,
     show_outcome,
-    told_again,
+    to_recover,
     wait_for_nodes,
     wait_option,
 )
@@ -30,10 +30,10 @@ from corral.cli.module.views import (
     MODULES,
     info_rows,
     module_path,
+    module_status,
     refuse_failed,
     refuse_idle,
     taken_rows,
-    told,
 )
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done, show_list, show_one
@@ -118,7 +118,7 @@ def _verb_command(verb: Verb) -> click.Command:
     @api_command
     def command(session: ApiSession, id: str, wait: float, **body: str) -> None:
         found = session.client.post(module_path(id, verb), body or None, timeout=VERB_SECONDS)
-        _show_done(session, found, told(found), wait, runs=VERBS[verb].runs)
+        _show_done(session, found, module_status(found), wait, runs=VERBS[verb].runs)
 
     options = [_OPTIONS[verb]] if verb in _OPTIONS else []
     for option in (_wait, *options, click.argument("id")):
@@ -137,10 +137,10 @@ for verb in (Verb.ACTIVATE, Verb.DEACTIVATE, Verb.PAUSE, Verb.RESUME, Verb.RELOA
 @api_command
 def recover(session: ApiSession, id: str, node: str | None, wait: float) -> None:
     found = session.client.post(module_path(id, Verb.RECOVER), params={"node": node}, timeout=VERB_SECONDS)
-    nodes = told_again(found, node)
-    text = told(found) if node is None else f"'{id}' {found.get('version')}"
+    nodes = recovery_note(found, node)
+    text = module_status(found) if node is None else f"'{id}' {found.get('version')}"
     text += f"; {nodes}" if nodes else ""
-    only = [node] if node is not None else asked_again(found)
+    only = [node] if node is not None else to_recover(found)
     if wait:
         found = wait_for_nodes(session, found, wait, only=only)
     show_done(session.output, found, text)
@@ -172,7 +172,7 @@ def config(
         return
     settings = changed_settings(before, given=given, unset=unset, path=path)
     found = session.client.put(module_path(id, "config"), settings)
-    show_done(session.output, found, f"'{id}' has new settings; " + told(found))
+    show_done(session.output, found, f"'{id}' has new settings; " + module_status(found))
     _show_reached(session, found)
     refuse_failed(found)
 

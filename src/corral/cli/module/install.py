@@ -11,7 +11,7 @@ import click
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage, note, printable
 from corral.cli.module.nodes import refuse_failed_nodes, show_outcome, wait_for_nodes, wait_option
-from corral.cli.module.views import MODULES, module_path, refuse_failed, refuse_idle, told
+from corral.cli.module.views import MODULES, module_path, module_status, refuse_failed, refuse_idle
 from corral.cli.terminal.output import Item, show_done
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -128,10 +128,10 @@ def _sidecar(path: pathlib.Path, given: str | None) -> pathlib.Path | None:
 
 
 def _show_answer(session: ApiSession, found: Item) -> None:
-    told_lines = found.get("told") or ()
-    for line in told_lines if len(told_lines) > 1 else ():
+    lines = found.get("told") or ()
+    for line in lines if len(lines) > 1 else ():
         note(line)
-    show_done(session.output, found, f"{found.get('outcome', 'installed')}: {told(found)}")
+    show_done(session.output, found, f"{found.get('outcome', 'installed')}: {module_status(found)}")
     if session.output == "table":
         show_outcome(found)
     refuse_failed(found)

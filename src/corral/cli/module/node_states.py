@@ -36,8 +36,8 @@ def on_nodes(found: Item) -> str:
 def phase_of(found: Item) -> str:
     """The package's phase at the controller, and what stands against it: a package for nodes alone is ACTIVE
     there because it shall be."""
-    trouble = nodes_trouble({**found, "intent": ""})
-    return plain(found.get("phase")) + (f", but {trouble}" if trouble else "")
+    problem = nodes_problem({**found, "intent": ""})
+    return plain(found.get("phase")) + (f", but {problem}" if problem else "")
 
 
 def paint_nodes(text: str) -> str:
@@ -50,10 +50,10 @@ def reason_of(found: Item) -> str:
     reason = str(found.get("reason") or "")
     if reason == "paused" and found.get("paused_reason"):
         reason = f"paused: {found['paused_reason']}"
-    return plain("; ".join(part for part in (reason, nodes_trouble(found)) if part))
+    return plain("; ".join(part for part in (reason, nodes_problem(found)) if part))
 
 
-def nodes_trouble(found: Item) -> str:
+def nodes_problem(found: Item) -> str:
     """`failed on n1, n2; refused on n3; without what it was given on n4; waiting on n5; not on n6 yet`; of a list,
     which names no nodes, how many there are. Empty: it runs wherever it shall."""
     if not has_node_part(found):
@@ -70,7 +70,7 @@ def nodes_trouble(found: Item) -> str:
     ]
     declined = [each for each in nodes if each.get("declined") and each not in refused + failed]
     waiting = [each for each in nodes if waits(each) and each not in [*refused, *failed, *declined, *missing]]
-    told = (
+    parts = (
         ("failed on {}", failed),
         ("refused on {}", refused),
         ("without what it was given on {}", declined),
@@ -78,7 +78,7 @@ def nodes_trouble(found: Item) -> str:
         ("not on {} yet", missing),
     )
     return "; ".join(
-        text.format(named([str(each.get("node")) for each in some])) for text, some in told if some
+        text.format(named([str(each.get("node")) for each in some])) for text, some in parts if some
     )
 
 

@@ -14,7 +14,7 @@ from corral.cli.module.node_states import named, waits
 from corral.cli.module.views import module_path
 from corral.cli.terminal.output import Column, Item, list_table, plain, state_column
 from corral.cli.terminal.progress_line import ProgressLine
-from corral.cli.terminal.table import coloured, paint_state, wants_colour
+from corral.cli.terminal.table import colour_enabled, coloured, paint_state
 from corral.cli.terminal.values import age, shortened
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WAIT_SECONDS: Final = 10.0
 _NOTE_MAX: Final = 100
 _AWAY: Final = "away; it gets the installed version when it is back"
-_OWED: Final = {"recover": "tries again", "reload": "reloads"}
+_PENDING: Final = {"recover": "tries again", "reload": "reloads"}
 _UNDER_WAY: Final = {"recover": "another try", "reload": "reload"}
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
@@ -87,15 +87,15 @@ def _here(found: Item) -> str:
 
 def _under_way(found: Item) -> str:
     """What a node that is there was asked for and has not done yet; empty: nothing."""
-    owed = [_UNDER_WAY.get(str(each), str(each)) for each in found.get("owed") or ()]
-    return f"{' and '.join(owed)} under way" if owed else ""
+    pending = [_UNDER_WAY.get(str(each), str(each)) for each in found.get("owed") or ()]
+    return f"{' and '.join(pending)} under way" if pending else ""
 
 
 def _when_back(found: Item) -> str:
     """What happens once a node that is away is back; empty: nothing."""
-    owed = [_OWED.get(str(each), str(each)) for each in found.get("owed") or ()]
-    if owed:
-        return f"away; {' and '.join(owed)} when it is back"
+    pending = [_PENDING.get(str(each), str(each)) for each in found.get("owed") or ()]
+    if pending:
+        return f"away; {' and '.join(pending)} when it is back"
     if not found.get("refused") and (found.get("phase") is None or not found.get("current")):
         return _AWAY
     return "" if found.get("settled") else "away; follows when it is back"
@@ -126,7 +126,7 @@ def wait_for_nodes(
             among(shown.get("nodes") or (), only),
             patient=found.get("intent") == "active" and time.monotonic() - began < _CAPABILITY_SECONDS,
         ):
-            line.show(f"waiting for {busy[0].get('node')}: {_standing(busy[0])}" + _more(len(busy) - 1))
+            line.show(f"waiting for {busy[0].get('node')}: {_progress_text(busy[0])}" + _more(len(busy) - 1))
             if time.monotonic() - began + pause > seconds:
                 break
             time.sleep(pause)
@@ -143,7 +143,7 @@ def show_outcome(found: Item, *, only: Collection[str] | None = None) -> None:
     """One line a node, how it went there."""
     for each in among(found.get("nodes") or (), only):
         phase = plain(each.get("phase"))
-        word = coloured(phase, paint_state(phase)) if wants_colour() else phase
+        word = coloured(phase, paint_state(phase)) if colour_enabled() else phase
         text = note_of(each)
         rest = f" ({text})" if text else ""
         late = "" if each.get("settled") or not each.get("connected") else ", not settled yet"
@@ -184,33 +184,33 @@ def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> 
         )
 
 
-def asked_again(found: Item) -> list[str]:
+def to_recover(found: Item) -> list[str]:
     """The nodes that shall try again, or have, and are no better off."""
     nodes = found.get("nodes") or ()
     return [
         str(each.get("node"))
         for each in nodes
-        if "recover" in (each.get("owed") or ()) or _stands_badly(each)
+        if "recover" in (each.get("owed") or ()) or _needs_recovery(each)
     ]
 
 
-def _stands_badly(each: Item) -> bool:
+def _needs_recovery(each: Item) -> bool:
     """As a controller sees it when it picks the nodes that shall try again."""
     return bool(each.get("refused") or each.get("declined")) or each.get("phase") == "FAILED"
 
 
-def told_again(found: Item, node: str | None = None) -> str:
+def recovery_note(found: Item, node: str | None = None) -> str:
     """Which nodes hear that they shall try again, now or when they are back; empty: none. With `node` it speaks of
     that one alone, also when there is nothing to recover there."""
-    asked = among(found.get("nodes") or (), asked_again(found))
+    asked = among(found.get("nodes") or (), to_recover(found))
     if node is not None:
-        asked = [each for each in among(asked, [node]) if _stands_badly(each) or not each.get("connected")]
+        asked = [each for each in among(asked, [node]) if _needs_recovery(each) or not each.get("connected")]
         if not asked:
             return f"nothing left to recover on {node}"  # perhaps it was quick
     now = [str(each.get("node")) for each in asked if each.get("connected")]
     later = [str(each.get("node")) for each in asked if not each.get("connected")]
-    told = [f"told to try again: {named(now)}"] if now else []
-    return "; ".join(told + ([f"when back: {named(later)}"] if later else []))
+    parts = [f"told to try again: {named(now)}"] if now else []
+    return "; ".join(parts + ([f"when back: {named(later)}"] if later else []))
 
 
 def _busy(nodes: Sequence[Item], *, patient: bool) -> list[Item]:
@@ -227,7 +227,7 @@ def _failed(each: Item) -> bool:
     return each.get("phase") == "FAILED" or bool(each.get("settled") and not each.get("current"))
 
 
-def _standing(each: Item) -> str:
+def _progress_text(each: Item) -> str:
     return str(each.get("progress") or each.get("phase") or "nothing heard yet")
 
 

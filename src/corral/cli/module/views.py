@@ -66,7 +66,7 @@ def module_path(id: str, *more: str) -> str:
     return "/".join((MODULES, segment(id), *more))
 
 
-def told(found: Item) -> str:
+def module_status(found: Item) -> str:
     """Where a module stands, in one sentence."""
     reason = f" ({found['reason']})" if found.get("reason") else ""
     return f"'{found.get('id')}' {found.get('version')} is {found.get('phase')}{reason}"
@@ -176,8 +176,8 @@ def _setting(name: str, schema: object, needed: bool) -> str:
     words += [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
     words += [f"default {_value(schema['default'])}"] if "default" in schema else []
     words += ["required"] if needed else []
-    told = f"; {schema['description']}" if schema.get("description") else ""
-    return f"{name}: " + (", ".join(words) or "anything") + told
+    description = f"; {schema['description']}" if schema.get("description") else ""
+    return f"{name}: " + (", ".join(words) or "anything") + description
 
 
 def _value(value: object) -> str:
@@ -237,8 +237,8 @@ def extension_items(manifest: Manifest) -> list[Item]:
 def _variant(found: Item) -> str:
     platforms = ", ".join(found.get("platforms") or ()) or "any program"
     place = str(found.get("install_path"))
-    told = f"  {found.get('id')}: for {platforms} {found.get('version_range')}, as {place}"
-    return told + _doubt(str(found.get("file")), place)
+    text = f"  {found.get('id')}: for {platforms} {found.get('version_range')}, as {place}"
+    return text + _doubt(str(found.get("file")), place)
 
 
 def _doubt(file: str, place: str) -> str:

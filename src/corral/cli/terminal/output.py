@@ -16,11 +16,11 @@ from corral.cli.failure import printable
 from corral.cli.terminal.table import (
     ColumnLayout,
     Paint,
+    colour_enabled,
     coloured,
     draw,
     paint_state,
     terminal_width,
-    wants_colour,
 )
 from corral.cli.terminal.values import natural_order
 
@@ -155,7 +155,7 @@ def list_table(items: Sequence[Item], columns: Sequence[Column], *, by: str | No
         paints=[column.paint for column in columns],
         layouts=[column.layout for column in columns],
         width=_width(),
-        colour=wants_colour(),
+        colour=colour_enabled(),
     )
 
 
@@ -163,7 +163,7 @@ def show_one(output: str, item: Item, *, rows: Sequence[tuple[str, str]], name: 
     if output == "table":
         widest = max(len(title) for title, _ in rows)
         for title, text in rows:
-            shown = coloured(printable(text), paint_state(text)) if wants_colour() else printable(text)
+            shown = coloured(printable(text), paint_state(text)) if colour_enabled() else printable(text)
             click.echo(f"{title + ':':<{widest + 2}}{shown}")
     elif output == "name":
         _show_names([item], name)

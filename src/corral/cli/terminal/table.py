@@ -69,7 +69,7 @@ def coloured(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
-def wants_colour() -> bool:
+def colour_enabled() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
