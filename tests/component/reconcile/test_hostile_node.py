@@ -269,6 +269,6 @@ async def test_of_the_reasons_for_gaps_a_few_words_are_kept(site):
         await site.rogue.tell(DaemonMessage(console_batch=wire.ConsoleBatch(blocks=[block])))
     await site.taken_in()
     ring = site.fleet.term.http.consoles.rings.find(("mine-1", own.incarnation))
-    kept = ring.stretch(ring.begin, max_bytes=1000).gaps
+    kept = ring.span(ring.begin, max_bytes=1000).gaps
     assert [len(gap.reason) for gap in kept] == [500] * len(kept)
     assert len(kept) >= 4

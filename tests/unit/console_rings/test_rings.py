@@ -17,7 +17,7 @@ KIB = 1024
 
 
 def read(ring: ConsoleRing, after: int) -> bytes:
-    return b"".join(piece.data for piece in ring.stretch(after, max_bytes=1 << 30).pieces)
+    return b"".join(piece.data for piece in ring.span(after, max_bytes=1 << 30).pieces)
 
 
 def ring_of(rings: Rings, run: Run) -> ConsoleRing:
@@ -63,9 +63,9 @@ def test_a_gap_the_node_explains_stays_inside_and_another_does_not() -> None:
     ring = ConsoleRing(begin=0)
     ring.append(0, b"a\n")
     ring.append(10, b"b\n", gaps=[MissingBytes(2, 10, "disk full")])
-    stretch = ring.stretch(0, max_bytes=KIB)
-    assert [(piece.offset, piece.data) for piece in stretch.pieces] == [(0, b"a\n"), (10, b"b\n")]
-    assert stretch.gaps == (MissingBytes(2, 10, "disk full"),)
+    span = ring.span(0, max_bytes=KIB)
+    assert [(piece.offset, piece.data) for piece in span.pieces] == [(0, b"a\n"), (10, b"b\n")]
+    assert span.gaps == (MissingBytes(2, 10, "disk full"),)
     ring.append(50, b"c\n")
     assert (ring.begin, ring.end, ring.size) == (50, 52, 2), "what came before is the node's to tell"
 
@@ -76,7 +76,7 @@ def test_text_in_blocks_is_the_text_however_it_is_cut(text: str, cuts: list[int]
     places = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
     told, at = "", 0
     for end in places:
-        stretch = ConsoleSpan(
+        span = ConsoleSpan(
             pieces=(Piece(at, data[at:end]),) if end > at else (),
             times=(),
             gaps=(),
@@ -84,7 +84,7 @@ def test_text_in_blocks_is_the_text_however_it_is_cut(text: str, cuts: list[int]
             end_offset=len(data),
             next_offset=end,
         )
-        for part in texts_of(stretch, after=at, final=end == len(data)):
+        for part in texts_of(span, after=at, final=end == len(data)):
             told, at = told + part.text, part.next_offset
     assert told == text
 
@@ -93,7 +93,7 @@ def test_text_in_blocks_is_the_text_however_it_is_cut(text: str, cuts: list[int]
 def test_pages_hold_every_byte_once(data: bytes, limit: int) -> None:
     at, lines = 0, []
     while at < len(data):
-        stretch = ConsoleSpan(
+        span = ConsoleSpan(
             pieces=(Piece(at, data[at:]),),
             times=(),
             gaps=(),
@@ -101,7 +101,7 @@ def test_pages_hold_every_byte_once(data: bytes, limit: int) -> None:
             end_offset=len(data),
             next_offset=len(data),
         )
-        page = page_of(stretch, incarnation=Incarnation(1), after=at, limit=limit, final=True)
+        page = page_of(span, incarnation=Incarnation(1), after=at, limit=limit, final=True)
         assert page.next_offset > at
         lines += [item.line for item in page.items]
         at = page.next_offset
@@ -201,4 +201,4 @@ def test_a_time_that_goes_on_is_kept_once() -> None:
     ring = ConsoleRing(begin=0)
     for _ in range(100):
         ring.append(ring.end, b"line\n", times=[(ring.end, 1_700_000_000_000)])
-    assert len(ring.stretch(0, max_bytes=KIB).times) == 1
+    assert len(ring.span(0, max_bytes=KIB).times) == 1

@@ -161,7 +161,7 @@ async def test_a_closed_hub_wakes_everybody_and_takes_no_subscriber() -> None:
 async def test_a_follower_from_now_on_sees_what_comes_and_nothing_before() -> None:
     made = hub(head=Cursor(1, 4))
     made.publish(commit(event(5)))
-    follower = made.follow(after=None, wanted=EventSelection())
+    follower = made.follow(after=None, selection=EventSelection())
     assert follower.take() == b""
     made.publish(commit(event(6)))
     frames = follower.take()
@@ -174,8 +174,8 @@ async def test_a_follower_from_now_on_sees_what_comes_and_nothing_before() -> No
 
 async def test_a_cursor_that_only_the_store_can_judge_is_not_guessed_at() -> None:
     made = hub(head=Cursor(1, 4))
-    assert made.follow(after=Cursor(1, 4), wanted=EventSelection()).take() is None
-    assert made.follow(after=Cursor(1, 9), wanted=EventSelection()).take() is None
+    assert made.follow(after=Cursor(1, 4), selection=EventSelection()).take() is None
+    assert made.follow(after=Cursor(1, 9), selection=EventSelection()).take() is None
     await made.close()
 
 

@@ -121,12 +121,12 @@ STEPS = st.lists(
 @given(
     steps=STEPS,
     ring_events=st.integers(1, 6),
-    wanted=st.sampled_from([ALL, PLAIN]),
+    selection=st.sampled_from([ALL, PLAIN]),
     before=st.integers(0, 8),
     first=st.integers(0, 8),
 )
 def test_each_event_comes_once_or_is_missed_and_nothing_comes_before_it_is_published(
-    steps: list[tuple[str, int, bool]], ring_events: int, wanted: EventSelection, before: int, first: int
+    steps: list[tuple[str, int, bool]], ring_events: int, selection: EventSelection, before: int, first: int
 ) -> None:
     cluster = Cluster(ring_events=ring_events)
     made = {each.cursor.sequence: each for each in cluster.happen(before)}
@@ -142,7 +142,7 @@ def test_each_event_comes_once_or_is_missed_and_nothing_comes_before_it_is_publi
                 (each.cursor.sequence, each) for each in cluster.happen(ring_events + 1)
             )
         there = set(cluster.log.rows)
-        result = run(reader.read(wanted, limit=limit))
+        result = run(reader.read(selection, limit=limit))
         cluster.log.meanwhile = lambda: None
         at = begin
         missed: set[int] = set()
@@ -160,7 +160,9 @@ def test_each_event_comes_once_or_is_missed_and_nothing_comes_before_it_is_publi
         assert at <= result.until.sequence
         assert result.until.sequence <= max(head, begin), "nothing that is not published"
         passed = range(begin + 1, result.until.sequence + 1)
-        assert came == [number for number in passed if number not in missed and wanted.accepts(made[number])]
+        assert came == [
+            number for number in passed if number not in missed and selection.accepts(made[number])
+        ]
         if missed:
             assert missed & (gone | (set(made) - there)), "nothing is said to be missed that was there"
         reader.advance(result.until)
@@ -243,7 +245,7 @@ def test_a_place_at_the_head_is_not_lost_by_what_happens_while_the_store_is_aske
     cluster = Cluster(ring_events=2)
     cluster.happen(3)
     cluster.lead()
-    stream = cluster.hub.follow(after=cluster.hub.head, wanted=ALL)
+    stream = cluster.hub.follow(after=cluster.hub.head, selection=ALL)
     assert stream.take() is None
     cluster.log.meanwhile = lambda: cluster.happen(10) and None
     assert run(stream.page()) == b""
@@ -267,8 +269,8 @@ def test_holes_that_events_of_modules_left_are_told_in_their_places_and_only_to_
         cluster.happen(of_module=of_module)
     cluster.log.drop_of_modules(through=7)
 
-    def read(wanted: EventSelection) -> list[int | tuple[int, int]]:
-        items = run(cluster.hub.reader("test", after=START).read(wanted, limit=10)).items
+    def read(selection: EventSelection) -> list[int | tuple[int, int]]:
+        items = run(cluster.hub.reader("test", after=START).read(selection, limit=10)).items
         return [
             item.cursor.sequence if isinstance(item, Event) else (item.after.sequence, item.until.sequence)
             for item in items
@@ -308,7 +310,7 @@ def test_a_place_that_fails_again_and_again_is_given_up_and_one_that_moved_on_be
 async def test_a_stream_passes_a_log_that_cannot_be_read_with_one_word() -> None:
     cluster = Cluster(ring_events=2)
     cluster.happen(6)
-    stream = cluster.hub.follow(after=START, wanted=ALL)
+    stream = cluster.hub.follow(after=START, selection=ALL)
 
     def damaged() -> None:
         raise ZeroDivisionError("nobody foresaw it")
@@ -328,7 +330,7 @@ def test_of_several_holes_in_one_page_a_stream_tells_the_first() -> None:
     for of_module in (False, True, False, True, False):
         cluster.happen(of_module=of_module)
     cluster.log.drop_of_modules(through=5)
-    frames = run(cluster.hub.follow(after=START, wanted=ALL).page())
+    frames = run(cluster.hub.follow(after=START, selection=ALL).page())
     types = [line for line in frames.decode().splitlines() if line.startswith(("id", "event"))]
     assert types == [
         *("id: 1-1", "event: NODE_ONLINE"),

@@ -9,7 +9,7 @@ from corral.controller.http.pipeline.module_answers import (
     MAX_HEADERS,
     PLAIN_POLICY,
     checked,
-    told_failure,
+    public_failure,
 )
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.process.call_failures import CallOverrun, ModuleBusy, ModuleRaised
@@ -109,15 +109,15 @@ def test_a_failure_is_told_without_what_the_exception_said() -> None:
     raised = ModuleRaised(
         "m", "route", kind="ValueError", message="geheim", traceback="geheim", hint="geheim"
     )
-    told = told_failure("m", "GET /x", raised)
+    told = public_failure("m", "GET /x", raised)
     assert told.code is Code.MODULE_FAILED
     assert "ValueError" in told.message
     assert "geheim" not in str(told)
 
 
 def test_a_deadline_says_that_it_may_have_been_done() -> None:
-    told = told_failure("m", "POST /x", CallOverrun("m", "route", 1.0))
+    told = public_failure("m", "POST /x", CallOverrun("m", "route", 1.0))
     assert isinstance(told, Retryable)
     assert (told.code, "look before" in (told.hint or "")) == (Code.MODULE_TIMEOUT, True)
     busy = ModuleBusy("m")
-    assert told_failure("m", "x", busy) is busy
+    assert public_failure("m", "x", busy) is busy

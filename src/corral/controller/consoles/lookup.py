@@ -46,14 +46,14 @@ class ConsoleLookup:
         """Lines of a run, from the ring or the node. `after` None: from the oldest that is kept. With `since`
         and `until`: the lines of that time; `newest` applies to a console as a whole."""
         if newest:
-            stretch, after = await self._newest(record, incarnation, limit)
+            span, after = await self._newest(record, incarnation, limit)
         elif since is not None or until is not None:
-            stretch = await self._timed(record, incarnation, after or 0, since=since, until=until)
+            span = await self._timed(record, incarnation, after or 0, since=since, until=until)
             after = None if since is not None else after
         else:
-            stretch = await self.stretch(record, incarnation, after or 0, max_bytes=PAGE_BYTES)
-        final = has_ended(record, incarnation) and stretch.next_offset >= stretch.end_offset
-        page = page_of(stretch, incarnation=incarnation, after=after, limit=limit, final=final)
+            span = await self.span(record, incarnation, after or 0, max_bytes=PAGE_BYTES)
+        final = has_ended(record, incarnation) and span.next_offset >= span.end_offset
+        page = page_of(span, incarnation=incarnation, after=after, limit=limit, final=final)
         return within(page, since=since, until=until)
 
     async def _timed(
@@ -71,7 +71,7 @@ class ConsoleLookup:
         if ring is not None:
             begin = ring.since(_milliseconds(since)) if since is not None else 0
             if begin is not None and ring.reaches(max(after, begin)):
-                return ring.stretch(max(after, begin), max_bytes=PAGE_BYTES)
+                return ring.span(max(after, begin), max_bytes=PAGE_BYTES)
         if ring is None and never_ran(record, incarnation):
             return EMPTY
         query = ConsoleQuery(
@@ -84,14 +84,14 @@ class ConsoleLookup:
         )
         return await self._history.ask(node_of(record, incarnation), query)
 
-    async def stretch(
+    async def span(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
     ) -> ConsoleSpan:
         """Bytes of a run from an offset: from the ring when it reaches there, else from the node. For a
         daemon that does not answer queries: the content of the ring, and a gap before it."""
         ring = self._rings.find((record.id, incarnation))
         if ring is not None and ring.reaches(after):
-            return ring.stretch(after, max_bytes=max_bytes)
+            return ring.span(after, max_bytes=max_bytes)
         if ring is None and never_ran(record, incarnation):
             return EMPTY
         try:
@@ -100,7 +100,7 @@ class ConsoleLookup:
             ring = self._rings.find((record.id, incarnation))
             if error.code is not Code.NOT_SUPPORTED or ring is None or after >= ring.begin:
                 raise
-            held = ring.stretch(ring.begin, max_bytes=max_bytes)
+            held = ring.span(ring.begin, max_bytes=max_bytes)
             gap = MissingBytes(after, ring.begin, error.message)
             return msgspec.structs.replace(held, gaps=(gap, *held.gaps))
 
@@ -125,7 +125,7 @@ class ConsoleLookup:
                 or ring.begin == 0
                 or self._links.find(node_of(record, incarnation)) is None
             ):
-                return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
+                return ring.span(begin, max_bytes=ANSWER_BYTES), begin
         elif never_ran(record, incarnation):
             return EMPTY, None
         query = ConsoleQuery(
@@ -138,7 +138,7 @@ class ConsoleLookup:
             if ring is None:
                 raise
             begin = ring.newest(limit)
-            return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
+            return ring.span(begin, max_bytes=ANSWER_BYTES), begin
 
     async def search(
         self, record: InstanceRecord, incarnation: Incarnation, *, pattern: str, after: int, limit: int
@@ -163,13 +163,13 @@ class ConsoleLookup:
         """All bytes up to the present end of the console, piece by piece; lost ones are left out."""
         end: int | None = None
         while end is None or after < end:
-            stretch = await self.stretch(record, incarnation, after, max_bytes=ANSWER_BYTES)
-            end = stretch.end_offset if end is None else end
-            for piece in stretch.pieces:
+            span = await self.span(record, incarnation, after, max_bytes=ANSWER_BYTES)
+            end = span.end_offset if end is None else end
+            for piece in span.pieces:
                 yield piece.data[: max(0, end - piece.offset)]
-            if stretch.next_offset <= after:
+            if span.next_offset <= after:
                 return
-            after = stretch.next_offset
+            after = span.next_offset
 
 
 def _milliseconds(time: dt.datetime) -> int:
@@ -189,9 +189,9 @@ def never_ran(record: InstanceRecord, incarnation: Incarnation) -> bool:
     return record.state in _NOT_YET or not (started or live(record.state))
 
 
-def _last_lines(stretch: ConsoleSpan, limit: int) -> tuple[ConsoleSpan, int | None]:
+def _last_lines(span: ConsoleSpan, limit: int) -> tuple[ConsoleSpan, int | None]:
     """Cut a span from a node down to its last lines."""
-    ring = ConsoleRing(begin=stretch.pieces[0].offset if stretch.pieces else 0, capacity=2 * ANSWER_BYTES)
-    for piece in stretch.pieces:
-        ring.append(piece.offset, piece.data, times=stretch.times, gaps=stretch.gaps)
-    return ring.stretch(ring.newest(limit), max_bytes=2 * ANSWER_BYTES), None
+    ring = ConsoleRing(begin=span.pieces[0].offset if span.pieces else 0, capacity=2 * ANSWER_BYTES)
+    for piece in span.pieces:
+        ring.append(piece.offset, piece.data, times=span.times, gaps=span.gaps)
+    return ring.span(ring.newest(limit), max_bytes=2 * ANSWER_BYTES), None

@@ -57,7 +57,7 @@ class NodeConsoleQueries:
 
     async def ask(self, node_id: NodeId, query: ConsoleQuery) -> ConsoleSpan:
         """The node's answer. NODE_OFFLINE, CONSOLE_GONE, INVALID_PATTERN, NOT_SUPPORTED, TIMEOUT."""
-        return _stretch(query, await self._result(node_id, query))
+        return _span(query, await self._result(node_id, query))
 
     async def runs(self, node_id: NodeId, query: ConsoleQuery) -> tuple[list[InstanceRun], bool]:
         """The runs of an instance on the node, ascending, and whether there are more. NODE_OFFLINE,
@@ -141,7 +141,7 @@ def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
     return kind(code, f"node '{node_id}': {failure.error_message[:_MAX_TEXT] or failure.error_code[:80]}")
 
 
-def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
+def _span(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
     """A node's answer as a span; blocks that overlap or are empty are left out."""
     pieces: list[Piece] = []
     times: list[tuple[int, int]] = []
@@ -152,8 +152,8 @@ def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
         pieces.append(Piece(block.offset, block.data))
         times += [(entry.offset, entry.timestamp_ms) for entry in block.times]
         end = block.offset + len(block.data)
-    told = [*result.gaps, *(gap for block in result.blocks for gap in block.gaps)]
-    gaps = {(gap.from_offset, gap.to_offset): missing_bytes(gap) for gap in told}
+    gaps_sent = [*result.gaps, *(gap for block in result.blocks for gap in block.gaps)]
+    gaps = {(gap.from_offset, gap.to_offset): missing_bytes(gap) for gap in gaps_sent}
     return ConsoleSpan(
         pieces=tuple(pieces),
         times=sorted(times),

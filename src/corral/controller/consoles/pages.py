@@ -64,7 +64,7 @@ class ConsoleText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_of(
-    stretch: ConsoleSpan,
+    span: ConsoleSpan,
     *,
     incarnation: Incarnation,
     after: int | None,
@@ -76,10 +76,10 @@ def page_of(
     `final`: nothing follows, so a last line without an end is a line.
     """
     items: list[ConsoleLine] = []
-    times = Times(stretch.times)
+    times = Times(span.times)
     tail: ConsoleLine | None = None
-    joined = runs(stretch.pieces)
-    next_offset = stretch.next_offset
+    joined = runs(span.pieces)
+    next_offset = span.next_offset
     for position, run in enumerate(joined):
         last = position == len(joined) - 1
         used = _cut_lines(run, times, items, limit=limit)
@@ -92,15 +92,15 @@ def page_of(
             next_offset = tail.offset
         elif left:
             items.append(_line(run, used, len(run.data), times, partial=not last))
-    gaps = _gaps(stretch, after, next_offset)
+    gaps = _gaps(span, after, next_offset)
     return ConsolePage(
         incarnation=incarnation,
         items=items,
         next_offset=next_offset,
         gap=bool(gaps),
         gaps=gaps,
-        first_offset=stretch.first_offset,
-        end_offset=stretch.end_offset,
+        first_offset=span.first_offset,
+        end_offset=span.end_offset,
         tail=tail,
     )
 
@@ -116,31 +116,31 @@ def within(page: ConsolePage, *, since: dt.datetime | None, until: dt.datetime |
     return msgspec.structs.replace(page, items=items)
 
 
-def matches_of(stretch: ConsoleSpan, *, incarnation: Incarnation, limit: int) -> ConsolePage:
+def matches_of(span: ConsoleSpan, *, incarnation: Incarnation, limit: int) -> ConsolePage:
     """A page whose pieces are one matching line each."""
-    times = Times(stretch.times)
+    times = Times(span.times)
     items = []
-    for piece in stretch.pieces[:limit]:
+    for piece in span.pieces[:limit]:
         whole = piece.data.rstrip(b"\n")
         cut = whole_characters(whole[:LINE_BYTES])
         items.append(_line(Piece(piece.offset, whole), 0, cut, times, partial=cut < len(whole)))
     return ConsolePage(
         incarnation=incarnation,
         items=items,
-        next_offset=stretch.next_offset,
-        gap=bool(stretch.gaps),
-        gaps=[_gap_shape(gap) for gap in stretch.gaps],
-        first_offset=stretch.first_offset,
-        end_offset=stretch.end_offset,
+        next_offset=span.next_offset,
+        gap=bool(span.gaps),
+        gaps=[_gap_shape(gap) for gap in span.gaps],
+        first_offset=span.first_offset,
+        end_offset=span.end_offset,
         tail=None,
     )
 
 
-def texts_of(stretch: ConsoleSpan, *, after: int, final: bool) -> list[ConsoleText]:
+def texts_of(span: ConsoleSpan, *, after: int, final: bool) -> list[ConsoleText]:
     """The span as text, one piece for each contiguous part; an incomplete character is left for the next
     read."""
-    times = Times(stretch.times)
-    joined = runs(stretch.pieces)
+    times = Times(span.times)
+    joined = runs(span.pieces)
     found: list[ConsoleText] = []
     end = after
     for position, run in enumerate(joined):
@@ -201,15 +201,15 @@ def _line(run: Piece, start: int, end: int, times: Times, *, partial: bool = Fal
     )
 
 
-def _gaps(stretch: ConsoleSpan, after: int | None, next_offset: int) -> list[ConsoleGapShape]:
+def _gaps(span: ConsoleSpan, after: int | None, next_offset: int) -> list[ConsoleGapShape]:
     found = [
         _gap_shape(gap)
-        for gap in stretch.gaps
+        for gap in span.gaps
         if gap.from_offset < next_offset and (after is None or gap.to_offset > after)
     ]
-    if after is None or not stretch.pieces:
+    if after is None or not span.pieces:
         return found
-    begin = stretch.pieces[0].offset
+    begin = span.pieces[0].offset
     if begin > after and not any(gap.from_offset <= after and gap.to_offset >= begin for gap in found):
         missing = MissingBytes(after, begin, "not kept any more")
         found.insert(0, _gap_shape(missing))

@@ -68,9 +68,9 @@ class ConsoleReader:
         self._following = following
         self._blocks = blocks
         self._until = until
-        self._echoed = consoles.echoes.last
-        self._told_end = False
-        self._told_tail = ""
+        self._echoed = consoles.input_lines.last
+        self._end_sent = False
+        self._tail_sent = ""
         self._asked: ConsolePlace | None = None
         self._listed_end: int | None = None
         self._waiting_since: float | None = None
@@ -91,7 +91,7 @@ class ConsoleReader:
 
     async def take(self) -> list[ConsoleMessage]:
         """The messages available now; empty when the reader is up to date."""
-        messages = self._echoes()
+        messages = self._input_lines()
         stored = self._state.instances.find(self._id)
         if stored is None:
             self.gone = True
@@ -106,13 +106,13 @@ class ConsoleReader:
             messages += await self._late_part()
         return messages
 
-    def _echoes(self) -> list[ConsoleMessage]:
-        echoes = self._consoles.echoes
-        if echoes.last == self._echoed or self._until is not None:
+    def _input_lines(self) -> list[ConsoleMessage]:
+        lines = self._consoles.input_lines
+        if lines.last == self._echoed or self._until is not None:
             return []
-        fresh: list[InputLine] = echoes.after(self._id, self._echoed)
-        self._echoed = echoes.last
-        return [message("command", echo, self.place) for echo in fresh]
+        fresh: list[InputLine] = lines.after(self._id, self._echoed)
+        self._echoed = lines.last
+        return [message("command", line, self.place) for line in fresh]
 
     # within a run
 
@@ -129,12 +129,12 @@ class ConsoleReader:
             has_ended(record, self.place.incarnation) and self._is_whole(record)
         )
         key = (self.place, self._blocks, final, limit)
-        told = ring.shared.get(key)
-        if told is None:
-            told = self._encoded(ring.stretch(self.place.offset, max_bytes=limit), final=final)
+        encoded = ring.shared.get(key)
+        if encoded is None:
+            encoded = self._encoded(ring.span(self.place.offset, max_bytes=limit), final=final)
             if len(ring.shared) < _SHARED:
-                ring.shared[key] = told
-        return self._tell(told)
+                ring.shared[key] = encoded
+        return self._advance(encoded)
 
     def _limit(self) -> int:
         """The number of bytes to read at once: not beyond the end of a late part."""
@@ -161,30 +161,30 @@ class ConsoleReader:
             return []
         self._asked = self.place
         try:
-            stretch = await self._ask(record)
+            span = await self._ask(record)
         except CorralError:
             return []  # coming blocks wake the reader
-        return self._tell(self._encoded(stretch, final=False))
+        return self._advance(self._encoded(span, final=False))
 
     async def _from_node(self, record: InstanceRecord, *, floor: int) -> list[ConsoleMessage]:
         """Read what is older than the ring: page from the node, wait for it, or report a gap and continue."""
         try:
-            stretch = await self._ask(record)
+            span = await self._ask(record)
         except CorralError as error:
             return [] if self._waits(error) else [self._pass_over(floor, error)]
-        if not stretch.pieces or stretch.pieces[0].offset > floor:  # dropped by the node
+        if not span.pieces or span.pieces[0].offset > floor:  # dropped by the node
             return [self._lost(floor, "not kept any more")]
-        final = self._until is not None and stretch.next_offset >= floor
-        told = self._tell(self._encoded(stretch, final=final))
-        return told or [self._lost(floor, "the node has no more of this line")]
+        final = self._until is not None and span.next_offset >= floor
+        sent = self._advance(self._encoded(span, final=final))
+        return sent or [self._lost(floor, "the node has no more of this line")]
 
     async def _ask(self, record: InstanceRecord) -> ConsoleSpan:
         """Query the node for the bytes from this position on."""
-        stretch = await self._consoles.lookup.from_node(
+        span = await self._consoles.lookup.from_node(
             record, self.place.incarnation, self.place.offset, max_bytes=self._limit()
         )
         self._waiting_since = None
-        return stretch
+        return span
 
     # disconnected nodes
 
@@ -205,10 +205,10 @@ class ConsoleReader:
         is late if the node may still provide it."""
         run = self.place.incarnation
         until = ConsolePlace(run, to) if to is not None else ConsolePlace(Incarnation(run + 1), 0)
-        late = isinstance(error, Retryable) and self._owe(until)
+        late = isinstance(error, Retryable) and self._remember_late(until)
         return self._lost(self.place.offset if to is None else to, error.message, late=late)
 
-    def _owe(self, until: ConsolePlace) -> bool:
+    def _remember_late(self, until: ConsolePlace) -> bool:
         """Remember the skipped part up to `until`; False when too many are remembered already."""
         last = self._late[-1] if self._late else None
         if last is not None and last.reader is None and self.place <= last.until:
@@ -226,9 +226,9 @@ class ConsoleReader:
             found = await reader.take()
             if reader.finished or reader.gone:
                 self._late.remove(part)
-            told = [each for each in found if each.name in ("page", "gap")]
-            if told:
-                return [ConsoleMessage("late", each.data, self.place) for each in told]
+            parts = [each for each in found if each.name in ("page", "gap")]
+            if parts:
+                return [ConsoleMessage("late", each.data, self.place) for each in parts]
         return []
 
     def _reader_of(self, part: LatePart) -> ConsoleReader:
@@ -254,11 +254,11 @@ class ConsoleReader:
         """At the end of a run: its last bytes, then the end message, then the next run."""
         if not has_ended(record, self.place.incarnation):
             return []
-        if not self._told_end:
+        if not self._end_sent:
             rest, over = ([], True) if self._is_whole(record) else await self._rest(record)
             if not over:
                 return rest
-            self._told_end = True
+            self._end_sent = True
             if record.incarnation == self.place.incarnation or not self._following:
                 exit = self._consoles.runs.exit_of(record, self.place.incarnation)
                 end = end_shape(record, self.place.incarnation, exit)
@@ -276,19 +276,19 @@ class ConsoleReader:
             return [], True
         known = known_end(record, self.place.incarnation)
         try:
-            stretch = await self._ask(record)
+            span = await self._ask(record)
         except CorralError as error:
             if self._waits(error):
                 return [], False
             if known is not None and known <= self.place.offset:
                 return [], True
             return [self._pass_over(known, error)], True
-        if not stretch.pieces:
-            lost = max(stretch.end_offset, known or 0)
-            why = stretch.gaps[-1].reason if stretch.gaps else "not kept any more"
+        if not span.pieces:
+            lost = max(span.end_offset, known or 0)
+            why = span.gaps[-1].reason if span.gaps else "not kept any more"
             return ([self._lost(lost, why)] if lost > self.place.offset else []), True
-        last = stretch.next_offset >= stretch.end_offset
-        fresh = self._tell(self._encoded(stretch, final=last))
+        last = span.next_offset >= span.end_offset
+        fresh = self._advance(self._encoded(span, final=last))
         return fresh, last or not fresh
 
     async def _next_run(self, record: InstanceRecord) -> list[ConsoleMessage]:
@@ -308,12 +308,12 @@ class ConsoleReader:
                 return []
             step, why = self._consoles.runs.held(record, self.place.incarnation), error.message
             if step.passed_over and isinstance(error, Retryable):
-                late = self._owe(ConsolePlace(step.incarnation, 0))
+                late = self._remember_late(ConsolePlace(step.incarnation, 0))
         return self._step(step, why, late=late)
 
     def _step(self, step: NextRun, why: str, *, late: bool) -> list[ConsoleMessage]:
         before, self.place = self.place, ConsolePlace(step.incarnation, 0)
-        self._told_end, self._told_tail, self._listed_end = False, "", step.end_offset
+        self._end_sent, self._tail_sent, self._listed_end = False, "", step.end_offset
         run = message("run", RunShape(incarnation=step.incarnation, node=step.node), self.place)
         if not step.passed_over:
             return [run]
@@ -321,16 +321,16 @@ class ConsoleReader:
 
     # messages
 
-    def _tell(self, told: EncodedSpan) -> list[ConsoleMessage]:
+    def _advance(self, encoded: EncodedSpan) -> list[ConsoleMessage]:
         """Move the position behind a span; a tail that was sent already is not sent again."""
-        if told.place == self.place and told.tail == self._told_tail:
+        if encoded.place == self.place and encoded.tail == self._tail_sent:
             return []
-        self._told_tail = told.tail
-        self.place = told.place
-        return list(told.messages)
+        self._tail_sent = encoded.tail
+        self.place = encoded.place
+        return list(encoded.messages)
 
-    def _encoded(self, stretch: ConsoleSpan, *, final: bool) -> EncodedSpan:
-        return (encoded_texts if self._blocks else encoded_page)(stretch, self.place, final=final)
+    def _encoded(self, span: ConsoleSpan, *, final: bool) -> EncodedSpan:
+        return (encoded_texts if self._blocks else encoded_page)(span, self.place, final=final)
 
     def _lost(self, to: int, reason: str, *, late: bool = False) -> ConsoleMessage:
         gap = gap_message(self.place, to, reason, late=late)

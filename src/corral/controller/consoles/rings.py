@@ -154,7 +154,7 @@ class ConsoleRing:
         """Whether everything from this offset on is here."""
         return self.begin <= offset <= self.end
 
-    def stretch(self, after: int, *, max_bytes: int) -> ConsoleSpan:
+    def span(self, after: int, *, max_bytes: int) -> ConsoleSpan:
         """The bytes from an offset the ring reaches, at most `max_bytes`."""
         index = max(0, bisect.bisect_right(self._starts, after) - 1)
         found: list[Piece] = []
@@ -194,15 +194,15 @@ class ConsoleRing:
 
     def newest(self, lines: int) -> int:
         """The offset of the last `lines` lines, as far as they are here."""
-        wanted = lines
+        missing = lines
         for position in range(len(self._pieces) - 1, -1, -1):
             piece = self._pieces[position]
             end = len(piece.data)
             if position == len(self._pieces) - 1 and piece.data.endswith(b"\n"):
                 end -= 1  # it ends the last line and begins none
             while (found := piece.data.rfind(b"\n", 0, end)) >= 0:
-                wanted -= 1
-                if not wanted:
+                missing -= 1
+                if not missing:
                     return piece.offset + found + 1
                 end = found
         return self.begin

@@ -159,9 +159,9 @@ class InstanceRuns:
         answers = await asyncio.gather(*(self._asked(record, node, before, limit) for node in nodes))
         notes = [note for _, _, note in answers if note]
         more = any(more for _, more, _ in answers)
-        for node, (told, _, _) in zip(nodes, answers, strict=True):
-            for run in (self._described(node, each) for each in told):
-                if _may_tell(record, node, run.incarnation):
+        for node, (reported, _, _) in zip(nodes, answers, strict=True):
+            for run in (self._described(node, each) for each in reported):
+                if _counts(record, node, run.incarnation):
                     place = _place(facts.get((run.incarnation, "")), run)
                     facts[place] = _joined(facts.get(place), run)
         newest = sorted(
@@ -285,31 +285,31 @@ def _of_earlier(start: EarlierStart) -> RunFacts:
     )
 
 
-def _place(known: RunFacts | None, told: RunFacts) -> tuple[int, str]:
+def _place(known: RunFacts | None, reported: RunFacts) -> tuple[int, str]:
     """The key of a run in the list: separate from the known one of this number if it is a different run."""
-    other = known is not None and known.nonce and told.nonce and known.nonce != told.nonce
-    return told.incarnation, told.nonce if other else ""
+    other = known is not None and known.nonce and reported.nonce and known.nonce != reported.nonce
+    return reported.incarnation, reported.nonce if other else ""
 
 
-def _joined(known: RunFacts | None, told: RunFacts) -> RunFacts:
+def _joined(known: RunFacts | None, reported: RunFacts) -> RunFacts:
     """The facts of the record, completed by the node's, which is authoritative on console offsets. Whether
     the run has ended is decided by reports only."""
     if known is None:
-        return told
+        return reported
     over = known.state in _OVER
     return msgspec.structs.replace(
         known,
-        nonce=known.nonce or told.nonce,
-        plan_hash=known.plan_hash or told.plan_hash,
-        started_at=known.started_at or told.started_at,
-        ended_at=known.ended_at or told.ended_at if over else None,
-        exit=known.exit or told.exit if over else None,
-        first_offset=told.first_offset,
-        end_offset=told.end_offset,
+        nonce=known.nonce or reported.nonce,
+        plan_hash=known.plan_hash or reported.plan_hash,
+        started_at=known.started_at or reported.started_at,
+        ended_at=known.ended_at or reported.ended_at if over else None,
+        exit=known.exit or reported.exit if over else None,
+        first_offset=reported.first_offset,
+        end_offset=reported.end_offset,
     )
 
 
-def _may_tell(record: InstanceRecord, node: NodeId, incarnation: int) -> bool:
+def _counts(record: InstanceRecord, node: NodeId, incarnation: int) -> bool:
     """Whether a node's facts about this run count: it was given the run, or the run is older than what the
     record knows."""
     return was_given(record, node, incarnation) or incarnation < starts_of(record)[0].first

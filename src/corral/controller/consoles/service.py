@@ -70,7 +70,7 @@ class Consoles:
         self.runs: Final = InstanceRuns(state=state, history=self.history, rings=self.rings, clock=clock)
         self.lookup: Final = ConsoleLookup(rings=self.rings, history=self.history, links=links)
         self.patience_seconds = patience_seconds
-        self.echoes: Final = InputLines(clock=clock)
+        self.input_lines: Final = InputLines(clock=clock)
         self._watchers: Final = Watchers()
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
 
@@ -200,7 +200,7 @@ class Consoles:
         """Shrink rings of ended runs, drop those of removed instances, and wake readers."""
         if self._state.instances.find(id) is None:
             self.rings.forget(id)
-            self.echoes.forget(id)
+            self.input_lines.forget(id)
         else:
             self.rings.settle(id)
         self._watchers.wake(id)
@@ -213,9 +213,9 @@ class Consoles:
             and not has_ended(stored.record, run[1])
         )
 
-    def echo(self, id: InstanceId, *, line: str, by: str) -> None:
+    def add_input_line(self, id: InstanceId, *, line: str, by: str) -> None:
         """Show watchers a line that was written to the instance's input."""
-        self.echoes.add(id, line=line, by=by)
+        self.input_lines.add(id, line=line, by=by)
         self._watchers.wake(id)
 
     def connected(self, node: NodeId) -> bool:
@@ -231,10 +231,10 @@ class Consoles:
     @contextlib.contextmanager
     def watching(self, id: InstanceId) -> Iterator[Wakeup]:
         """A wake-up for all changes of this console. Its node sends faster while it is watched."""
-        with self._watchers.one_more(id, on_change=self._tell_watched) as wakeup:
+        with self._watchers.one_more(id, on_change=self._send_watched) as wakeup:
             yield wakeup
 
-    def _tell_watched(self, id: InstanceId) -> None:
+    def _send_watched(self, id: InstanceId) -> None:
         stored = self._state.instances.find(id)
         link = self._links.find(stored.record.node) if stored else None
         if stored is None or link is None:

@@ -77,32 +77,32 @@ def message(name: str, shape: Any, place: ConsolePlace) -> ConsoleMessage:
     return ConsoleMessage(name, encode(shape), place)
 
 
-def encoded_texts(stretch: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
+def encoded_texts(span: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
     """Text messages, with gap messages for missing bytes between and after them."""
     messages: list[ConsoleMessage] = []
     end = place
-    for text in texts_of(stretch, after=place.offset, final=final):
+    for text in texts_of(span, after=place.offset, final=final):
         if text.offset > end.offset:
-            messages.append(gap_message(end, text.offset, _reason(stretch, end.offset, text.offset)))
+            messages.append(gap_message(end, text.offset, _reason(span, end.offset, text.offset)))
         end = ConsolePlace(place.incarnation, text.next_offset)
         messages.append(message("text", text, end))
-    for gap in stretch.gaps:
+    for gap in span.gaps:
         if gap.from_offset <= end.offset < gap.to_offset:
             messages.append(gap_message(end, gap.to_offset, gap.reason))
             end = messages[-1].place
     return EncodedSpan(messages=tuple(messages), place=end)
 
 
-def _reason(stretch: ConsoleSpan, begin: int, end: int) -> str:
-    reasons = (gap.reason for gap in stretch.gaps if gap.from_offset < end and gap.to_offset > begin)
+def _reason(span: ConsoleSpan, begin: int, end: int) -> str:
+    reasons = (gap.reason for gap in span.gaps if gap.from_offset < end and gap.to_offset > begin)
     return next(reasons, "not kept any more")
 
 
-def encoded_page(stretch: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
-    page = page_of(stretch, incarnation=place.incarnation, after=place.offset, limit=_LINES, final=final)
+def encoded_page(span: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
+    page = page_of(span, incarnation=place.incarnation, after=place.offset, limit=_LINES, final=final)
     after = ConsolePlace(place.incarnation, page.next_offset)
-    told = (message("page", page, after),)
-    return EncodedSpan(messages=told, place=after, tail=page.tail.line if page.tail else "")
+    messages = (message("page", page, after),)
+    return EncodedSpan(messages=messages, place=after, tail=page.tail.line if page.tail else "")
 
 
 def gap_message(place: ConsolePlace, to: int, reason: str, *, late: bool = False) -> ConsoleMessage:

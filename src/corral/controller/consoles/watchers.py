@@ -79,7 +79,7 @@ class InputLines:
             self._by_instance.popitem(last=False)
 
     def after(self, id: InstanceId, number: int) -> list[InputLine]:
-        return [echo for echo in self._by_instance.get(id, ()) if echo.number > number]
+        return [line for line in self._by_instance.get(id, ()) if line.number > number]
 
     def forget(self, id: InstanceId) -> None:
         self._by_instance.pop(id, None)

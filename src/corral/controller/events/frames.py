@@ -63,8 +63,8 @@ def frame(*, id: str, event: str, data: msgspec.Struct) -> bytes:
 
 def resync_frame(*, head: Cursor, lost: Cursor, at: dt.datetime) -> bytes:
     """A frame that makes a reader load the state again; the following events come after `head`."""
-    told = EventShape(id=str(head), type=RESYNC_REQUIRED, subject="", at=at, data={"after": str(lost)})
-    return frame(id=str(head), event=RESYNC_REQUIRED, data=told)
+    data = EventShape(id=str(head), type=RESYNC_REQUIRED, subject="", at=at, data={"after": str(lost)})
+    return frame(id=str(head), event=RESYNC_REQUIRED, data=data)
 
 
 def position_frame(comment: str, position: str) -> bytes:

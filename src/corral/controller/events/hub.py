@@ -47,13 +47,13 @@ class Subscription:
         *,
         reader: EventReader,
         wakeup: Wakeup,
-        wanted: EventSelection,
+        selection: EventSelection,
         on_event: EventHandler,
         on_resync: ResyncHandler,
     ) -> None:
         self._reader = reader
         self._wakeup = wakeup
-        self._wanted = wanted
+        self._selection = selection
         self._on_event = on_event
         self._on_resync = on_resync
         self._tasks = Tasks()
@@ -72,7 +72,7 @@ class Subscription:
             if self._reader.at_head:
                 await self._wakeup.wait(timeout=_RECHECK_SECONDS)
                 continue
-            read = await self._reader.read(self._wanted, limit=_BATCH)
+            read = await self._reader.read(self._selection, limit=_BATCH)
             for item in read.items:
                 if isinstance(item, MissedEvents):
                     log.warning(
@@ -97,11 +97,13 @@ class EventStream:
     """A stream of frames: a reader, and nothing else that could grow. Missed events are reported by one
     RESYNC_REQUIRED."""
 
-    def __init__(self, reader: EventReader, *, ring: EventRing, clock: Clock, wanted: EventSelection) -> None:
+    def __init__(
+        self, reader: EventReader, *, ring: EventRing, clock: Clock, selection: EventSelection
+    ) -> None:
         self._reader = reader
         self._ring = ring
         self._clock = clock
-        self._wanted = wanted
+        self._selection = selection
 
     @property
     def cursor(self) -> Cursor:
@@ -113,14 +115,14 @@ class EventStream:
             return b""
         if not self._reader.in_ring:
             return None
-        chunk = self._ring.chunk(self.cursor.sequence, self._wanted)
+        chunk = self._ring.chunk(self.cursor.sequence, self._selection)
         self._reader.advance(chunk.cursor)
         return chunk.body
 
     async def page(self) -> bytes:
         """The next frames from the store's log; may be empty. Raises `StoreUnavailable`."""
         try:
-            read = await self._reader.read(self._wanted, limit=_PAGE)
+            read = await self._reader.read(self._selection, limit=_PAGE)
         except CorralError:
             raise
         except Exception:
@@ -131,20 +133,20 @@ class EventStream:
                 return b""
             read = ReadEvents((missed,), missed.until)
         self._reader.advance(read.until)
-        return b"".join(_frames(read.items, self._wanted, self._clock.now()))
+        return b"".join(_frames(read.items, self._selection, self._clock.now()))
 
 
 def _frames(
-    items: Sequence[Event | MissedEvents], wanted: EventSelection, at: dt.datetime
+    items: Sequence[Event | MissedEvents], selection: EventSelection, at: dt.datetime
 ) -> Iterator[bytes]:
     """The frames of what was read. Of several missed parts only the first is reported: a reader that loads
     the state again has all of it."""
-    told = False
+    reported = False
     for item in items:
         if isinstance(item, Event):
-            yield framed(wanted.shown(item))[1]
-        elif not told:
-            told = True
+            yield framed(selection.shown(item))[1]
+        elif not reported:
+            reported = True
             yield resync_frame(head=item.until, lost=item.after, at=at)
 
 
@@ -214,11 +216,11 @@ class EventHub:
     def _count_skip(self) -> None:
         self.skipped += 1
 
-    def follow(self, *, after: Cursor | None, wanted: EventSelection) -> EventStream:
+    def follow(self, *, after: Cursor | None, selection: EventSelection) -> EventStream:
         """A stream of frames from a position, or from now on."""
         _log.debug("events.followed", after=str(after) if after else "now", head=str(self.head))
         reader = self.reader("stream", after=after)
-        return EventStream(reader, ring=self.ring, clock=self._clock, wanted=wanted)
+        return EventStream(reader, ring=self.ring, clock=self._clock, selection=selection)
 
     def subscribe(
         self,
@@ -238,7 +240,7 @@ class EventHub:
         subscription = Subscription(
             reader=self.reader(name, ring_only=True),
             wakeup=self.wakeup,
-            wanted=EventSelection(types=types),
+            selection=EventSelection(types=types),
             on_event=on_event,
             on_resync=on_resync,
         )

@@ -85,17 +85,17 @@ class EventReader:
         self.cursor = to
         self._recognised = True
 
-    async def read(self, wanted: EventSelection, *, limit: int) -> ReadEvents:
+    async def read(self, selection: EventSelection, *, limit: int) -> ReadEvents:
         """The next events, about `limit` of them; nothing when there are none. Raises `StoreUnavailable`."""
         if self.at_head:
             return ReadEvents((), self.cursor)
         if self.in_ring:
-            return ReadEvents(*self._ring.events(self.cursor.sequence, wanted, limit=limit))
+            return ReadEvents(*self._ring.events(self.cursor.sequence, selection, limit=limit))
         if self._log is None:
             return self._all_missed(self._ring.head)
-        return await self._page(self._log, wanted, limit)
+        return await self._page(self._log, selection, limit)
 
-    async def _page(self, log: EventLog, wanted: EventSelection, limit: int) -> ReadEvents:
+    async def _page(self, log: EventLog, selection: EventSelection, limit: int) -> ReadEvents:
         # Events published during the read of the store belong to the next read: the selection may have grown
         # by then.
         place, head = self.cursor, self._ring.head
@@ -111,9 +111,9 @@ class EventReader:
         events = [event for event in page if event.cursor.sequence <= head.sequence]
         to_the_end = len(page) < limit or len(events) < len(page)
         until = max(place, head, key=_sequence) if to_the_end else events[-1].cursor
-        items = _with_holes(place, events, until) if wanted.of_modules else iter(events)
+        items = _with_holes(place, events, until) if selection.of_modules else iter(events)
         return ReadEvents(
-            [item for item in items if isinstance(item, MissedEvents) or wanted.accepts(item)], until
+            [item for item in items if isinstance(item, MissedEvents) or selection.accepts(item)], until
         )
 
     def _all_missed(self, until: Cursor) -> ReadEvents:

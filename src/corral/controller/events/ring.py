@@ -29,8 +29,8 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def of_modules(self) -> bool:
         """Whether events of modules may pass: only among those the log may have gaps."""
-        wanted = self.types is None or EventType.MODULE_EVENT in self.types
-        return wanted and EventType.MODULE_EVENT not in self.unseen
+        included = self.types is None or EventType.MODULE_EVENT in self.types
+        return included and EventType.MODULE_EVENT not in self.unseen
 
     @property
     def everything(self) -> bool:
@@ -121,38 +121,38 @@ class EventRing:
             return False
         return self._slots[cursor.sequence].event.cursor == cursor
 
-    def events(self, after: int, wanted: EventSelection, *, limit: int) -> tuple[list[Event], Cursor]:
+    def events(self, after: int, selection: EventSelection, *, limit: int) -> tuple[list[Event], Cursor]:
         """Up to `limit` events after a sequence the ring reaches, and the sequence up to which it was read."""
         found: list[Event] = []
         for sequence in range(after + 1, self.head.sequence + 1):
             event = self._slots[sequence].event
-            if wanted.accepts(event):
+            if selection.accepts(event):
                 found.append(event)
                 if len(found) == limit:
                     return found, event.cursor
         return found, self.head
 
-    def chunk(self, after: int, wanted: EventSelection) -> Chunk:
+    def chunk(self, after: int, selection: EventSelection) -> Chunk:
         """The frames after a sequence the ring reaches, about 64 KiB at most.
 
         Readers at the same place share one chunk: of hundreds of readers nearly all are.
         """
-        key = (after, wanted)
+        key = (after, selection)
         known = self._chunks.get(key)
         if known is None:
-            known = self._join(after, wanted)
+            known = self._join(after, selection)
             if len(self._chunks) < _KEPT_CHUNKS:
                 self._chunks[key] = known
         return known
 
-    def _join(self, after: int, wanted: EventSelection) -> Chunk:
+    def _join(self, after: int, selection: EventSelection) -> Chunk:
         frames: list[bytes] = []
         size = 0
-        everything = wanted.everything
+        everything = selection.everything
         for sequence in range(after + 1, self.head.sequence + 1):
             slot = self._slots[sequence]
-            if everything or wanted.accepts(slot.event):
-                shown = wanted.shown(slot.event)
+            if everything or selection.accepts(slot.event):
+                shown = selection.shown(slot.event)
                 frames.append(slot.frame if shown is slot.event else framed(shown)[1])
                 size += len(frames[-1])
                 if size >= _CHUNK_BYTES:

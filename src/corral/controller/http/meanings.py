@@ -56,5 +56,5 @@ def explain_parameter(parameter: dict[str, Any], tag: str) -> dict[str, Any]:
 
 def own_description(schema: Mapping[str, Any]) -> str:
     """What the type says, also where it says so beside null."""
-    said = [schema, *schema.get("anyOf", ())]
-    return next((str(each["description"]) for each in said if "description" in each), "")
+    candidates = [schema, *schema.get("anyOf", ())]
+    return next((str(each["description"]) for each in candidates if "description" in each), "")

@@ -240,15 +240,15 @@ def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, An
 
 
 def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {"description": route.summary}
+    response: dict[str, Any] = {"description": route.summary}
     if isinstance(route, Stream):
-        said["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+        response["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     elif isinstance(route, Download):
-        said["content"] = {"application/octet-stream": _BINARY}
+        response["content"] = {"application/octet-stream": _BINARY}
     elif isinstance(route, Asset | Relay):
-        said["content"] = {"*/*": _BINARY}
+        response["content"] = {"*/*": _BINARY}
     elif isinstance(route, Probe) and route.response is None:
-        said["content"] = {route.content_type: {"schema": {"type": "string"}}}
+        response["content"] = {route.content_type: {"schema": {"type": "string"}}}
     elif route.response is not None:
-        said["content"] = {_JSON: {"schema": by_type[id(route.response)]}}
-    return said
+        response["content"] = {_JSON: {"schema": by_type[id(route.response)]}}
+    return response

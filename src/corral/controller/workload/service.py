@@ -74,19 +74,19 @@ class Workloads:
     def resync(self) -> None:
         self.vitals.resync()
 
-    def say_ready(self, run: WorkloadRun) -> None:
+    def report_ready(self, run: WorkloadRun) -> None:
         """The workload is ready. NODE_OFFLINE when its node cannot be reached: then the workload repeats it."""
         record = self._record(run)
         self._report(record, WorkloadReport(ready=True))
         self.vitals.ready(record.id, record.incarnation)
 
-    def say_players(self, run: WorkloadRun, *, count: int, maximum: int) -> None:
+    def report_players(self, run: WorkloadRun, *, count: int, maximum: int) -> None:
         """The number of players, and the maximum; 0 for an unknown maximum."""
         record = self._record(run)
         self._report(record, WorkloadReport(players_known=True, player_count=count, max_players=maximum))
         self.vitals.players(record.id, record.incarnation, count=count, maximum=maximum)
 
-    def say_metrics(self, run: WorkloadRun, values: Mapping[str, float]) -> None:
+    def report_metrics(self, run: WorkloadRun, values: Mapping[str, float]) -> None:
         """Metrics of the workload's own; they are not forwarded."""
         self.vitals.metrics(run.instance, run.incarnation, values)
 

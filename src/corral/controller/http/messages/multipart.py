@@ -189,8 +189,8 @@ def part_head(head: bytes) -> PartBegins:
     if headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN_ENCODINGS:
         raise refused(f"part '{name}' is encoded; send its bytes as they are")
     content_type = headers.get("content-type", "")
-    _, said = _value_and_parameters(content_type, what="Content-Type")
-    if said.get("charset", "utf-8").lower() not in _CHARSETS:
+    _, type_parameters = _value_and_parameters(content_type, what="Content-Type")
+    if type_parameters.get("charset", "utf-8").lower() not in _CHARSETS:
         raise refused(f"part '{name}' is not in UTF-8")
     return PartBegins(name=name, filename=filename, content_type=content_type)
 

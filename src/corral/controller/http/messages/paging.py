@@ -84,7 +84,7 @@ def page_of(
     mirror: Mirror[R],
     query: PageQuery,
     *,
-    wanted: Callable[[R], bool],
+    accepts: Callable[[R], bool],
     shape: Callable[[Stored[R]], T],
 ) -> Page[T]:
     """A page of a collection in the order of ids: what comes or goes meanwhile moves nothing else."""
@@ -94,7 +94,7 @@ def page_of(
     found: list[T] = []
     for index in range(begin, len(items)):
         _, stored = items[index]
-        if not wanted(stored.record):
+        if not accepts(stored.record):
             continue
         if len(found) == query.limit:
             return Page(items=found, next=encode_cursor(mirror.collection.name, items[index - 1][0]))

@@ -148,9 +148,9 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
     it, as long as a body may be: every pattern is tried at one place only."""
     at = _AT.search(message)
     path = at["path"] if at else ""
-    said = message[: at.start()] if at else message
+    problem = message[: at.start()] if at else message
     noun = "parameter" if where == "query" else "field"
-    if unknown := _UNKNOWN.match(said):
+    if unknown := _UNKNOWN.match(problem):
         name = unknown["name"]
         known = _fields_at(inspect.type_info(type), path)
         guess = nearest(name, known)
@@ -161,21 +161,21 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
             field=_joined(path, name[:80]),
             hint=hint + ", ".join(known) if known else f"it takes no {noun}s",
         )
-    if missing := _MISSING.match(said):
+    if missing := _MISSING.match(problem):
         field = _joined(path, missing["name"])
         return Rejected(Code.MISSING_FIELD, f"{noun} '{field}' is missing", field=field)
     field = path.removeprefix(".")
     subject = _subject(field, noun=noun, where=where, key=bool(at and at["key"]))
-    choice = _CHOICE.match(said)
+    choice = _CHOICE.match(problem)
     if choice and (choices := _choices_at(inspect.type_info(type), path)):
         return unknown_choice(
             f"value of {subject}:", choice["word"][:80], choices, code=Code.INVALID_FIELD, field=field or None
         )
     return Rejected(
         Code.INVALID_FIELD,
-        f"{subject} is invalid: {said.replace('`', '')[:300]}",
+        f"{subject} is invalid: {problem.replace('`', '')[:300]}",
         field=field.removeprefix(_ANY) or None,
-        hint="put it in quotes: it is text" if _NOT_TEXT.match(said) else None,
+        hint="put it in quotes: it is text" if _NOT_TEXT.match(problem) else None,
     )
 
 

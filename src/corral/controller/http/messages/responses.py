@@ -104,10 +104,10 @@ def attachment(filename: str) -> bytes:
     """The disposition of a file that is to be saved and never shown, whatever its name (RFC 6266)."""
     plain = "".join(char if char.isascii() and char.isprintable() else "_" for char in filename)
     plain = plain.translate(_UNQUOTABLE) or "download"
-    said = f'attachment; filename="{plain}"'
+    header = f'attachment; filename="{plain}"'
     if plain != filename:
-        said += f"; filename*=UTF-8''{urllib.parse.quote(filename, safe='')}"
-    return said.encode()
+        header += f"; filename*=UTF-8''{urllib.parse.quote(filename, safe='')}"
+    return header.encode()
 
 
 def internal_error(error_id: str) -> ApiResponse:

@@ -99,8 +99,8 @@ class ReceivedForm(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> bytes:
         """Of what was sent, however it was wrapped: a repetition has another boundary."""
-        said = [(name, part.filename, part.content) for name, part in sorted(self.parts.items())]
-        return hashlib.sha256(msgspec.msgpack.encode((self.sha256, said))).digest()
+        fields = [(name, part.filename, part.content) for name, part in sorted(self.parts.items())]
+        return hashlib.sha256(msgspec.msgpack.encode((self.sha256, fields))).digest()
 
 
 class _Spool:

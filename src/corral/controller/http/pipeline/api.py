@@ -217,15 +217,15 @@ class Endpoint:
         try:
             return await server.answer(request)
         except Bug as error:
-            return self._confess(request, error)
+            return self._internal_error(request, error)
         except CorralError as error:
             return refusal(error)
         except ClientGone:
             return None
         except Exception as error:
-            return self._confess(request, error)
+            return self._internal_error(request, error)
 
-    def _confess(self, request: HttpRequest, error: Exception) -> ApiResponse:
+    def _internal_error(self, request: HttpRequest, error: Exception) -> ApiResponse:
         error_id = new_id("err", self._setting.entropy)
         log.error(
             "http.internal_error",

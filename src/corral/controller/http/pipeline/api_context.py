@@ -168,7 +168,7 @@ class InstanceControl(Protocol):
         """Whether one of these nodes is connected, now or within so many seconds."""
 
     async def settled(
-        self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
+        self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
         """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
 

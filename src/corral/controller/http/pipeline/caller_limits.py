@@ -125,10 +125,10 @@ class OpenStreams:
         return done.result()
 
     def _ended(self, stream: OpenStream, otherwise: str) -> CorralError:
-        told = f"{otherwise}: {stream.closing.result()}"
+        message = f"{otherwise}: {stream.closing.result()}"
         if self._tokens.find(stream.token.id) is None:
-            return Rejected(Code.UNAUTHENTICATED, told, hint="log in again")
-        return Retryable(Code.NOT_LEADER, told, hint="ask again", retry_after=1.0)
+            return Rejected(Code.UNAUTHENTICATED, message, hint="log in again")
+        return Retryable(Code.NOT_LEADER, message, hint="ask again", retry_after=1.0)
 
     async def on_token_revoked(self, event: Event) -> None:
         for stream in list(self._open):

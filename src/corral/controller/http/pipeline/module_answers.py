@@ -100,7 +100,7 @@ def failed(module_id: str, why: str) -> Rejected:
     )
 
 
-def told_failure(module_id: str, what: str, error: CorralError | msgspec.MsgspecError) -> CorralError:
+def public_failure(module_id: str, what: str, error: CorralError | msgspec.MsgspecError) -> CorralError:
     """How a call ended, as a caller may know it: an exception's text and traceback are for operators."""
     if isinstance(error, CallOverrun):
         return Retryable(

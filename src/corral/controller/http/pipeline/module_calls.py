@@ -25,8 +25,8 @@ from corral.controller.http.pipeline.module_answers import (
     checked,
     failed,
     in_doubt,
+    public_failure,
     settle_failure,
-    told_failure,
 )
 from corral.controller.http.pipeline.sse_stream import cut, until_gone
 from corral.domain.permissions import Permission
@@ -105,8 +105,8 @@ async def _once(
             return kept
         if attempt.in_doubt:
             raise in_doubt(call.module_id, call.named)
-        said: dict[str, object] = {"method": asked.method, "path": asked.path}
-        await attempt.begin(action=ACTION, subject=call.module_id, after=said)
+        audited: dict[str, object] = {"method": asked.method, "path": asked.path}
+        await attempt.begin(action=ACTION, subject=call.module_id, after=audited)
         try:
             answer = await call.answered(stream, stays=guard is not None)
         except CorralError as error:
@@ -224,7 +224,7 @@ class _ModuleCall:
             return await (work if stays else self._unless_gone(work, stream))
         except (CorralError, msgspec.MsgspecError) as error:
             if not self._begun:
-                raise told_failure(self.module_id, self.named, error) from error
+                raise public_failure(self.module_id, self.named, error) from error
             await cut(self.request)  # half an answer never looks whole
             return None
 

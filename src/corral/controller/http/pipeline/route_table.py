@@ -91,10 +91,10 @@ Turn = Callable[..., AbstractAsyncContextManager[None]]
 class Dialogue(Protocol):
     """The application's side of a socket."""
 
-    async def speak(self, write: Write, /) -> None:
+    async def send_messages(self, write: Write, /) -> None:
         """Write messages, JSON in UTF-8 each; cancelled when the socket has to end."""
 
-    async def hear(self, text: str, /) -> bytes:
+    async def receive(self, text: str, /) -> bytes:
         """Take a message; what is returned answers it. One at a time, in their order."""
 
 

@@ -64,7 +64,7 @@ async def serve_stream(*, request: HttpRequest, stream: OpenStream, pump: Pump, 
 
     await write(b"retry: %d\n\n" % _RETRY_MS)
     await _run(request, stream, pump, write)
-    await _say_goodbye(request, stream)
+    await _send_closing(request, stream)
 
 
 async def serve_download(
@@ -118,7 +118,7 @@ async def until_gone(request: HttpRequest) -> None:
         pass
 
 
-async def _say_goodbye(request: HttpRequest, stream: OpenStream) -> None:
+async def _send_closing(request: HttpRequest, stream: OpenStream) -> None:
     """End the answer properly if the reader takes it; one who has stopped reading is cut off."""
     reason = stream.closing.result() if stream.closing.done() else "the stream has ended"
     try:

@@ -42,21 +42,21 @@ async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Di
         await request.send({"type": "websocket.send", "text": message.decode()})
 
     async with Tasks() as tasks:
-        speaking = tasks.spawn(dialogue.speak(write), name="http/speak", awaited=True)
-        hearing = tasks.spawn(_hear(request, dialogue, write), name="http/hear", awaited=True)
-        await first_of(speaking, hearing, stream.closing)
-        gone = hearing.done() and not hearing.cancelled() and hearing.exception() is None
-    failures = [error for task in (speaking, hearing) if (error := failure_of(task)) is not None]
+        sending = tasks.spawn(dialogue.send_messages(write), name="http/send", awaited=True)
+        receiving = tasks.spawn(_receive_all(request, dialogue, write), name="http/receive", awaited=True)
+        await first_of(sending, receiving, stream.closing)
+        gone = receiving.done() and not receiving.cancelled() and receiving.exception() is None
+    failures = [error for task in (sending, receiving) if (error := failure_of(task)) is not None]
     if gone or any(isinstance(failure, OSError) for failure in failures):
         return  # the client hung up, and one of the two noticed first
     for failure in failures:
         log.warning("http.socket_failed", path=request.shown_path, error=str(failure), exc_info=failure)
     if stream.closing.done():
-        await _say_goodbye(request, _CLOSED_BY_US, stream.closing.result())
+        await _close(request, _CLOSED_BY_US, stream.closing.result())
     elif failures:
-        await _say_goodbye(request, _FAILED, "something went wrong")
+        await _close(request, _FAILED, "something went wrong")
     else:
-        await _say_goodbye(request, _ENDED, "nothing more will come")
+        await _close(request, _ENDED, "nothing more will come")
 
 
 def _chosen(request: HttpRequest) -> str | None:
@@ -64,7 +64,7 @@ def _chosen(request: HttpRequest) -> str | None:
     return PROTOCOL if PROTOCOL in [name.strip() for name in offered] else None
 
 
-async def _hear(request: HttpRequest, dialogue: Dialogue, write: Any) -> None:
+async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: Any) -> None:
     """Messages one after the other, until the client goes. What it sends meanwhile waits in its socket."""
     while True:
         message = await request.receive()
@@ -73,10 +73,10 @@ async def _hear(request: HttpRequest, dialogue: Dialogue, write: Any) -> None:
         text = message.get("text")
         if text is None:
             text = (message.get("bytes") or b"").decode("utf-8", "replace")
-        await write(await dialogue.hear(text))
+        await write(await dialogue.receive(text))
 
 
-async def _say_goodbye(request: HttpRequest, code: int, reason: str) -> None:
+async def _close(request: HttpRequest, code: int, reason: str) -> None:
     """Close properly if the client takes it; one that has stopped reading is cut off."""
     try:
         async with asyncio.timeout(_GOODBYE_SECONDS):

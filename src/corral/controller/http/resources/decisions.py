@@ -183,15 +183,15 @@ def _span(length: dt.timedelta) -> str:
 
 
 def _instance_summary(record: InstanceRecord, waits_for: str) -> str:
-    told = f"instance '{record.id}' of group '{record.group}' is {record.state} on node '{record.node}'"
+    summary = f"instance '{record.id}' of group '{record.group}' is {record.state} on node '{record.node}'"
     if record.start_failure is not None and not record.started_at:
         failure = record.start_failure
-        told += f"; its start failed at {failure.stage} with {failure.code}: {failure.message}"
+        summary += f"; its start failed at {failure.stage} with {failure.code}: {failure.message}"
     elif record.exit is not None and not live(record.state):
-        told += f"; it ended: {record.exit.summary}"
+        summary += f"; it ended: {record.exit.summary}"
     if reason := waits_for or record.reason:
-        told += f"; {reason}"
-    return told
+        summary += f"; {reason}"
+    return summary
 
 
 async def why_group(
@@ -211,15 +211,15 @@ async def why_group(
 
 
 def _group_summary(record: GroupRecord, present: int) -> str:
-    told = f"group '{record.spec.name}' wants {record.desired_count} instances and has {present}"
+    summary = f"group '{record.spec.name}' wants {record.desired_count} instances and has {present}"
     if record.paused is not None:
         until = record.paused.until.isoformat(timespec="seconds")
-        told += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
+        summary += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
     if record.reason:
-        told += f"; {record.reason}"
+        summary += f"; {record.reason}"
     if hint := isolation_hint(record):
-        told += f"; {hint}"
-    return told
+        summary += f"; {hint}"
+    return summary
 
 
 def _not_ready(workload: Workloads, there: list[InstanceRecord]) -> str:

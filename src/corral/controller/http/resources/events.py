@@ -81,38 +81,40 @@ class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
-def wanted_events(caller: Caller, types: str | None, subject: str | None) -> EventSelection:
+def event_selection(caller: Caller, types: str | None, subject: str | None) -> EventSelection:
     """The filter a caller asked for, and what his role may not see; UNKNOWN_EVENT_TYPE lists the types there
     are, FORBIDDEN names one that needs another permission."""
     role = caller.token.role
     unseen = unseen_types(role)
-    wanted = EventSelection(subject=subject, unseen=unseen, redacted=not sees_all(role))
+    selection = EventSelection(subject=subject, unseen=unseen, redacted=not sees_all(role))
     if types is None:
-        return wanted
+        return selection
     known = EventType.__members__
     for name in types.split(","):
         if name not in known:
             raise unknown_choice("event type", name[:80], known, code=Code.UNKNOWN_EVENT_TYPE, field="types")
         if name in unseen:
             authorise(caller, EVENT_PERMISSIONS[EventType(name)])
-    return msgspec.structs.replace(wanted, types=frozenset(EventType(name) for name in types.split(",")))
+    return msgspec.structs.replace(selection, types=frozenset(EventType(name) for name in types.split(",")))
 
 
 async def list_events(reads: ReadEngine, hub: EventHub, call: ApiCall[None, EventQuery]) -> Page[EventShape]:
     """Events in their order, the oldest first. The search for rare ones is bounded: a page may be
     short, or even empty, and still have a `next`."""
     query = call.query
-    wanted = wanted_events(call.caller, query.types, query.subject)
+    selection = event_selection(call.caller, query.types, query.subject)
     span = TimeRange(query.since, query.until)
     if query.after:
-        return await _forwards(reads, hub, wanted, span, after=Cursor.parse(query.after), limit=query.limit)
+        return await _forwards(
+            reads, hub, selection, span, after=Cursor.parse(query.after), limit=query.limit
+        )
     for _ in range(_ATTEMPTS):
         try:
             if query.newest:
-                return await _newest(reads, hub, wanted, span, limit=query.limit)
+                return await _newest(reads, hub, selection, span, limit=query.limit)
             first = await _number(reads, hub, span.first_number)
             begin = await reads.cursor_at(first - 1)
-            return await _forwards(reads, hub, wanted, span, after=begin, limit=query.limit)
+            return await _forwards(reads, hub, selection, span, after=begin, limit=query.limit)
         except CorralError as error:
             if error.code is not Code.RESYNC_REQUIRED:
                 raise  # the oldest events were dropped between two reads: begin with what is left
@@ -133,7 +135,7 @@ async def _number(reads: ReadEngine, hub: EventHub, bound: Callable[..., Awaitab
 
 
 async def _forwards(
-    reads: ReadEngine, hub: EventHub, wanted: EventSelection, span: TimeRange, *, after: Cursor, limit: int
+    reads: ReadEngine, hub: EventHub, selection: EventSelection, span: TimeRange, *, after: Cursor, limit: int
 ) -> Page[EventShape]:
     cursor = after
     found: list[Event] = []
@@ -141,31 +143,31 @@ async def _forwards(
         events = await reads.events(cursor, limit=_SCAN)
         for event in events:
             if span.is_after(event.at):
-                return _page(wanted, found)
+                return _page(selection, found)
             cursor = event.cursor
-            if wanted.accepts(event) and span.holds(event.at):
+            if selection.accepts(event) and span.holds(event.at):
                 found.append(event)
             if len(found) == limit:
                 break
         if len(found) == limit or len(events) < _SCAN:
             break
     more = cursor.sequence < hub.head.sequence
-    return _page(wanted, found, next=str(cursor) if more else None)
+    return _page(selection, found, next=str(cursor) if more else None)
 
 
-def _page(wanted: EventSelection, events: Iterable[Event], *, next: str | None = None) -> Page[EventShape]:
-    return Page(items=[event_shape(wanted.shown(event)) for event in events], next=next)
+def _page(selection: EventSelection, events: Iterable[Event], *, next: str | None = None) -> Page[EventShape]:
+    return Page(items=[event_shape(selection.shown(event)) for event in events], next=next)
 
 
 async def _newest(
-    reads: ReadEngine, hub: EventHub, wanted: EventSelection, span: TimeRange, *, limit: int
+    reads: ReadEngine, hub: EventHub, selection: EventSelection, span: TimeRange, *, limit: int
 ) -> Page[EventShape]:
     """The last events that are wanted, in their order, searched for in a bounded stretch of the log."""
     last = await _number(reads, hub, span.end_number) - 1
-    plain = wanted.everything and not span.bounded
-    stretch = limit if plain else limit + _SCAN if wanted.all_seen else _SCAN * _SCANS
-    stretch += MOST_MISPLACED if span.until is not None else 0
-    cursor = await reads.cursor_at(last - stretch)
+    plain = selection.everything and not span.bounded
+    scanned = limit if plain else limit + _SCAN if selection.all_seen else _SCAN * _SCANS
+    scanned += MOST_MISPLACED if span.until is not None else 0
+    cursor = await reads.cursor_at(last - scanned)
     found: collections.deque[Event] = collections.deque(maxlen=limit)
     while cursor.sequence < last:
         events = await reads.events(cursor, limit=_SCAN)
@@ -174,19 +176,19 @@ async def _newest(
         found.extend(
             event
             for event in events
-            if event.cursor.sequence <= last and wanted.accepts(event) and span.holds(event.at)
+            if event.cursor.sequence <= last and selection.accepts(event) and span.holds(event.at)
         )
         cursor = events[-1].cursor
-    return _page(wanted, found)
+    return _page(selection, found)
 
 
 async def stream_events(
     hub: EventHub, setting: ProcessContext, call: ApiCall[None, EventStreamQuery]
 ) -> Pump:
     query = call.query
-    wanted = wanted_events(call.caller, query.types, query.subject)
+    selection = event_selection(call.caller, query.types, query.subject)
     after = _position(call.last_event_id, query.after)
-    follower = hub.follow(after=after, wanted=wanted)
+    follower = hub.follow(after=after, selection=selection)
     heartbeat = setting.heartbeat_seconds
 
     async def pump(write: Write) -> None:

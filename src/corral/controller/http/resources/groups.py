@@ -127,7 +127,7 @@ def _away(living: Sequence[InstanceRecord]) -> str:
 
 async def list_groups(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[GroupShape]:
     return page_of(
-        state.groups, call.query, wanted=lambda _: True, shape=lambda stored: group_shape(state, stored)
+        state.groups, call.query, accepts=lambda _: True, shape=lambda stored: group_shape(state, stored)
     )
 
 

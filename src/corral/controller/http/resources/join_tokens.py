@@ -86,7 +86,7 @@ async def list_join_tokens(state: ClusterState, call: ApiCall[None, PageQuery]) 
     return page_of(
         state.join_tokens,
         call.query,
-        wanted=everything,
+        accepts=everything,
         shape=lambda stored: _shape(stored, call.now),
     )
 

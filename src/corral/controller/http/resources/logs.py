@@ -158,18 +158,18 @@ async def list_logs(
     query = call.query
     source = _source(state, reads, hub, setting, query.source)
     least = LEVELS[query.level] if query.level else 0
-    wanted = _Wanted(least, TimeRange(query.since, query.until), query.request)
+    filter = LogFilter(least, TimeRange(query.since, query.until), query.request)
     after = query.after
     if after is None and query.since is not None:
-        after = await _number(source, wanted.span.first_number) - 1
+        after = await _number(source, filter.span.first_number) - 1
     if after is None:
-        found = await _newest(source, wanted, query.limit)
+        found = await _newest(source, filter, query.limit)
         return Page(items=[_log_shape(item) for item in found], next=None)
-    found, position, more = await _following(source, wanted, after, query.limit)
+    found, position, more = await _following(source, filter, after, query.limit)
     return Page(items=[_log_shape(item) for item in found], next=str(position) if more else None)
 
 
-class _Wanted(NamedTuple):
+class LogFilter(NamedTuple):
     """Which records a reader asked for: of a level, of a time, and of a request."""
 
     least: int
@@ -197,13 +197,13 @@ async def _number(source: LogSource, bound: Callable[..., Awaitable[int]]) -> in
     return await bound(time_at, oldest=oldest[0][0], newest=newest[0][0])
 
 
-async def _newest(source: LogSource, wanted: _Wanted, limit: int) -> list[Numbered]:
+async def _newest(source: LogSource, filter: LogFilter, limit: int) -> list[Numbered]:
     """The newest records that are wanted, looking back only so far."""
     found: list[Numbered] = []
-    before = None if wanted.span.until is None else await _number(source, wanted.span.end_number)
+    before = None if filter.span.until is None else await _number(source, filter.span.end_number)
     for _ in range(_SCANS):
         records = await source.tail(before=before, limit=_SCAN)
-        found = [item for item in records if wanted.accepts(item)] + found
+        found = [item for item in records if filter.accepts(item)] + found
         if len(found) >= limit or len(records) < _SCAN:
             break
         before = records[0][0]
@@ -211,7 +211,7 @@ async def _newest(source: LogSource, wanted: _Wanted, limit: int) -> list[Number
 
 
 async def _following(
-    source: LogSource, wanted: _Wanted, after: int, limit: int
+    source: LogSource, filter: LogFilter, after: int, limit: int
 ) -> tuple[list[Numbered], int, bool]:
     """Records that are wanted after a number, how far was looked, and whether there may be more."""
     found: list[Numbered] = []
@@ -219,12 +219,12 @@ async def _following(
     for _ in range(_SCANS):
         records = await source.read(after=position, limit=_SCAN)
         for item in records:
-            if wanted.span.is_after(item[1].at):
+            if filter.span.is_after(item[1].at):
                 return found, position, False
             if len(found) == limit:
                 return found, position, True
             position = item[0]
-            if wanted.accepts(item):
+            if filter.accepts(item):
                 found.append(item)
         if len(records) < _SCAN:
             return found, position, False

@@ -144,7 +144,7 @@ def _as_of_now(record: NodeRecord, live: LiveNode | None) -> NodeClaims:
 
 
 def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
-    wanted = []
+    labels = []
     for text in filters:
         key, equals, value = text.partition("=")
         if not key or not equals:
@@ -154,8 +154,8 @@ def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
                 field="label",
                 hint="label=zone=eu",
             )
-        wanted.append((key, value))
-    return wanted
+        labels.append((key, value))
+    return labels
 
 
 async def list_nodes(
@@ -164,14 +164,14 @@ async def list_nodes(
     query = call.query
     labels = _labels(query.label)
 
-    def wanted(record: NodeRecord) -> bool:
+    def accepts(record: NodeRecord) -> bool:
         return (
             query.state in (None, record.state)
             and query.admission in (None, record.admission)
             and all(record.labels.get(key) == value for key, value in labels)
         )
 
-    return page_of(state.nodes, query, wanted=wanted, shape=lambda stored: node_shape(state, nodes, stored))
+    return page_of(state.nodes, query, accepts=accepts, shape=lambda stored: node_shape(state, nodes, stored))
 
 
 async def get_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[None, NoQuery]) -> NodeShape:

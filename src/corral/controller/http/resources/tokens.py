@@ -77,7 +77,7 @@ async def list_tokens(
     state: ClusterState, token_uses: TokenUses, call: ApiCall[None, PageQuery]
 ) -> Page[TokenShape]:
     return page_of(
-        state.tokens, call.query, wanted=everything, shape=lambda stored: token_shape(token_uses, stored)
+        state.tokens, call.query, accepts=everything, shape=lambda stored: token_shape(token_uses, stored)
     )
 
 

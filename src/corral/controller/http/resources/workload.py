@@ -32,20 +32,20 @@ class WorkloadTokenShape(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
-def say_ready(workload: Workloads, run: WorkloadRun, body: None) -> None:
+def report_ready(workload: Workloads, run: WorkloadRun, body: None) -> None:
     del body
-    workload.say_ready(run)
+    workload.report_ready(run)
 
 
-def say_players(workload: Workloads, run: WorkloadRun, body: Players) -> None:
-    workload.say_players(run, count=body.count, maximum=body.max)
+def report_players(workload: Workloads, run: WorkloadRun, body: Players) -> None:
+    workload.report_players(run, count=body.count, maximum=body.max)
 
 
-def say_metrics(workload: Workloads, run: WorkloadRun, body: dict[str, float]) -> None:
+def report_metrics(workload: Workloads, run: WorkloadRun, body: dict[str, float]) -> None:
     for name, value in body.items():
         if not math.isfinite(value):
             raise Rejected(Code.INVALID_FIELD, f"'{name}' is too large a number", field=name)
-    workload.say_metrics(run, body)
+    workload.report_metrics(run, body)
 
 
 def renew_token(workload: Workloads, run: WorkloadRun, body: None) -> WorkloadTokenShape:
@@ -68,9 +68,9 @@ def _report(what: str, summary: str, **more: Any) -> Report:
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _report("ready", "An instance says that it can be used", handler=say_ready),
-    _report("players", "An instance says how many play", body=Players, handler=say_players),
-    _report("metrics", "An instance says figures of its own", body=Metrics, handler=say_metrics),
+    _report("ready", "An instance says that it can be used", handler=report_ready),
+    _report("players", "An instance says how many play", body=Players, handler=report_players),
+    _report("metrics", "An instance says figures of its own", body=Metrics, handler=report_metrics),
     _report(
         "token",
         "An instance renews its token",

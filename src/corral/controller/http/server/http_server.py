@@ -43,7 +43,7 @@ class HttpServer:
         ping_seconds: float = 20.0,
         limits: HttpLimitsSection = HttpLimitsSection(),  # noqa: B008  # frozen
     ) -> None:
-        self._wanted = Address(host, port)
+        self._configured = Address(host, port)
         self._socket: socket.socket | None = None
         self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class HttpServer:
         """Where it listens; the port is the real one also when 0 was asked for."""
         if self._socket is None:
             raise Bug("the HTTP server has not been started")
-        return Address(self._wanted.host, self._socket.getsockname()[1])
+        return Address(self._configured.host, self._socket.getsockname()[1])
 
     def buffered_bytes(self) -> int:
         """What was written and not yet taken by the kernel, over all connections."""
@@ -88,7 +88,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen. PORT_IN_USE when another process does."""
-        self._socket = _bound(self._wanted)
+        self._socket = _bound(self._configured)
         self._task = self._tasks.spawn(self._server.serve([self._socket]), name="http/serve", awaited=True)
         await first_of(self._task, self._server.listening, name="http/await-ready")
         if self._task.done():

@@ -14,7 +14,7 @@ from corral.system.controller_config import HttpLimitsSection
 
 log = structlog.get_logger(__name__)
 
-_TOLD_SECONDS: Final = 10.0
+_LOG_SECONDS: Final = 10.0
 
 
 class Cut(enum.StrEnum):
@@ -47,7 +47,7 @@ class OpenConnections:
         self._counts: collections.Counter[str] = collections.Counter()
         self._waiting: dict[str, dict[asyncio.Transport, None]] = {}
         """By address, the one that waits longest first."""
-        self._told = -_TOLD_SECONDS
+        self._logged_at = -_LOG_SECONDS
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -111,8 +111,8 @@ class OpenConnections:
     def _refuse(self, address: str) -> bool:
         self.cut[Cut.REFUSED] += 1
         now = asyncio.get_running_loop().time()
-        if now - self._told >= _TOLD_SECONDS:
-            self._told = now
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
             log.warning(
                 "http.connections_refused", address=address, open=len(self), refused=self.cut[Cut.REFUSED]
             )

@@ -59,7 +59,7 @@ async def send(
         if error.code in _NOTHING_SENT and not repeated:
             await attempt.undo()
         raise
-    consoles.echo(id, line=line, by=attempt.actor.name)
+    consoles.add_input_line(id, line=line, by=attempt.actor.name)
     return sent_event(target, line, attempt.actor)
 
 

@@ -11,7 +11,7 @@ from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.authentication import authorise
-from corral.controller.http.pipeline.module_answers import in_doubt, settle_failure, told_failure
+from corral.controller.http.pipeline.module_answers import in_doubt, public_failure, settle_failure
 from corral.controller.http.pipeline.route_table import Once, Read, Route
 from corral.controller.http.resources.instances.instances import CommandLine
 from corral.controller.modules.module_service import Modules
@@ -118,7 +118,7 @@ async def _executed(match: CommandMatch, asked: CommandRequest) -> CommandAnswer
             f"command:{name}", COMMAND, asked, answer=CommandAnswer, deadline=DEADLINE_SECONDS
         )
     except (CorralError, msgspec.MsgspecError) as error:
-        raise told_failure(module, f"command '{name}'", error) from error
+        raise public_failure(module, f"command '{name}'", error) from error
 
 
 def words_of(line: str) -> list[str]:

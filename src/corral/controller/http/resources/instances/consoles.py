@@ -198,12 +198,12 @@ class ConsoleView:
     setting: ProcessContext
 
 
-async def _tell(
+async def _follow(
     view: ConsoleView,
     id: InstanceId,
     reader: ConsoleReader,
     *,
-    tell: Callable[[list[ConsoleMessage]], Awaitable[None]],
+    send: Callable[[list[ConsoleMessage]], Awaitable[None]],
     beat: Callable[[], Awaitable[None]],
 ) -> None:
     """Everything the reader finds, as it comes; `beat` when nothing came for a while."""
@@ -214,7 +214,7 @@ async def _tell(
             turn, place = wakeup.turn, reader.place
             messages = await reader.take()
             if messages:
-                await tell(messages)
+                await send(messages)
                 quiet_since = consoles.monotonic()
             if reader.gone:
                 return
@@ -236,14 +236,14 @@ async def stream_console(view: ConsoleView, call: ApiCall[None, FollowQuery]) ->
     id = InstanceId(call.path["id"])
 
     async def pump(write: Write) -> None:
-        async def tell(messages: list[ConsoleMessage]) -> None:
+        async def send(messages: list[ConsoleMessage]) -> None:
             await write(b"".join(_frame(message) for message in messages))
 
         async def beat() -> None:
             await write(position_frame("heartbeat", str(reader.place)))
 
         await write(position_frame("following", str(reader.place)))
-        await _tell(view, id, reader, tell=tell, beat=beat)
+        await _follow(view, id, reader, send=send, beat=beat)
 
     return pump
 
@@ -282,17 +282,17 @@ class ConsoleDialogue:
         self._id = InstanceId(call.path["id"])
         self._reader = _reader(view.state, view.consoles, call)
 
-    async def speak(self, write: Write) -> None:
-        async def tell(messages: list[ConsoleMessage]) -> None:
+    async def send_messages(self, write: Write) -> None:
+        async def send(messages: list[ConsoleMessage]) -> None:
             for message in messages:
                 await write(_socket_message(message))
 
         async def beat() -> None:
             """The protocol's own pings keep a socket alive."""
 
-        await _tell(self._view, self._id, self._reader, tell=tell, beat=beat)
+        await _follow(self._view, self._id, self._reader, send=send, beat=beat)
 
-    async def hear(self, text: str) -> bytes:
+    async def receive(self, text: str) -> bytes:
         asked: ConsoleLine | None = None
         try:
             authorise(self._caller, Permission.INSTANCES_COMMAND)

@@ -83,7 +83,7 @@ async def list_crashes(state: ClusterState, call: ApiCall[None, CrashQuery]) -> 
     before = decode_cursor(_KIND, query.cursor)
     span = TimeRange(query.since, query.until)
 
-    def wanted(record: CrashRecord) -> bool:
+    def accepts(record: CrashRecord) -> bool:
         return (
             query.group in (None, record.group)
             and query.node in (None, record.node)
@@ -93,7 +93,7 @@ async def list_crashes(state: ClusterState, call: ApiCall[None, CrashQuery]) -> 
         )
 
     found = sorted(
-        ((_order(stored.record), stored.record) for stored in state.crashes if wanted(stored.record)),
+        ((_order(stored.record), stored.record) for stored in state.crashes if accepts(stored.record)),
         key=lambda item: item[0],
         reverse=True,
     )

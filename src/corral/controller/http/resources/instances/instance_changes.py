@@ -93,7 +93,7 @@ async def _until(
     state: ClusterState,
     instances: InstanceControl,
     shape: InstanceShape,
-    wanted: Callable[[InstanceRecord], bool],
+    accepts: Callable[[InstanceRecord], bool],
     *,
     timeout: int,
     what: str,
@@ -105,7 +105,7 @@ async def _until(
     incarnation = shape.incarnation
 
     def settled(record: InstanceRecord) -> bool:
-        return wanted(record) or (once and _follows(record, incarnation))
+        return accepts(record) or (once and _follows(record, incarnation))
 
     try:
         async with asyncio.timeout(timeout):

@@ -83,7 +83,7 @@ class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
 async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery]) -> Page[InstanceShape]:
     query = call.query
 
-    def wanted(record: InstanceRecord) -> bool:
+    def accepts(record: InstanceRecord) -> bool:
         return (
             query.group in (None, record.group)
             and query.node in (None, record.node)
@@ -93,7 +93,7 @@ async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery])
         )
 
     return page_of(
-        view.state.instances, query, wanted=wanted, shape=lambda stored: instance_shape(view, stored)
+        view.state.instances, query, accepts=accepts, shape=lambda stored: instance_shape(view, stored)
     )
 
 

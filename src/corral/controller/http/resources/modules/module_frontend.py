@@ -98,7 +98,7 @@ def describe_module(record: PackageRecord, routes: Sequence[RouteDeclaration]) -
 
 
 def _operation(module_id: str, route: RouteDeclaration) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": f"{module_id}-{route.number}",
         "summary": route.summary or f"{route.method} {route.path}",
         "parameters": [
@@ -111,14 +111,14 @@ def _operation(module_id: str, route: RouteDeclaration) -> dict[str, Any]:
     }
     if route.request_schema is not None:
         schema = _whole(module_id, route, "request", route.request_schema)
-        said["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     if route.response_schema is not None:
         schema = _whole(module_id, route, "response", route.response_schema)
-        said["responses"]["200"] = {
+        operation["responses"]["200"] = {
             "description": "What the module answers",
             "content": {"application/json": {"schema": schema}},
         }
-    return said
+    return operation
 
 
 def _whole(module_id: str, route: RouteDeclaration, what: str, schema: dict[str, Any]) -> dict[str, Any]:

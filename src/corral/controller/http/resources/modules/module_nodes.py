@@ -22,7 +22,7 @@ from corral.domain.modules.records import NodeModuleState, PackageRecord, awaite
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Permission, allows
 
-Wish = Literal["recover", "reload"]
+PendingRequest = Literal["recover", "reload"]
 
 
 class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     current: bool
     refused: bool
     declined: bool
-    owed: list[Wish]
+    owed: list[PendingRequest]
     settled: bool
     progress: str
     """`offered`, `fetching 12 of 40 MB`, `told`: while an archive is on its way there."""
@@ -88,20 +88,20 @@ def modules_of(state: ClusterState, node: str) -> list[str]:
 
 
 def on_nodes_shape(state: ClusterState, nodes: LiveNodes, record: PackageRecord) -> OnNodesShape:
-    wanted = away = active = bad = waiting = 0
+    desired = away = active = bad = waiting = 0
     for each in state.nodes if ModuleHost.DAEMON in record.manifest.hosts else ():
         if each.record.state is not NodeState.REVOKED:
-            wanted += 1
+            desired += 1
             away += nodes.live(each.record.id) is None
     for row in state.module_node_states.rows_of_module(record.id):
         active += row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256
         amiss = is_unhealthy(row, record.sha256) or runs_with_refusal(row)
         bad += amiss
         waiting += bool(not amiss and awaited_capability(row))
-    return OnNodesShape(wanted=wanted, active=active, troubled=bad, waiting=waiting, away=away)
+    return OnNodesShape(wanted=desired, active=active, troubled=bad, waiting=waiting, away=away)
 
 
-def node_state_shapes(
+def node_states(
     state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[Any, Any], record: PackageRecord
 ) -> list[NodeStateShape]:
     return [node_state_shape(state, modules, nodes, call, record, node) for node in nodes_of(state, record)]
@@ -147,7 +147,7 @@ def _fields(
     stored = state.module_node_states.find(node_module_key(node, module))
     row = stored.record if stored else None
     progress = modules.progress(node, module)
-    owed = owed_wishes(row, record)
+    pending = pending_requests(row, record)
     shown = {
         "node": node,
         "connected": nodes.live(node) is not None,
@@ -160,22 +160,22 @@ def _fields(
         "current": bool(row and record and row.sha256 == record.sha256),
         "refused": bool(row and record and row.refused_sha256 == record.sha256),
         "declined": bool(row and runs_with_refusal(row)),
-        "owed": owed,
+        "owed": pending,
         "progress": progress,
         "updated_at": row.updated_at if row else None,
     }
-    rests = not progress and not owed and settled(row, record)
+    rests = not progress and not pending and settled(row, record)
     return {**shown, "settled": progress == TOO_LARGE or rests}
 
 
-def owed_wishes(row: NodeModuleState | None, record: PackageRecord | None) -> list[Wish]:
+def pending_requests(row: NodeModuleState | None, record: PackageRecord | None) -> list[PendingRequest]:
     """What a node shall do beyond having the module as it is wanted. Where nothing of the module runs there is
     nothing to be reloaded, and a daemon that does not count reloads cannot owe one."""
     if row is None or record is None:
         return []
-    owed: list[Wish] = ["recover"] if row.pending_recover_ms else []
+    pending: list[PendingRequest] = ["recover"] if row.pending_recover_ms else []
     counts = row.sha256 and row.reload_done_ms is not None
-    return [*owed, "reload"] if counts and (row.reload_done_ms or 0) < record.reload_asked_ms else owed
+    return [*pending, "reload"] if counts and (row.reload_done_ms or 0) < record.reload_asked_ms else pending
 
 
 def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:

@@ -11,7 +11,7 @@ from corral.controller.http.messages.call import ApiCall
 from corral.controller.http.resources.modules.module_nodes import (
     NodeStateShape,
     OnNodesShape,
-    node_state_shapes,
+    node_states,
     on_nodes_shape,
 )
 from corral.controller.modules.installer import InstallAnswer, InstallOutcome
@@ -176,7 +176,7 @@ def module_shape(
 ) -> ModuleShape:
     return ModuleShape(
         **_fields(state, modules, nodes, call, stored),
-        nodes=node_state_shapes(state, modules, nodes, call, stored.record),
+        nodes=node_states(state, modules, nodes, call, stored.record),
     )
 
 
@@ -201,7 +201,7 @@ def installed_shape(
 ) -> InstalledModule:
     return InstalledModule(
         **_fields(state, modules, nodes, call, stored),
-        nodes=node_state_shapes(state, modules, nodes, call, stored.record),
+        nodes=node_states(state, modules, nodes, call, stored.record),
         outcome=answer.outcome,
         told=list(answer.story),
     )
@@ -256,9 +256,11 @@ def _fields(
         "previous_version": record.previous_version,
         "installed_at": record.installed_at,
         "updated_at": record.updated_at,
-        "failure": _failure(record, told=allows(role, Permission.LOGS_READ)),
+        "failure": _failure(record, may_read_logs=allows(role, Permission.LOGS_READ)),
         "story": [step_shape(step) for step in record.story],
-        "live": live_shape(live, told=allows(role, Permission.LOGS_READ)) if live is not None else None,
+        "live": live_shape(live, may_read_logs=allows(role, Permission.LOGS_READ))
+        if live is not None
+        else None,
         "revision": stored.revision,
     }
 
@@ -269,8 +271,8 @@ def step_shape(step: PhaseStep) -> StepShape:
     )
 
 
-def _failure(record: PackageRecord, *, told: bool) -> FailureStory | None:
-    if record.failure is None or told:
+def _failure(record: PackageRecord, *, may_read_logs: bool) -> FailureStory | None:
+    if record.failure is None or may_read_logs:
         return record.failure
     return msgspec.structs.replace(record.failure, message="", traceback="", log=())
 
@@ -309,7 +311,7 @@ def frontend(record: PackageRecord) -> FrontendShape | None:
     )
 
 
-def live_shape(live: LiveModule, *, told: bool) -> LiveShape:
+def live_shape(live: LiveModule, *, may_read_logs: bool) -> LiveShape:
     sample = live.sample
 
     def named(kind: str) -> list[str]:
@@ -329,5 +331,5 @@ def live_shape(live: LiveModule, *, told: bool) -> LiveShape:
         subscriptions=named("subscription"),
         tasks=named("task"),
         commands=named("command"),
-        log=list(live.log) if told else [],
+        log=list(live.log) if may_read_logs else [],
     )

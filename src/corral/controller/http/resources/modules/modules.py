@@ -91,7 +91,7 @@ async def list_modules(
 ) -> Page[ModuleShape]:
     query = call.query
 
-    def wanted(record: PackageRecord) -> bool:
+    def accepts(record: PackageRecord) -> bool:
         return (
             query.phase in (None, record.phase)
             and query.intent in (None, record.intent)
@@ -101,7 +101,7 @@ async def list_modules(
     return page_of(
         state.modules,
         query,
-        wanted=wanted,
+        accepts=accepts,
         shape=lambda stored: listed_shape(state, modules, nodes, call, stored),
     )
 

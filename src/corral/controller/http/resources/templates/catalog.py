@@ -106,7 +106,7 @@ async def list_entries(state: ClusterState, call: ApiCall[None, CatalogQuery]) -
     return page_of(
         state.catalog,
         call.query,
-        wanted=lambda record: platform in (None, record.platform),
+        accepts=lambda record: platform in (None, record.platform),
         shape=lambda stored: _shape(state, stored),
     )
 

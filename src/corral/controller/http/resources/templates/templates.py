@@ -67,11 +67,11 @@ _SETTINGS: Final = BodyDecoder(_Settings)
 async def list_templates(state: ClusterState, call: ApiCall[None, TemplateQuery]) -> Page[TemplateShape]:
     query = call.query
 
-    def wanted(record: TemplateRecord) -> bool:
+    def accepts(record: TemplateRecord) -> bool:
         group, _, _ = record.name.rpartition("/")
         return record.name.startswith(query.prefix) and query.group in (None, group)
 
-    return page_of(state.templates, query, wanted=wanted, shape=lambda each: template_shape(state, each))
+    return page_of(state.templates, query, accepts=accepts, shape=lambda each: template_shape(state, each))
 
 
 async def get_template(state: ClusterState, call: ApiCall[None, NoQuery]) -> TemplateShape:
