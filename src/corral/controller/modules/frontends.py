@@ -54,15 +54,15 @@ class Frontends:
         frontend = record.manifest.frontend
         if frontend is None:
             raise Rejected(Code.NOT_FOUND, f"module '{record.id}' has no page")
-        wanted = path or frontend.entry.removeprefix("frontend/")
+        name = path or frontend.entry.removeprefix("frontend/")
         try:
-            check_path(wanted)
+            check_path(name)
         except Rejected:
-            raise missing(record.id, wanted) from None
+            raise missing(record.id, name) from None
         root = await self._root(record)
-        found = await to_end(_read, root / "frontend", wanted)
+        found = await to_end(_read, root / "frontend", name)
         if found is None:
-            raise missing(record.id, wanted)
+            raise missing(record.id, name)
         return found
 
     async def _root(self, record: PackageRecord) -> Path:

@@ -66,7 +66,7 @@ class ModuleSubscription:
         *,
         scope: Scope,
         number: int,
-        wanted: EventFilter,
+        filter: EventFilter,
         hub: EventHub,
         clock: Clock,
         after: Cursor | None = None,
@@ -75,8 +75,8 @@ class ModuleSubscription:
         """`after` is a stored position; `save` makes the subscription durable."""
         self.scope = scope
         self._number = number
-        self._wanted = wanted
-        self._coarse = EventSelection(types=wanted.log_types)
+        self._filter = filter
+        self._coarse = EventSelection(types=filter.log_types)
         self._hub = hub
         self._clock = clock
         self._save = save
@@ -137,7 +137,7 @@ class ModuleSubscription:
         await self._handover.deliver(
             self._body(item)
             for item in read.items
-            if isinstance(item, MissedEvents) or self._wanted.accepts(item)
+            if isinstance(item, MissedEvents) or self._filter.accepts(item)
         )
         self._reader.advance(read.until)
         await self._keep(force=bool(missed))
@@ -186,7 +186,7 @@ class ModuleEvents:
     async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
         """Subscribe from now on; a durable one from where its name stopped last. UNKNOWN_EVENT_TYPE,
         FORBIDDEN."""
-        wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
+        filter = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
         key = (id(scope), asked.subscription)
         cursor_id = self._check(scope, asked)
         self._opening[key] = scope, cursor_id
@@ -197,7 +197,7 @@ class ModuleEvents:
         deliveries = ModuleSubscription(
             scope=scope,
             number=asked.subscription,
-            wanted=wanted,
+            filter=filter,
             hub=self._hub,
             clock=self._clock,
             after=after,

@@ -53,14 +53,14 @@ class CollectionIndexes:
         """Create the collection with exactly these indexes, all of them built. ALREADY_EXISTS when a unique
         one cannot be built: then that index does not exist, and everything else does."""
         checked_collection(name)
-        wanted = parse_indexes(indexes)
+        requested = parse_indexes(indexes)
         async with self._locks.hold(space.id):
             await self.finish_drop(space, name)
-            facts = await self._change(space, name, lambda known: _with_indexes(known, wanted))
+            facts = await self._change(space, name, lambda known: _with_indexes(known, requested))
             for index in facts.indexes:
-                if index.name not in {each.name for each in wanted}:
+                if index.name not in {each.name for each in requested}:
                     await self._remove_index(space, name, index)
-        for index in wanted:
+        for index in requested:
             while not await self._build_some(space, name, index):
                 pass
         return (await read_facts(self._reads, space)).find(name) or CollectionFacts()
@@ -178,10 +178,12 @@ def parse_indexes(bodies: Sequence[IndexBody]) -> list[IndexFacts]:
     return found
 
 
-def _with_indexes(known: CollectionFacts, wanted: Sequence[IndexFacts]) -> CollectionFacts:
+def _with_indexes(known: CollectionFacts, requested: Sequence[IndexFacts]) -> CollectionFacts:
     names = {index.name for index in known.indexes}
     added = tuple(
-        msgspec.structs.replace(index, built=not known.count) for index in wanted if index.name not in names
+        msgspec.structs.replace(index, built=not known.count)
+        for index in requested
+        if index.name not in names
     )
     return msgspec.structs.replace(known, indexes=known.indexes + added)
 

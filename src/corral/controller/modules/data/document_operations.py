@@ -18,7 +18,7 @@ from corral.domain.modules.document_filters import ANY, Filter, parse_filter
 from corral.domain.modules.document_updates import parse_update
 from corral.domain.modules.document_values import invalid
 from corral.errors import Code, Rejected
-from corral.sdk.protocol import storage_messages as said
+from corral.sdk.protocol import storage_messages as messages
 from corral.store.port import ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
@@ -46,51 +46,51 @@ class DocumentCalls:
 
     # collections
 
-    async def create(self, scope: DataScope, body: said.CreateCollection) -> said.CollectionBody:
+    async def create(self, scope: DataScope, body: messages.CreateCollection) -> messages.CollectionBody:
         _allow(scope)
         facts = await self._keeper.create(space_of(scope), body.collection, body.indexes)
         return _collection_body(body.collection, facts)
 
-    async def collections(self, scope: DataScope, body: said.ListCollections) -> said.CollectionList:  # noqa: ARG002 - the shape of a handler
+    async def collections(self, scope: DataScope, body: messages.ListCollections) -> messages.CollectionList:  # noqa: ARG002 - the shape of a handler
         _allow(scope)
         facts = await read_facts(self._reads, space_of(scope))
         live = {name: found for name in sorted(facts.collections) if (found := facts.find(name)) is not None}
-        return said.CollectionList(
+        return messages.CollectionList(
             collections=tuple(_collection_body(name, found) for name, found in live.items())
         )
 
-    async def drop(self, scope: DataScope, body: said.DropCollection) -> said.Done:
+    async def drop(self, scope: DataScope, body: messages.DropCollection) -> messages.Done:
         _allow(scope)
-        return said.Done(done=await self._keeper.drop(space_of(scope), body.collection))
+        return messages.Done(done=await self._keeper.drop(space_of(scope), body.collection))
 
     # reading
 
-    async def get(self, scope: DataScope, body: said.GetDocuments) -> said.DocumentPage:
+    async def get(self, scope: DataScope, body: messages.GetDocuments) -> messages.DocumentPage:
         _allow(scope)
         space, name = space_of(scope), checked_collection(body.collection)
-        if len(body.ids) > said.MAX_PAGE:
-            raise invalid(f"at most {said.MAX_PAGE} documents can be asked for at once")
+        if len(body.ids) > messages.MAX_PAGE:
+            raise invalid(f"at most {messages.MAX_PAGE} documents can be asked for at once")
         facts = await self._facts(space, name)
-        found: dict[str, said.DocumentBody] = {}
+        found: dict[str, messages.DocumentBody] = {}
         size = 0
         ids = list(dict.fromkeys(checked_id(id) for id in body.ids)) if facts is not None else []
         rows = 1 if facts is None else min(100, _rows_at_once(facts))
         for start in range(0, len(ids), rows):
             for each in await self._reads.get_many(space.documents(name), ids[start : start + rows]):
-                found[each.id] = said.DocumentBody(id=each.id, revision=each.revision, body=each.body)
+                found[each.id] = messages.DocumentBody(id=each.id, revision=each.revision, body=each.body)
                 size += len(each.body)
             if size > _ANSWER_BYTES:
                 raise Rejected(
                     Code.BODY_TOO_LARGE, "these documents are too large for one answer", hint="ask for fewer"
                 )
-        return said.DocumentPage(documents=tuple(found[id] for id in ids if id in found))
+        return messages.DocumentPage(documents=tuple(found[id] for id in ids if id in found))
 
-    async def find(self, scope: DataScope, body: said.FindDocuments) -> said.DocumentPage:
+    async def find(self, scope: DataScope, body: messages.FindDocuments) -> messages.DocumentPage:
         _allow(scope)
-        if not 0 < body.limit <= said.MAX_PAGE or not 0 <= body.skip <= MAX_SKIP:
-            raise invalid(f"'limit' is between 1 and {said.MAX_PAGE}, 'skip' at most {MAX_SKIP}")
+        if not 0 < body.limit <= messages.MAX_PAGE or not 0 <= body.skip <= MAX_SKIP:
+            raise invalid(f"'limit' is between 1 and {messages.MAX_PAGE}, 'skip' at most {MAX_SKIP}")
         query = DocumentQuery(
-            wanted=parse_filter(body.filter),
+            where=parse_filter(body.filter),
             sort=parse_sort(body.sort),
             limit=body.limit,
             skip=body.skip,
@@ -98,62 +98,62 @@ class DocumentCalls:
         )
         search = await self._search(scope, body.collection)
         if search is None:
-            return said.DocumentPage(documents=())
+            return messages.DocumentPage(documents=())
         answer = await search.find(query)
-        return said.DocumentPage(documents=tuple(map(_body, answer.hits)), next=answer.next)
+        return messages.DocumentPage(documents=tuple(map(_body, answer.hits)), next=answer.next)
 
-    async def count(self, scope: DataScope, body: said.CountDocuments) -> said.Counted:
+    async def count(self, scope: DataScope, body: messages.CountDocuments) -> messages.Counted:
         _allow(scope)
-        wanted = parse_filter(body.filter)
+        where = parse_filter(body.filter)
         space, name = space_of(scope), checked_collection(body.collection)
         facts = await self._facts(space, name)
-        if facts is None or wanted == ANY:
-            return said.Counted(count=0 if facts is None else facts.count)
-        return said.Counted(count=await self._searching(space, name, facts).count(wanted))
+        if facts is None or where == ANY:
+            return messages.Counted(count=0 if facts is None else facts.count)
+        return messages.Counted(count=await self._searching(space, name, facts).count(where))
 
     # writing
 
-    async def insert(self, scope: DataScope, body: said.InsertDocuments) -> said.Written:
+    async def insert(self, scope: DataScope, body: messages.InsertDocuments) -> messages.Written:
         steps = [
-            said.Step(kind="insert", collection=body.collection, id=new.id, body=new.body)
+            messages.Step(kind="insert", collection=body.collection, id=new.id, body=new.body)
             for new in body.documents
         ]
         return await self._transact(scope, steps)
 
-    async def transaction(self, scope: DataScope, body: said.RunTransaction) -> said.Written:
+    async def transaction(self, scope: DataScope, body: messages.RunTransaction) -> messages.Written:
         return await self._transact(scope, body.steps)
 
-    async def update_many(self, scope: DataScope, body: said.UpdateMany) -> said.Counted:
+    async def update_many(self, scope: DataScope, body: messages.UpdateMany) -> messages.Counted:
         _allow(scope)
-        wanted, update = parse_filter(body.filter), parse_update(body.update)
+        where, update = parse_filter(body.filter), parse_update(body.update)
         name = checked_collection(body.collection)
-        ids = await self._ids(scope, name, wanted, most=_MOST_AT_ONCE + 1)
+        ids = await self._ids(scope, name, where, most=_MOST_AT_ONCE + 1)
         if len(ids) > _MOST_AT_ONCE:
             raise invalid(
                 f"more than {_MOST_AT_ONCE} documents fit", hint="change them in parts, by a narrower filter"
             )
-        intents = [Intent(kind="update", name=(name, id), update=update, guard=wanted) for id in ids]
-        return said.Counted(count=await self._in_parts(scope, name, intents))
+        intents = [Intent(kind="update", name=(name, id), update=update, guard=where) for id in ids]
+        return messages.Counted(count=await self._in_parts(scope, name, intents))
 
-    async def delete_many(self, scope: DataScope, body: said.DeleteMany) -> said.Counted:
+    async def delete_many(self, scope: DataScope, body: messages.DeleteMany) -> messages.Counted:
         _allow(scope)
-        wanted, name = parse_filter(body.filter), checked_collection(body.collection)
+        where, name = parse_filter(body.filter), checked_collection(body.collection)
         deleted = 0
-        while ids := await self._ids(scope, name, wanted, most=_MOST_AT_ONCE):
-            intents = [Intent(kind="delete", name=(name, id), guard=wanted) for id in ids]
+        while ids := await self._ids(scope, name, where, most=_MOST_AT_ONCE):
+            intents = [Intent(kind="delete", name=(name, id), guard=where) for id in ids]
             deleted += await self._in_parts(scope, name, intents)
             if len(ids) < _MOST_AT_ONCE:
                 break
-        return said.Counted(count=deleted)
+        return messages.Counted(count=deleted)
 
-    async def _transact(self, scope: DataScope, steps: Sequence[said.Step]) -> said.Written:
+    async def _transact(self, scope: DataScope, steps: Sequence[messages.Step]) -> messages.Written:
         _allow(scope)
         space = space_of(scope)
         weight = sum(len(step.body) or update_size(step.update) for step in steps)
         intents = await self._evaluation.run(weight, lambda: understand(steps, self._new_id))
         async with self._locks.hold(space.id):
             _, revision = await self._writer.apply(space, intents, quota=_quota(scope))
-        return said.Written(ids=tuple(intent.name[1] for intent in intents), revision=revision)
+        return messages.Written(ids=tuple(intent.name[1] for intent in intents), revision=revision)
 
     async def _in_parts(self, scope: DataScope, name: str, intents: Sequence[Intent]) -> int:
         space, written = space_of(scope), 0
@@ -168,9 +168,9 @@ class DocumentCalls:
 
     # parts
 
-    async def _ids(self, scope: DataScope, name: str, wanted: Filter, *, most: int) -> list[str]:
+    async def _ids(self, scope: DataScope, name: str, where: Filter, *, most: int) -> list[str]:
         search = await self._search(scope, name)
-        return [] if search is None else await search.ids(wanted, most=most)
+        return [] if search is None else await search.ids(where, most=most)
 
     async def _facts(self, space: Space, name: str) -> CollectionFacts | None:
         return (await read_facts(self._reads, space)).find(name)
@@ -190,20 +190,20 @@ class DocumentCalls:
 
 def _rows_at_once(facts: CollectionFacts) -> int:
     """Rows of about one MiB of documents: many small ones, few large ones."""
-    return max(4, min(said.MAX_STEPS, _MIB // max(1, facts.bytes // max(1, facts.count))))
+    return max(4, min(messages.MAX_STEPS, _MIB // max(1, facts.bytes // max(1, facts.count))))
 
 
-def _collection_body(name: str, facts: CollectionFacts) -> said.CollectionBody:
+def _collection_body(name: str, facts: CollectionFacts) -> messages.CollectionBody:
     indexes = tuple(
-        said.IndexBody(fields=tuple(".".join(path) for path in index.fields), unique=index.unique)
+        messages.IndexBody(fields=tuple(".".join(path) for path in index.fields), unique=index.unique)
         for index in facts.indexes
         if index.built
     )
-    return said.CollectionBody(name=name, indexes=indexes, count=facts.count, bytes=facts.bytes)
+    return messages.CollectionBody(name=name, indexes=indexes, count=facts.count, bytes=facts.bytes)
 
 
-def _body(hit: DocumentHit) -> said.DocumentBody:
-    return said.DocumentBody(id=hit.id, revision=hit.revision, body=hit.body or b"")
+def _body(hit: DocumentHit) -> messages.DocumentBody:
+    return messages.DocumentBody(id=hit.id, revision=hit.revision, body=hit.body or b"")
 
 
 def _allow(scope: DataScope) -> None:

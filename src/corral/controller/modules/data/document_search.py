@@ -28,7 +28,7 @@ _KEPT_BYTES: Final = 4 * 1024 * 1024
 
 
 class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True):
-    wanted: Filter
+    where: Filter
     sort: Sort = ()
     limit: int
     skip: int = 0
@@ -59,7 +59,7 @@ class Search:
 
     async def find(self, query: DocumentQuery) -> SearchPage:
         """A page of the result; `next` is empty when nothing follows."""
-        chosen = plan(query.wanted, query.sort, self._facts.indexes)
+        chosen = plan(query.where, query.sort, self._facts.indexes)
         try:
             hits = await self._first(query, chosen)
         except _OutOfOrder:
@@ -67,28 +67,28 @@ class Search:
             hits = await self._first(query, msgspec.structs.replace(chosen, sorted=False))
         return await self._page(query, hits)
 
-    async def count(self, wanted: Filter) -> int:
+    async def count(self, where: Filter) -> int:
         found = 0
-        async for ids in self._in_any_order(wanted):
+        async for ids in self._in_any_order(where):
             found += len(ids)
         return found
 
-    async def ids(self, wanted: Filter, *, most: int) -> list[str]:
+    async def ids(self, where: Filter, *, most: int) -> list[str]:
         """The ids of matching documents, at most so many, in any order. Each is returned once, also when the
         document moves along the index meanwhile."""
         found: dict[str, None] = {}
-        async for ids in self._in_any_order(wanted):
+        async for ids in self._in_any_order(where):
             found.update(dict.fromkeys(ids))
             if len(found) >= most:
                 break
         return list(found)[:most]
 
-    async def _in_any_order(self, wanted: Filter) -> AsyncIterator[list[str]]:
-        chosen = plan(wanted, (), self._facts.indexes)
+    async def _in_any_order(self, where: Filter) -> AsyncIterator[list[str]]:
+        chosen = plan(where, (), self._facts.indexes)
         if isinstance(chosen, Walk):
             chosen = msgspec.structs.replace(chosen, sorted=False)
         async for page in self._pages(chosen, _PAGE_ROWS):
-            yield await self._evaluation.hits(page, wanted, (), lambda hits: [hit.id for hit in hits])
+            yield await self._evaluation.hits(page, where, (), lambda hits: [hit.id for hit in hits])
 
     async def _first(self, query: DocumentQuery, chosen: Plan) -> list[DocumentHit]:
         """The first hits after the cursor, in order: those of the page, and one more if there is one."""
@@ -99,30 +99,30 @@ class Search:
             chosen = resumed(chosen, begin.id, begin.found, query.sort)
         best = Best(most, after=None if begin is None else place_of(begin.id, begin.found, query.sort))
         async for page in self._pages(chosen, most if in_order else _PAGE_ROWS):
-            await self._evaluation.hits(page, query.wanted, query.sort, best.add)
+            await self._evaluation.hits(page, query.where, query.sort, best.add)
             if in_order and best.full:
                 break
         return best.hits()
 
     async def _page(self, query: DocumentQuery, hits: list[DocumentHit]) -> SearchPage:
         more = len(hits) > query.skip + query.limit
-        wanted = hits[query.skip : query.skip + query.limit]
+        shown = hits[query.skip : query.skip + query.limit]
         answer: list[DocumentHit] = []
         size = 0
-        for hit in wanted:
+        for hit in shown:
             whole = hit if hit.body is not None else await self._again(hit, query)
             size += 0 if whole is None else len(whole.body or b"")
             if answer and size > _ANSWER_BYTES:
                 return SearchPage(answer, cursor_of(answer[-1], query.sort))
             if whole is not None:
                 answer.append(whole)
-        return SearchPage(answer, cursor_of(wanted[-1], query.sort) if more else "")
+        return SearchPage(answer, cursor_of(shown[-1], query.sort) if more else "")
 
     async def _again(self, hit: DocumentHit, query: DocumentQuery) -> DocumentHit | None:
         """Read a hit whose content was not held; None when it does not match any more."""
         found = await self._reads.get_many(self._collection, [hit.id])
         return await self._evaluation.hits(
-            found, query.wanted, query.sort, lambda hits: next(iter(hits), None)
+            found, query.where, query.sort, lambda hits: next(iter(hits), None)
         )
 
     # candidates

@@ -95,12 +95,12 @@ class DocumentWriter:
         return await self._evaluation.run(weight, work)
 
     async def _load(self, space: Space, intents: Sequence[Intent]) -> dict[DocumentName, Document]:
-        wanted: dict[str, list[str]] = {}
+        by_collection: dict[str, list[str]] = {}
         for collection, id in dict.fromkeys(intent.name for intent in intents if not intent.fresh):
-            wanted.setdefault(collection, []).append(id)
+            by_collection.setdefault(collection, []).append(id)
         found: dict[DocumentName, Document] = {}
         size = 0
-        for collection, ids in wanted.items():
+        for collection, ids in by_collection.items():
             for start in range(0, len(ids), _LOADED_ROWS):
                 part = ids[start : start + _LOADED_ROWS]
                 for document in await self._reads.get_many(space.documents(collection), part):

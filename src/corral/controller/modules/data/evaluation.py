@@ -75,20 +75,20 @@ class Evaluation:
     async def hits(
         self,
         documents: Sequence[Document],
-        wanted: Filter,
+        where: Filter,
         sort: Sort,
         take: Callable[[Iterable[DocumentHit]], T],
     ) -> T:
         """Results of `take` for the matching documents, in their order."""
         return await self.run(
             sum(256 + len(document.body) for document in documents),
-            lambda: take(hit for each in documents if (hit := judge(each, wanted, sort)) is not None),
+            lambda: take(hit for each in documents if (hit := matching(each, where, sort)) is not None),
         )
 
 
-def judge(document: Document, wanted: Filter, sort: Sort) -> DocumentHit | None:
+def matching(document: Document, where: Filter, sort: Sort) -> DocumentHit | None:
     value = msgspec.json.decode(document.body)
-    if not matches(wanted, document.id, value):
+    if not matches(where, document.id, value):
         return None
     values = tuple(field_of(document.id, value, field.path) for field in sort)
     return DocumentHit(

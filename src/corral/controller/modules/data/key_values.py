@@ -15,7 +15,7 @@ from corral.controller.modules.data.document_writer import busy
 from corral.controller.modules.data.spaces import DataScope, Space, checked_id, checked_prefix, space_of
 from corral.domain.modules.document_values import check_number, invalid
 from corral.errors import Code, Rejected
-from corral.sdk.protocol import storage_messages as said
+from corral.sdk.protocol import storage_messages as messages
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 
@@ -110,15 +110,15 @@ class KeyValueCalls:
         self._clock = clock
         self._counting = KeyedLocks[str]()
 
-    async def get(self, scope: DataScope, body: said.KeyBody) -> said.KeyValue:
+    async def get(self, scope: DataScope, body: messages.KeyBody) -> messages.KeyValue:
         _allow(scope)
         found = await self._engine.read(space_of(scope), checked_id(body.key, "key"))
         if found is None:
-            return said.KeyValue()
+            return messages.KeyValue()
         left = None if found.expires is None else max(0, found.expires - self._now())
-        return said.KeyValue(value=found.value, expires_in_ms=left)
+        return messages.KeyValue(value=found.value, expires_in_ms=left)
 
-    async def put(self, scope: DataScope, body: said.PutKey) -> said.Done:
+    async def put(self, scope: DataScope, body: messages.PutKey) -> messages.Done:
         return await self._write(
             scope,
             Write(
@@ -129,20 +129,20 @@ class KeyValueCalls:
             ),
         )
 
-    async def compare_and_set(self, scope: DataScope, body: said.CompareAndSet) -> said.Done:
+    async def compare_and_set(self, scope: DataScope, body: messages.CompareAndSet) -> messages.Done:
         write = Write(
             key=body.key, value=body.value, expires=self._expiry(body.ttl_ms), only_if=(body.expected,)
         )
         if body.value is None and body.expected is None:
             _allow(scope)
             found = await self._engine.read(space_of(scope), checked_id(body.key, "key"))
-            return said.Done(done=found is None)
+            return messages.Done(done=found is None)
         return await self._write(scope, write)
 
-    async def delete(self, scope: DataScope, body: said.KeyBody) -> said.Done:
+    async def delete(self, scope: DataScope, body: messages.KeyBody) -> messages.Done:
         return await self._write(scope, Write(key=body.key, value=None))
 
-    async def increment(self, scope: DataScope, body: said.IncrementKey) -> said.Incremented:
+    async def increment(self, scope: DataScope, body: messages.IncrementKey) -> messages.Incremented:
         _allow(scope)
         space, key = space_of(scope), checked_id(body.key, "key")
         async with self._counting.hold(space.id):
@@ -158,15 +158,15 @@ class KeyValueCalls:
                     only_if=(None if found is None else found.value,),
                 )
                 if await self._engine.write(space, write, quota=_quota(scope)):
-                    return said.Incremented(value=value)
+                    return messages.Incremented(value=value)
         raise busy(space)
 
-    async def expire(self, scope: DataScope, body: said.ExpireKey) -> said.Done:
+    async def expire(self, scope: DataScope, body: messages.ExpireKey) -> messages.Done:
         _allow(scope)
         key = checked_id(body.key, "key")
-        return said.Done(done=await self._engine.expire(space_of(scope), key, self._expiry(body.ttl_ms)))
+        return messages.Done(done=await self._engine.expire(space_of(scope), key, self._expiry(body.ttl_ms)))
 
-    async def keys(self, scope: DataScope, body: said.ListKeys) -> said.KeyList:
+    async def keys(self, scope: DataScope, body: messages.ListKeys) -> messages.KeyList:
         _allow(scope)
         if not 0 < body.limit <= MAX_KEYS:
             raise invalid(f"'limit' is between 1 and {MAX_KEYS}")
@@ -176,13 +176,13 @@ class KeyValueCalls:
             after=checked_prefix(body.after),
             limit=body.limit,
         )
-        return said.KeyList(keys=tuple(found))
+        return messages.KeyList(keys=tuple(found))
 
-    async def _write(self, scope: DataScope, write: Write) -> said.Done:
+    async def _write(self, scope: DataScope, write: Write) -> messages.Done:
         _allow(scope)
         checked_id(write.key, "key")
         check_size(write.value or b"")
-        return said.Done(done=await self._engine.write(space_of(scope), write, quota=_quota(scope)))
+        return messages.Done(done=await self._engine.write(space_of(scope), write, quota=_quota(scope)))
 
     def _expiry(self, ttl_ms: int | None) -> int | None:
         if ttl_ms is None:

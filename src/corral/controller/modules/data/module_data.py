@@ -20,7 +20,7 @@ from corral.controller.modules.data.valkey_keys import ValkeyKeys
 from corral.controller.state.ledger import Ledger
 from corral.errors import CorralError
 from corral.modules.services.host_operations import Operation
-from corral.sdk.protocol import storage_messages as said
+from corral.sdk.protocol import storage_messages as messages
 from corral.store.port import ABSENT, Delete, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
@@ -88,23 +88,29 @@ class ModuleData:
         """Operations that modules may call, for the engine's table."""
         documents, keys = self._documents, self._key_values
         return [
-            Operation(method=said.CREATE, body=said.CreateCollection, handler=documents.create),
-            Operation(method=said.COLLECTIONS, body=said.ListCollections, handler=documents.collections),
-            Operation(method=said.DROP, body=said.DropCollection, handler=documents.drop),
-            Operation(method=said.INSERT, body=said.InsertDocuments, handler=documents.insert),
-            Operation(method=said.GET, body=said.GetDocuments, handler=documents.get),
-            Operation(method=said.FIND, body=said.FindDocuments, handler=documents.find),
-            Operation(method=said.COUNT, body=said.CountDocuments, handler=documents.count),
-            Operation(method=said.UPDATE_MANY, body=said.UpdateMany, handler=documents.update_many),
-            Operation(method=said.DELETE_MANY, body=said.DeleteMany, handler=documents.delete_many),
-            Operation(method=said.TRANSACTION, body=said.RunTransaction, handler=documents.transaction),
-            Operation(method=said.KV_GET, body=said.KeyBody, handler=keys.get),
-            Operation(method=said.KV_PUT, body=said.PutKey, handler=keys.put),
-            Operation(method=said.KV_COMPARE_AND_SET, body=said.CompareAndSet, handler=keys.compare_and_set),
-            Operation(method=said.KV_DELETE, body=said.KeyBody, handler=keys.delete),
-            Operation(method=said.KV_INCREMENT, body=said.IncrementKey, handler=keys.increment),
-            Operation(method=said.KV_EXPIRE, body=said.ExpireKey, handler=keys.expire),
-            Operation(method=said.KV_KEYS, body=said.ListKeys, handler=keys.keys),
+            Operation(method=messages.CREATE, body=messages.CreateCollection, handler=documents.create),
+            Operation(
+                method=messages.COLLECTIONS, body=messages.ListCollections, handler=documents.collections
+            ),
+            Operation(method=messages.DROP, body=messages.DropCollection, handler=documents.drop),
+            Operation(method=messages.INSERT, body=messages.InsertDocuments, handler=documents.insert),
+            Operation(method=messages.GET, body=messages.GetDocuments, handler=documents.get),
+            Operation(method=messages.FIND, body=messages.FindDocuments, handler=documents.find),
+            Operation(method=messages.COUNT, body=messages.CountDocuments, handler=documents.count),
+            Operation(method=messages.UPDATE_MANY, body=messages.UpdateMany, handler=documents.update_many),
+            Operation(method=messages.DELETE_MANY, body=messages.DeleteMany, handler=documents.delete_many),
+            Operation(
+                method=messages.TRANSACTION, body=messages.RunTransaction, handler=documents.transaction
+            ),
+            Operation(method=messages.KV_GET, body=messages.KeyBody, handler=keys.get),
+            Operation(method=messages.KV_PUT, body=messages.PutKey, handler=keys.put),
+            Operation(
+                method=messages.KV_COMPARE_AND_SET, body=messages.CompareAndSet, handler=keys.compare_and_set
+            ),
+            Operation(method=messages.KV_DELETE, body=messages.KeyBody, handler=keys.delete),
+            Operation(method=messages.KV_INCREMENT, body=messages.IncrementKey, handler=keys.increment),
+            Operation(method=messages.KV_EXPIRE, body=messages.ExpireKey, handler=keys.expire),
+            Operation(method=messages.KV_KEYS, body=messages.ListKeys, handler=keys.keys),
         ]
 
     # generations

@@ -72,8 +72,8 @@ def ties_go_down(sort: Sort) -> bool:
     return bool(sort) and sort[-1].down
 
 
-def plan(wanted: Filter, sort: Sort, indexes: Sequence[IndexFacts]) -> Plan:
-    limits = _limits(wanted)
+def plan(where: Filter, sort: Sort, indexes: Sequence[IndexFacts]) -> Plan:
+    limits = _limits(where)
     own = limits.get(ID_PATH)
     if own is not None and own.choices is not None:
         return ByIds(tuple(dict.fromkeys(each for each in own.choices if is_id(each))))
@@ -91,9 +91,9 @@ class _Limit(msgspec.Struct):
     high: Any = MISSING
 
 
-def _limits(wanted: Filter) -> dict[Path, _Limit]:
+def _limits(where: Filter) -> dict[Path, _Limit]:
     found: dict[Path, _Limit] = {}
-    for condition in conjuncts(wanted):
+    for condition in conjuncts(where):
         match condition:
             case Compare(path, "eq", value):
                 found.setdefault(path, _Limit()).choices = (value,)

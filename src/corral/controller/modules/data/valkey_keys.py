@@ -71,8 +71,8 @@ class ValkeyKeys:
     async def write(self, space: Space, write: Write, *, quota: int) -> bool:
         condition, expected = "", b""
         if write.only_if is not None:
-            (wanted,) = write.only_if
-            condition, expected = ("absent", b"") if wanted is None else ("equal", wanted)
+            (previous,) = write.only_if
+            condition, expected = ("absent", b"") if previous is None else ("equal", previous)
         answer = await self._run(
             scripts.WRITE,
             space,
