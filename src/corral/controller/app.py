@@ -323,11 +323,11 @@ def _show_lag(setting: ProcessContext, watch: LoopWatch) -> None:
 def _end_process(error: BaseException) -> None:
     """What is on disk is no longer certain, or memory no longer equals it: only a fresh start helps."""
     _log.critical("controller.fatal", exc_info=error)
-    _say_fatal(error)
+    _print_fatal(error)
     os._exit(_STORAGE_FAILED)
 
 
-def _say_fatal(error: BaseException) -> None:
+def _print_fatal(error: BaseException) -> None:
     hint = f"hint: {error.hint}\n" if isinstance(error, StorageFailed) else ""
     sys.stderr.write(f"fatal: {error}\n{hint}")
 
@@ -359,5 +359,5 @@ def run_controller(
             return run_service(open_service, dumps=config.data / "logs", parent_fd=parent_fd)
         except StorageFailed as error:
             _log.critical("controller.storage_failed", reason=str(error))
-            _say_fatal(error)
+            _print_fatal(error)
             return _STORAGE_FAILED

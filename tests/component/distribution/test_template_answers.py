@@ -159,7 +159,7 @@ async def test_a_node_that_floods_requests_and_does_not_read_keeps_its_session_a
     session = depot.session("n1")
     assert session is not None
     assert session.outbox.waiting_bytes < 2 * 1024 * KILOBYTE
-    assert len(depot.term.distribution._desk._waiting.get("n1", {})) <= 256
+    assert len(depot.term.distribution._templates._waiting.get("n1", {})) <= 256
 
 
 async def test_a_request_that_was_under_way_is_answered_in_the_nodes_next_session(depot):

@@ -279,7 +279,7 @@ class Rig:
         link = StandInNode(NodeId(name), consoles=self.consoles, uploads=self.uploads)
         link.instances = self.instances
         self.sessions.links[NodeId(name)] = link
-        self.instances.dispatcher.judged(link.id, link.facts.id)
+        self.instances.dispatcher.inventory_complete(link.id, link.facts.id)
         return link
 
     async def group(self, name: str = "lobby", **fields: Any) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class BadReports:
     async def unaccounted(self, *_: Any) -> list[Any]:
         return []
 
-    async def judgement(self, *_: Any) -> AsyncIterator[Reported]:
+    async def complete_inventory(self, *_: Any) -> AsyncIterator[Reported]:
         yield self._handshake()
 
     def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> Reported:
@@ -73,8 +73,8 @@ class BadReports:
     def opened(self, node_id: NodeId) -> None:
         self.done.append("opened")
 
-    def judged(self, node_id: NodeId, session_id: SessionId) -> None:
-        self.done.append("judged")
+    def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
+        self.done.append("complete")
 
 
 class BadModules:
@@ -94,7 +94,7 @@ class BadModules:
         self.folded |= {frame.sequence for frame in frames}
         return []
 
-    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
+    def fold_inventory(self, node_id: NodeId, hello: Handshake) -> list[Step]:
         return []
 
 
@@ -188,7 +188,7 @@ async def test_a_handshake_that_cannot_be_taken_in_is_told_and_the_session_goes_
     async with intake_bench(scratch, reports=reports) as bench:
         bench.intake.offer(node_frame(log_line(1)))
         await eventually(lambda: bench.confirmed[-1:] == [1], state=lambda: bench.confirmed)
-        assert reports.done == ["opened", "judged"]
+        assert reports.done == ["opened", "complete"]
         assert [event["context"] for event in await bench.told()] == ["handshake", "handshake"]
 
 

@@ -112,7 +112,7 @@ class Pen:
         async def look() -> bool:
             live = modules.engine.live(id)
             found[:] = [f"live {live}"] if live is not None else []
-            house = modules._parts.house.processes.values()
+            house = modules._parts.pool.processes.values()
             found.extend(f"process {process.pid}" for process in house if process.module_id == id)
             found.extend(await self._registered(id))
             return not found
@@ -137,7 +137,7 @@ class Pen:
 
     def strays(self) -> list[str]:
         """Processes below the zygote that are no module's own."""
-        house = modules_of(self.controller)._parts.house
+        house = modules_of(self.controller)._parts.pool
         below = tree(house.zygote_pid, most=10_000) if house.zygote_pid else []
         return [str(one) for one in below if one.pid not in {house.zygote_pid, *house.processes}]
 

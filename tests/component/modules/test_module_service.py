@@ -473,7 +473,7 @@ async def test_signed_archives_are_proven_at_install_and_at_every_load(
     assert record.signature is not None
     assert record.signature.key_sha256 == key.sha256
     broken = msgspec.structs.replace(record.signature, blob="")  # as if somebody had taken it away
-    await modules._book.step("small", lambda found: msgspec.structs.replace(found, signature=broken))
+    await modules._packages.step("small", lambda found: msgspec.structs.replace(found, signature=broken))
     refused = await modules.act("small", Verb.ACTIVATE, actor=OPERATOR)
     assert (refused.phase, refused.reason) == (ModulePhase.FAILED, "signature_refused")
 

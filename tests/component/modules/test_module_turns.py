@@ -78,7 +78,7 @@ async def test_settings_that_are_being_changed_are_not_taken_back_by_what_is_ask
         second = asyncio.create_task(modules.act("small", Verb.RELOAD, actor=OPERATOR))
     else:
         second = asyncio.create_task(install(controller, gated(scratch, "1.1.0")))
-    await eventually(lambda: modules._book._turns.users("small") == 2)
+    await eventually(lambda: modules._packages._turns.users("small") == 2)
     gate.open()
     await asyncio.gather(first, second)
     assert modules.find("small").settings["word"] == "bye"
@@ -95,7 +95,7 @@ async def test_an_install_that_comes_during_the_uninstall_installs(
     leaving = asyncio.create_task(modules.act("small", Verb.UNINSTALL, actor=OPERATOR))
     await gate.reached()
     coming = asyncio.create_task(install(controller, gated(scratch, "1.1.0")))
-    await eventually(lambda: modules._book._turns.users("small") == 2)
+    await eventually(lambda: modules._packages._turns.users("small") == 2)
     gate.open()
     await leaving
     answer = await coming

@@ -100,7 +100,7 @@ class Holdings(NamedTuple):
 
 
 def holdings(pen: Pen) -> Holdings:
-    house = modules_of(pen.controller)._parts.house
+    house = modules_of(pen.controller)._parts.pool
     return Holdings(
         descriptors=len(os.listdir("/proc/self/fd")),
         threads=len(take_census().threads),

@@ -87,10 +87,10 @@ class InstanceFileQuestions:
             raise invalid("length", f"{length} is not possible", f"ask for 1 to {MOST_BYTES} bytes")
         async with _deadline(record.node, self._seconds):
             link = self._link(record.node)
-            told = await self._read(link, record, path, offset=offset, length=length)
-            return FilePart(content=told.content[:length], size=max(told.total_size_bytes, 0))
+            part = await self._read(link, record, path, offset=offset, length=length)
+            return FilePart(content=part.content[:length], size=max(part.total_size_bytes, 0))
 
-    def told(self, node_id: NodeId, answer: Answer) -> None:
+    def answered(self, node_id: NodeId, answer: Answer) -> None:
         """A node's answer; only that of the queried node counts."""
         question = self._open.get(answer.request_id)
         if (
@@ -187,12 +187,12 @@ class InstanceFileQuestions:
         try:
             if not link.send(message(request_id)):
                 raise offline(node_id)
-            told = cast(A, await answer_of(answer, over=link.over, gone=offline(node_id)))
+            reply = cast(A, await answer_of(answer, over=link.over, gone=offline(node_id)))
         finally:
             del self._open[request_id]
-        if told.error:
-            raise _refusal(node_id, told.error)
-        return told
+        if reply.error:
+            raise _refusal(node_id, reply.error)
+        return reply
 
 
 @contextlib.asynccontextmanager
@@ -209,10 +209,10 @@ async def _deadline(node_id: NodeId, seconds: float) -> AsyncIterator[None]:
         ) from None
 
 
-def _entry(told: wire.FileEntry) -> FileEntry:
-    kind = told.kind if told.kind in _KINDS else "directory" if told.is_dir else "file"
+def _entry(entry: wire.FileEntry) -> FileEntry:
+    kind = entry.kind if entry.kind in _KINDS else "directory" if entry.is_dir else "file"
     return FileEntry(
-        path=told.path, kind=kind, size=max(told.size_bytes, 0), modified_at=_time(told.modified_at_ms)
+        path=entry.path, kind=kind, size=max(entry.size_bytes, 0), modified_at=_time(entry.modified_at_ms)
     )
 
 

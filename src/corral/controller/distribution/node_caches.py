@@ -182,7 +182,7 @@ class CacheQueries:
         finally:
             del self._open[request_id]
 
-    def told(self, node_id: NodeId, status: CacheStatus) -> bool:
+    def answered(self, node_id: NodeId, status: CacheStatus) -> bool:
         """A cache status of a node; returns whether a query was pending for it."""
         question = self._open.get(status.request_id)
         if question is None or question.node_id != node_id or question.answer.done():

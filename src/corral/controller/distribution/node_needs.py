@@ -217,13 +217,13 @@ class NodeAccess:
                     except Retryable as error:
                         for_now = error
                     except (CorralError, msgspec.MsgspecError) as error:
-                        self._say_lost(name, version, error)
+                        self._log_lost(name, version, error)
             seen |= needs.templates
         if missing and for_now is not None:
             raise for_now
         return asked - missing
 
-    def _say_lost(self, name: str, version: TemplateVersion, error: Exception) -> None:
+    def _log_lost(self, name: str, version: TemplateVersion, error: Exception) -> None:
         if (unsaid := self._quota.admit("manifest_lost", version.manifest)) is not None:
             _log.error(
                 "distribution.manifest_lost",

@@ -57,7 +57,7 @@ class Distribution:
         self._entropy = entropy
         self._needs = GroupNeeds(state)
         self.access = NodeAccess(state, needs=self._needs, library=library, clock=clock)
-        self._desk = TemplateServer(
+        self._templates = TemplateServer(
             templates=state.templates, library=library, links=links, access=self.access, clock=clock
         )
         self._questions = CacheQueries(links=links, entropy=entropy)
@@ -71,14 +71,14 @@ class Distribution:
     # frames of nodes
 
     def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
-        self._desk.ask(node_id, request)
+        self._templates.ask(node_id, request)
 
     async def readable(self, node_id: NodeId, digests: Collection[str]) -> frozenset[str]:
         """The subset of these blobs that the node may read; see `NodeAccess`."""
         return await self.access.readable(node_id, digests)
 
-    def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
-        if self._questions.told(node_id, status) or not status.request_id:
+    def cache_reported(self, node_id: NodeId, status: CacheStatus) -> None:
+        if self._questions.answered(node_id, status) or not status.request_id:
             return
         if self._warming.get(node_id) == status.request_id:
             del self._warming[node_id]
@@ -94,8 +94,8 @@ class Distribution:
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
         self._saving.failed(node_id, failed)
 
-    def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
-        self._files.told(node_id, answer)
+    def files_reported(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
+        self._files.answered(node_id, answer)
 
     # automatic actions
 
@@ -199,7 +199,7 @@ class Distribution:
         self._questions.close()
         self._saving.close()
         self._files.close()
-        await self._desk.close()
+        await self._templates.close()
 
     def _connected(self) -> list[NodeRecord]:
         records = (stored.record for _, stored in self._state.nodes.items())

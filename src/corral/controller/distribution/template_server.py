@@ -126,7 +126,7 @@ class TemplateServer:
         self._offers = TemplateOffers(library)
         self._links = links
         self._tasks = Tasks()
-        self._told = TokenBuckets[NodeId](
+        self._log_buckets = TokenBuckets[NodeId](
             burst=_LOGGED_PER_MINUTE, per_second=_LOGGED_PER_MINUTE / 60, monotonic=clock.monotonic
         )
         self._waiting: dict[NodeId, dict[Key, TemplateRequest]] = {}
@@ -206,21 +206,21 @@ class TemplateServer:
         known = self._templates.version_of(name, request.known_hash)
         return ControllerMessage(template_data=await self._offers.offer(name, version, known=known))
 
-    def _version(self, node_id: NodeId, name: str, wanted: str) -> TemplateVersion:
+    def _version(self, node_id: NodeId, name: str, digest: str) -> TemplateVersion:
         """The requested version. A daemon that cannot name one gets the current version or, where the node
         may not have that, the one that its plans name. A template that the node does not need does not exist
         for it."""
         found, allowed = self._templates.find(name), self._access.versions(node_id, name)
         if found is None or not allowed:
             raise Rejected(Code.TEMPLATE_NOT_FOUND, f"template '{name[:127]}' does not exist")
-        if not wanted:
+        if not digest:
             current = found.record.version().hash
             named = [version.hash for version in found.record.versions if version.hash in allowed]
-            wanted = current if current in allowed or not named else named[-1]
-        version = found.record.by_hash(wanted) if wanted in allowed else None
+            digest = current if current in allowed or not named else named[-1]
+        version = found.record.by_hash(digest) if digest in allowed else None
         if version is None:
             raise Rejected(
-                Code.TEMPLATE_NOT_FOUND, f"template '{name}' has no version {wanted[:64]} any more"
+                Code.TEMPLATE_NOT_FOUND, f"template '{name}' has no version {digest[:64]} any more"
             )
         return version
 
@@ -237,7 +237,7 @@ class TemplateServer:
             return
         final = error.code in (Code.TEMPLATE_NOT_FOUND, Code.ARCHIVE_TOO_LARGE)
         code = error.code.name if final else Code.TEMPLATE_UNAVAILABLE.name
-        if self._told.take(node_id):
+        if self._log_buckets.take(node_id):
             _log.warning(
                 "template.refused",
                 node=node_id,

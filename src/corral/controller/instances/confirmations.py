@@ -75,11 +75,11 @@ def before_static_goes(state: ClusterState, group: str, confirm: str) -> None:
     """CONFIRMATION_REQUIRED, unless confirmed: instances would start with empty directories."""
     worlds = of_group(state, group).worlds
     if worlds:
-        told = (
+        effects = (
             f"group '{group}' has worlds: {_places(worlds)}. Without 'static' its instances start in new directories, "
             "which are deleted when they stop; the worlds stay where they are and are used again once 'static' is on"
         )
-        _require(group, confirm, told)
+        _require(group, confirm, effects)
 
 
 def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:
@@ -124,16 +124,16 @@ def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None
 def _require_for(found: Concerned, kind: str, name: str, confirm: str, *, living: str, worlds: str) -> None:
     """`living` and `worlds`: the texts of what becomes of them. No confirmation is required where nothing is
     affected."""
-    told = []
+    effects = []
     if found.living:
-        told.append(f"{_names(found.living)} {living}")
+        effects.append(f"{_names(found.living)} {living}")
     if found.worlds:
-        told.append(f"the worlds {_places(found.worlds)} {worlds}")
-    if told:
-        _require(name, confirm, f"with {kind} '{name}' {'; '.join(told)}")
+        effects.append(f"the worlds {_places(found.worlds)} {worlds}")
+    if effects:
+        _require(name, confirm, f"with {kind} '{name}' {'; '.join(effects)}")
 
 
-def _require(name: str, confirm: str, told: str) -> None:
+def _require(name: str, confirm: str, effects: str) -> None:
     if confirm == name:
         return
     if confirm:
@@ -145,7 +145,7 @@ def _require(name: str, confirm: str, told: str) -> None:
         )
     raise Rejected(
         Code.CONFIRMATION_REQUIRED,
-        told,
+        effects,
         hint=f"nothing was done; say it again with confirm={name} (--yes) if that is meant",
         field="confirm",
     )

@@ -91,7 +91,7 @@ class Dispatcher:
         self._api_url = api_url
         self._resend_seconds = resend_seconds
         self._sendings: dict[str, Sending] = {}
-        self._judged: dict[NodeId, SessionId] = {}
+        self._reconciled: dict[NodeId, SessionId] = {}
         self._timers: list[tuple[float, str]] = []
         self._wake = asyncio.Event()
 
@@ -114,12 +114,12 @@ class Dispatcher:
                 sending.sent, sending.answered, sending.token = 0, False, ""
             self._look_at(stored.record.id, again=True)
 
-    def judged(self, node_id: NodeId, session_id: SessionId) -> None:
+    def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
         """The node's inventory is complete: from now on starts may be sent to it."""
         session = self._sessions.find(node_id)
         if session is None or session.facts.id != session_id:
             return  # a newer session has begun, with an inventory of its own
-        self._judged[node_id] = session_id
+        self._reconciled[node_id] = session_id
         for stored in self._state.instances.of_node(node_id):
             sending = self._sendings.get(stored.record.id)
             if sending is None or not sending.sent:
@@ -231,7 +231,7 @@ class Dispatcher:
         )
 
     def _may_start(self, session: Session) -> bool:
-        return self._judged.get(session.facts.node_id) == session.facts.id
+        return self._reconciled.get(session.facts.node_id) == session.facts.id
 
     def _message(self, record: InstanceRecord, sending: Sending) -> ControllerMessage | None:
         if sending.order.kind is OrderKind.STOP:

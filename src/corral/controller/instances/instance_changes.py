@@ -67,9 +67,9 @@ def refused_start(
     only: str | None = None,
 ) -> RecordedRefusal:
     """The refusal of a requested start: recorded as a decision, with the rejected nodes."""
-    told = _refusal(ws, group, f"{refused.code.name}: {refused.summary}", instance, passed_over(refused))
+    steps = _refusal(ws, group, f"{refused.code.name}: {refused.summary}", instance, passed_over(refused))
     returning = _returning(ws, group.spec, refused, only)
-    return RecordedRefusal(refused.error(group.spec.name), steps=told, returning=returning)
+    return RecordedRefusal(refused.error(group.spec.name), steps=steps, returning=returning)
 
 
 def _refusal(

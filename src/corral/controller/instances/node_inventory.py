@@ -223,7 +223,7 @@ def reconcile_listed(ws: Workspace, node: NodeId, id: str, runs: Sequence[Runnin
         return
     own = [run for run in runs if _is_present(record, run)]
     if not own:
-        _judge_missing(ws, record)
+        _resolve_missing(ws, record)
         return
     report = report_of(own[0], ws.now)
     if report is not None and not live(report.state):
@@ -248,7 +248,7 @@ def _is_sendable(record: InstanceRecord) -> bool:
     return record.incarnation % RESTARTS_PER_START == 0 and not record.adopted
 
 
-def _judge_missing(ws: Workspace, record: InstanceRecord) -> None:
+def _resolve_missing(ws: Workspace, record: InstanceRecord) -> None:
     state = record.state_before_offline or record.state
     if state is InstanceState.SCHEDULED and _is_sendable(record) and record.wanted is Wanted.RUN:
         if record.state is InstanceState.OFFLINE:

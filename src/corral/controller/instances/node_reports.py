@@ -72,7 +72,7 @@ class InstanceReports:
         vitals: Vitals,
         refused: RefusedReports,
         clock: Clock,
-        on_judged: Callable[[NodeId], None],
+        on_inventory_complete: Callable[[NodeId], None],
     ) -> None:
         self._state = state
         self._workspace = workspace
@@ -82,7 +82,7 @@ class InstanceReports:
         self._commands = commands
         self._vitals = vitals
         self._refused = refused
-        self._on_judged = on_judged
+        self._on_inventory_complete = on_inventory_complete
         self._crash_rate = TokenBuckets[NodeId](
             burst=CRASHES_AT_ONCE, per_second=CRASHES_PER_MINUTE / 60, monotonic=clock.monotonic
         )
@@ -116,7 +116,9 @@ class InstanceReports:
         if count:
             self._refused.count(node_id, "handshake", subject=unproven[0].id, number=count)
 
-    async def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
+    async def complete_inventory(
+        self, node_id: NodeId, listed: Sequence[RunningInstance]
+    ) -> AsyncIterator[Reported]:
         runs = await _by_instance(listed)
         ids = [stored.record.id for stored in self._state.instances.of_node(node_id)]
         for portion in _portions(ids):
@@ -240,11 +242,11 @@ class InstanceReports:
         self._bars.pop(node_id, None)
         self._dispatcher.opened(node_id)
 
-    def judged(self, node_id: NodeId, session_id: SessionId) -> None:
-        self._dispatcher.judged(node_id, session_id)
-        self._on_judged(node_id)
+    def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
+        self._dispatcher.inventory_complete(node_id, session_id)
+        self._on_inventory_complete(node_id)
 
-    def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
+    def transient(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
         stored = self._state.instances.find(update.instance_id)
         record = stored.record if stored else None
         if record is None or start_ownership(record, node_id, update.incarnation) is not StartOwnership.KNOWN:

@@ -193,7 +193,7 @@ def end_missing(ws: Workspace, record: InstanceRecord) -> None:
         exit = _unstarted(ws, crashed=False, outcome="never_started", summary=summary)
         end_run(ws, record, InstanceState.STOPPED, exit, reason=summary)
         return
-    wanted = record.wanted is Wanted.RUN
-    exit = exit_record(None, crashed=wanted, now=ws.now)
-    ended = InstanceState.CRASHED if wanted else InstanceState.STOPPED
+    desired = record.wanted is Wanted.RUN
+    exit = exit_record(None, crashed=desired, now=ws.now)
+    ended = InstanceState.CRASHED if desired else InstanceState.STOPPED
     end_run(ws, record, ended, exit, reason=f"node '{record.node}' no longer has it: {exit.summary}")

@@ -113,9 +113,9 @@ def _announce_end_before(
             reason=cut(f"its node starts it again: {report.reason or exit.summary}"),
             inputs={"outcome": exit.outcome, "incarnation": report.incarnation},
         )
-    told = msgspec.structs.replace(record, end_told_before=Incarnation(report.incarnation))
-    ws.put_instance(told)
-    return told
+    announced = msgspec.structs.replace(record, end_told_before=Incarnation(report.incarnation))
+    ws.put_instance(announced)
+    return announced
 
 
 def _is_put_back(record: InstanceRecord, report: RunReport) -> bool:

@@ -26,7 +26,7 @@ def forgotten(
         _ended_instances(state, config, now),
         _unused_plans(state),
         _old_crashes(state, config),
-        _ledgers_of_nobody(state),
+        _ledgers_without_owner(state),
     )
     return [step for steps in itertools.islice(found, limit) for step in steps]
 
@@ -89,7 +89,7 @@ def _old_crashes(state: ClusterState, config: InstanceRetentionSection) -> Itera
         yield [CRASHES.delete(id, expect=state.crashes.revision(id))]
 
 
-def _ledgers_of_nobody(state: ClusterState) -> Iterator[list[Step]]:
+def _ledgers_without_owner(state: ClusterState) -> Iterator[list[Step]]:
     """Ledgers without an owner, except those with a serial: a node that is enrolled again under that id may
     have its old tickets."""
     for node, stored in state.node_ledgers.items():

@@ -86,18 +86,18 @@ def _after_clean_end(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
         return ended
     if group.spec.restart.on is RestartOn.ALWAYS:
         return restart_run(ws, ended)
-    return _want_one_fewer(ws, group, ended)
+    return _lower_target(ws, group, ended)
 
 
 def _after_crash(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
     """After a crash that is not restarted the desired number drops by one, as after a clean exit."""
     group = ws.group(ended.group)
     if group is not None and not group.deleting and group.spec.restart.on is RestartOn.NEVER:
-        return _want_one_fewer(ws, group, ended)
+        return _lower_target(ws, group, ended)
     return ended
 
 
-def _want_one_fewer(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord:
+def _lower_target(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord:
     if group.target > 0:
         ws.put_group(msgspec.structs.replace(group, target=group.target - 1, updated_at=ws.now))
         ended = msgspec.structs.replace(ended, gave_up_place=True)
@@ -111,8 +111,8 @@ def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
     group = ws.group(ended.group)
     if not ended.gave_up_place or group is None or group.deleting:
         return
-    wanted = group.target + 1
-    target = wanted if group.spec.max is None else min(wanted, max(group.target, group.spec.max))
+    desired = group.target + 1
+    target = desired if group.spec.max is None else min(desired, max(group.target, group.spec.max))
     ws.put_group(msgspec.structs.replace(group, target=target, updated_at=ws.now))
 
 

@@ -70,7 +70,7 @@ class Waiters:
         return stored is not None and stored.record.state is NodeState.ONLINE
 
     async def settled(
-        self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
+        self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
         """The record as soon as `wanted` holds, its run is over, or another start replaced it.
 
@@ -85,7 +85,7 @@ class Waiters:
                     stored = self._state.instances.require(id)
                     record = stored.record
                     other = not same_start(record.incarnation, Incarnation(incarnation))
-                    if wanted(record) or other or not live(record.state):
+                    if accepts(record) or other or not live(record.state):
                         return stored
                     await changed.wait()
         except TimeoutError:
@@ -173,7 +173,7 @@ class InstanceService:
         return await self._waiters.returned(nodes, timeout)
 
     async def settled(
-        self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
+        self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:
         """Wait until `wanted` holds for a run; see `Waiters.settled`."""
-        return await self._waiters.settled(id, incarnation, wanted, timeout)
+        return await self._waiters.settled(id, incarnation, accepts, timeout)

@@ -42,13 +42,13 @@ class StoredArchives:
     def __init__(
         self,
         *,
-        shelf: ArchiveStore,
+        store: ArchiveStore,
         blobs: BlobEngine,
         records: Records,
         verifier: Callable[[], Verifier],
         clock: Clock,
     ) -> None:
-        self._shelf = shelf
+        self._store = store
         self._blobs = blobs
         self._records = records
         self._verifier = verifier
@@ -88,13 +88,13 @@ class StoredArchives:
         if signature is not None and sidecar is not None:
             (info,) = await self._blobs.put_blobs([sidecar.content])
             signature = msgspec.structs.replace(signature, blob=info.digest)
-        await self._shelf.put(archive, expect=facts.sha256)
+        await self._store.put(archive, expect=facts.sha256)
         if signature is not None and sidecar is not None:
-            await self._shelf.put_sidecar(facts.sha256, sidecar.kind, sidecar.content)
+            await self._store.put_sidecar(facts.sha256, sidecar.kind, sidecar.content)
         self._signatures[facts.sha256] = signature
         if files := extension_files(facts.manifest):
             # Not `unpacked`: that would check the signature of the record, and this is another.
-            await self._keep_files(await self._shelf.unpacked(facts.sha256), files)
+            await self._keep_files(await self._store.unpacked(facts.sha256), files)
         return signature
 
     async def _keep_files(self, tree: Path, files: Mapping[str, str]) -> None:
@@ -137,17 +137,17 @@ class StoredArchives:
                 if error.code not in _DAMAGED:
                     raise
                 _log.warning("archive.retried", sha256=sha256, reason=str(error))
-            await self._shelf.forget(sha256)
+            await self._store.forget(sha256)
             return await self._checked(sha256)
 
     async def _checked(self, sha256: str) -> Path:
-        path = self._shelf.path(sha256)
+        path = self._store.path(sha256)
         if not await to_end(path.exists):
             await self._fetch(sha256)
         signature = self._signature(sha256)
         sidecar = await self._sidecar(signature) if signature is not None else None
         verify = functools.partial(self._verifier().verify, sha256=sha256, sidecar=sidecar)
-        return await self._shelf.unpacked(sha256, judge=verify)
+        return await self._store.unpacked(sha256, judge=verify)
 
     async def _fetch(self, sha256: str) -> None:
         if await self._blobs.blob_info(sha256) is None:
@@ -156,11 +156,11 @@ class StoredArchives:
                 f"archive {sha256} is neither on the shelf nor in the store",
                 hint="install the module again",
             )
-        await self._shelf.put(self._blobs.read_blob(sha256), expect=sha256)
+        await self._store.put(self._blobs.read_blob(sha256), expect=sha256)
         signature = self._signature(sha256)
         sidecar = await self._sidecar(signature) if signature is not None else None
         if sidecar is not None:
-            await self._shelf.put_sidecar(sha256, sidecar.kind, sidecar.content)
+            await self._store.put_sidecar(sha256, sidecar.kind, sidecar.content)
 
     def _signature(self, sha256: str) -> SignatureFacts | None:
         for record in self._records():
@@ -180,12 +180,12 @@ class StoredArchives:
     async def sweep(self) -> list[str]:
         """Remove archives that neither a record nor a pin names; returns them."""
         named = {record.sha256 for record in self._records()} | set(self._pinned)
-        surplus = sorted(await to_end(self._shelf.held) - named)
+        surplus = sorted(await to_end(self._store.held) - named)
         dropped = []
         for sha256 in surplus:
             if sha256 in self._pinned or any(r.sha256 == sha256 for r in self._records()):
                 continue  # it was stored again meanwhile
-            await self._shelf.forget(sha256)
+            await self._store.forget(sha256)
             self._signatures.pop(sha256, None)
             dropped.append(sha256)
         return dropped

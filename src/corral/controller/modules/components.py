@@ -69,12 +69,12 @@ class ModuleComponents:
         self.max_archive_bytes = config.max_archive_bytes
         self.enabled = config.enabled
         self._state = ledger.state
-        self.book = LedgerPackageStore(ledger, clock=clock)
-        self.house = ProcessPool(directory=data / PROCESSES, clock=clock)
+        self.packages = LedgerPackageStore(ledger, clock=clock)
+        self.pool = ProcessPool(directory=data / PROCESSES, clock=clock)
         self.supply = StoredArchives(
-            shelf=ArchiveStore(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
+            store=ArchiveStore(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
             blobs=store.blobs,
-            records=self.book.all,
+            records=self.packages.all,
             verifier=lambda: verifier,
             clock=clock,
         )
@@ -90,14 +90,14 @@ class ModuleComponents:
         )
         self.logs = ModuleLogs(clock=clock)
         self.metrics = ModuleMetrics()
-        self.node_figures = NodeMetrics()
+        self.node_metrics = NodeMetrics()
         self.frontends = Frontends(self.supply)
         self.engine = self._engine(config, ledger, store, hub, holder, clock)
         capability = InstanceFilesCapability(files)
         self.engine.capabilities.provide_builtin(INSTANCE_FILES, FILES_VERSION, capability.methods)
         self.installing = Installer(
             engine=self.engine,
-            book=self.book,
+            packages=self.packages,
             supply=self.supply,
             generation=self._last_generation,
             built_in=self.engine.capabilities.built_in,
@@ -106,7 +106,7 @@ class ModuleComponents:
             clock=clock,
         )
         self._registry = registry
-        self._figures: ModuleMetricsCollector | None = None
+        self._collector: ModuleMetricsCollector | None = None
 
     def _engine(
         self,
@@ -119,8 +119,8 @@ class ModuleComponents:
     ) -> ModuleEngine:
         return ModuleEngine(
             host=ModuleHost.CONTROLLER,
-            book=self.book,
-            house=self.house,
+            book=self.packages,
+            house=self.pool,
             supply=self.supply,
             operations=[
                 *ModuleEvents(
@@ -154,7 +154,7 @@ class ModuleComponents:
         only when every package can be read."""
         if self._state.quarantine:
             return
-        await self.data.sweep({record.id: record.generation for record in self.book.all()})
+        await self.data.sweep({record.id: record.generation for record in self.packages.all()})
 
     async def upkeep(self) -> None:
         dropped = await self.supply.sweep()
@@ -169,25 +169,25 @@ class ModuleComponents:
 
     # metrics
 
-    def show_figures(self) -> None:
-        if self._figures is None:
-            self._figures = ModuleMetricsCollector(
-                figures=lambda: host_metrics(self.engine.all_live()),
+    def register_metrics(self) -> None:
+        if self._collector is None:
+            self._collector = ModuleMetricsCollector(
+                host_metrics=lambda: host_metrics(self.engine.all_live()),
                 leaked=self._leaks,
                 families=self.metrics.families,
                 dropped=lambda: dict(self.metrics.dropped),
                 capabilities=self.engine.capabilities.all,
-                nodes=self.node_figures,
+                nodes=self.node_metrics,
             )
-            self._registry.register(self._figures)
+            self._registry.register(self._collector)
 
-    def hide_figures(self) -> None:
-        if self._figures is not None:
-            self._registry.unregister(self._figures)
-            self._figures = None
+    def unregister_metrics(self) -> None:
+        if self._collector is not None:
+            self._registry.unregister(self._collector)
+            self._collector = None
 
     def _leaks(self) -> dict[str, int]:
-        found = {record.id: 0 for record in self.book.all()}
-        for leak in self.house.leaked():
+        found = {record.id: 0 for record in self.packages.all()}
+        for leak in self.pool.leaked():
             found[leak.module_id] = found.get(leak.module_id, 0) + 1
         return found

@@ -97,7 +97,7 @@ class Installer:
         self,
         *,
         engine: ModuleEngine,
-        book: LedgerPackageStore,
+        packages: LedgerPackageStore,
         supply: StoredArchives,
         generation: Callable[[str], Awaitable[int]],
         built_in: Callable[[], Collection[str]],
@@ -108,7 +108,7 @@ class Installer:
         """`generation` returns the generation of a module's data to continue with, `spoiled` the groups that
         could not be started with a package."""
         self._engine = engine
-        self._book = book
+        self._packages = packages
         self._supply = supply
         self._generation = generation
         self._built_in = built_in
@@ -125,7 +125,7 @@ class Installer:
         """What an install would do, with everything that prevents it; nothing is stored. Raises only what
         prevents reading the archive: SIGNATURE_VERIFICATION_FAILED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE,
         MANIFEST_INVALID, PATH_REFUSED."""
-        return await self._judged(await self._looked_at(archive, sidecar), options)
+        return await self._compatibility(await self._looked_at(archive, sidecar), options)
 
     async def install(
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
@@ -137,24 +137,26 @@ class Installer:
         not become active; CONFLICT while another module is being upgraded.
         """
         candidate = await self._looked_at(archive, sidecar)
-        async with self._book.turn(candidate.facts.manifest.id), self._turn():
-            judged = await self._judged(candidate, options)
-            refused = refusal(judged)
+        async with self._packages.turn(candidate.facts.manifest.id), self._turn():
+            compatibility = await self._compatibility(candidate, options)
+            refused = refusal(compatibility)
             if refused is not None:
                 raise refused
-            current = self._book.find(judged.id)
-            if judged.would is Outcome.NOTHING and current is not None:
+            current = self._packages.find(compatibility.id)
+            if compatibility.would is Outcome.NOTHING and current is not None:
                 return InstallAnswer(
                     record=current,
                     outcome=InstallOutcome.UNCHANGED,
-                    story=(f"{judged.id} {judged.version} is installed already, with the same content",),
+                    story=(
+                        f"{compatibility.id} {compatibility.version} is installed already, with the same content",
+                    ),
                 )
-            if judged.would is Outcome.RESIGN and current is not None:
+            if compatibility.would is Outcome.RESIGN and current is not None:
                 with self._supply.pinned(current.sha256):
-                    return await self._sign_anew(candidate, judged, current, actor)
+                    return await self._sign_anew(candidate, compatibility, current, actor)
             _refuse_to_hold(current, options)
             with self._supply.pinned(candidate.facts.sha256, *([current.sha256] if current else [])):
-                return await self._carry_out(candidate, judged, current, options, actor)
+                return await self._carry_out(candidate, compatibility, current, options, actor)
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -189,11 +191,13 @@ class Installer:
         facts = await to_end(inspect)
         return ExaminedArchive(path=archive, facts=facts, sidecar=sidecar, signature=signature)
 
-    async def _judged(self, candidate: ExaminedArchive, options: InstallOptions) -> CompatibilityReport:
+    async def _compatibility(
+        self, candidate: ExaminedArchive, options: InstallOptions
+    ) -> CompatibilityReport:
         work = functools.partial(
             report,
             candidate.facts,
-            _with_settings(self._book.all(), candidate.facts.manifest.id, options.settings),
+            _with_settings(self._packages.all(), candidate.facts.manifest.id, options.settings),
             sdk_version=SDK_VERSION,
             signature=candidate.signature,
             signature_sha256=sidecar_digest(candidate.sidecar),
@@ -201,20 +205,24 @@ class Installer:
             allow_downgrade=options.allow_downgrade,
             built_in=self._built_in(),
         )
-        judged = await to_end(work)
-        if not judged.ok or judged.would in (Outcome.NOTHING, Outcome.RESIGN):
-            return judged
+        compatibility = await to_end(work)
+        if not compatibility.ok or compatibility.would in (Outcome.NOTHING, Outcome.RESIGN):
+            return compatibility
         spoiled = await self._spoiled(self._package(candidate.facts, options))
-        return msgspec.structs.replace(judged, warnings=(*judged.warnings, *spoiled))
+        return msgspec.structs.replace(compatibility, warnings=(*compatibility.warnings, *spoiled))
 
     def _package(self, facts: ArchiveFacts, options: InstallOptions) -> ExtensionPackage:
         """The package as groups will see it."""
-        current = self._book.find(facts.manifest.id)
+        current = self._packages.find(facts.manifest.id)
         active = current.intent is ModuleIntent.ACTIVE if current else options.activate
         return ExtensionPackage(module=facts.manifest.id, active=active, extensions=facts.manifest.extensions)
 
     async def _sign_anew(
-        self, candidate: ExaminedArchive, judged: CompatibilityReport, current: PackageRecord, actor: Actor
+        self,
+        candidate: ExaminedArchive,
+        compatibility: CompatibilityReport,
+        current: PackageRecord,
+        actor: Actor,
     ) -> InstallAnswer:
         """Store another signature of the same bytes. The running module is not affected; one that failed only
         for its signature is tried again."""
@@ -234,21 +242,21 @@ class Installer:
             before=_audited_signature(current.signature),
             after=_audited_signature(signature),
         )
-        with self._book.signed(current.id, entry):
-            settled = await self._book.step(current.id, signed)
+        with self._packages.signed(current.id, entry):
+            settled = await self._packages.step(current.id, signed)
         story = [f"{current.id} {current.version} is installed already; its new signature was taken"]
         if settled.phase is ModulePhase.FAILED and settled.reason == _REFUSED:
             settled = await self._engine.act(current.id, Verb.RECOVER)
             story.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
         _log.info("module.resigned", module=current.id, version=current.version)
         return InstallAnswer(
-            record=settled, outcome=_OUTCOMES[judged.would], story=(*judged.warnings, *story)
+            record=settled, outcome=_OUTCOMES[compatibility.would], story=(*compatibility.warnings, *story)
         )
 
     async def _carry_out(
         self,
         candidate: ExaminedArchive,
-        judged: CompatibilityReport,
+        compatibility: CompatibilityReport,
         current: PackageRecord | None,
         options: InstallOptions,
         actor: Actor,
@@ -265,8 +273,8 @@ class Installer:
             before=_audited(current) if current else None,
             after=_audited(record),
         )
-        outcome = _OUTCOMES[judged.would]
-        with self._book.signed(record.id, entry):
+        outcome = _OUTCOMES[compatibility.would]
+        with self._packages.signed(record.id, entry):
             if current is None:
                 settled = await self._engine.install(record)
                 story = [f"{record.id} {record.version} {settled.phase.value}" + _because(settled)]
@@ -279,7 +287,7 @@ class Installer:
                     self._upgrading = ""
                 settled, story = upgraded.record, list(upgraded.lines)
         _log.info("module.install", module=record.id, version=record.version, outcome=outcome.value)
-        return InstallAnswer(record=settled, outcome=outcome, story=(*judged.warnings, *story))
+        return InstallAnswer(record=settled, outcome=outcome, story=(*compatibility.warnings, *story))
 
     async def _settings(
         self, facts: ArchiveFacts, current: PackageRecord | None, options: InstallOptions

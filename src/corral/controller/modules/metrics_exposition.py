@@ -26,7 +26,7 @@ CAPABILITY_PREFIX: Final = "corral_capability_"
 class ModuleMetricsCollector(Collector):
     """Collects the modules of the present term; nothing while there is none.
 
-    `rows` gives values by name as (help, is a counter, [(module, value)]); `leaked` the number of processes
+    `host_metrics` gives values by name as (help, is a counter, [(module, value)]); `leaked` the number of processes
     of each module that lingered or had to be killed; `families` what modules recorded; `capabilities` the
     providers and their calls; `nodes` the metrics from nodes, with the label `node`.
     """
@@ -34,14 +34,14 @@ class ModuleMetricsCollector(Collector):
     def __init__(
         self,
         *,
-        figures: Callable[[], Iterable[tuple[str, str, bool, list[tuple[str, float]]]]],
+        host_metrics: Callable[[], Iterable[tuple[str, str, bool, list[tuple[str, float]]]]],
         leaked: Callable[[], dict[str, int]],
         families: Callable[[], Iterable[tuple[str, str, Family]]],
         dropped: Callable[[], dict[tuple[str, str], int]],
         capabilities: Callable[[], Iterable[CapabilityView]],
         nodes: NodeMetrics | None = None,
     ) -> None:
-        self._figures = figures
+        self._host_metrics = host_metrics
         self._leaked = leaked
         self._families = families
         self._dropped = dropped
@@ -53,19 +53,19 @@ class ModuleMetricsCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        told = self._nodes.named()
-        hosts = {name: told.pop(name, []) for name in HOST_FAMILIES}
+        by_name = self._nodes.named()
+        hosts = {name: by_name.pop(name, []) for name in HOST_FAMILIES}
         for metric in itertools.chain(self._host_rows(), self._leaks(), [self._lost()]):
             late = LateMetric.of(metric)
             for node, families in hosts.get(metric.name.removeprefix(PREFIX), ()):
-                late.owe(families, node=node)
+                late.add_pending(families, node=node)
             yield late
         yield self._lost_of_nodes()
         yield from self._called()
-        yield from self._recorded(told)
+        yield from self._recorded(by_name)
 
     def _host_rows(self) -> Iterator[Metric]:
-        for name, help, counts, rows in self._figures():
+        for name, help, counts, rows in self._host_metrics():
             kind = CounterMetricFamily if counts else GaugeMetricFamily
             family = kind(PREFIX + name, help, labels=["module"])
             for module, value in rows:
@@ -92,9 +92,9 @@ class ModuleMetricsCollector(Collector):
 
     def _leaks(self) -> Iterator[Metric]:
         leaked = self._leaked()
-        told = "Processes of a module that lingered or had to be killed."
-        family = GaugeMetricFamily(PREFIX + "leaked", told, labels=["module"])
-        alias = GaugeMetricFamily(PREFIX + "classloader_leaked", told, labels=["moduleId"])
+        help = "Processes of a module that lingered or had to be killed."
+        family = GaugeMetricFamily(PREFIX + "leaked", help, labels=["module"])
+        alias = GaugeMetricFamily(PREFIX + "classloader_leaked", help, labels=["moduleId"])
         for module, count in sorted(leaked.items()):
             family.add_metric([module], count)
             alias.add_metric([module], count)
@@ -117,18 +117,18 @@ class ModuleMetricsCollector(Collector):
             deprecated.add_metric([view.id, view.provider], view.deprecated_calls)
         yield from (calls, failures, deprecated)
 
-    def _recorded(self, told: Mapping[str, list[NodeFamilies]]) -> Iterator[Metric]:
+    def _recorded(self, by_name: Mapping[str, list[NodeFamilies]]) -> Iterator[Metric]:
         """One family per name: the first module's kind counts, others of that name are left out."""
         own: dict[str, list[tuple[str, Family]]] = collections.defaultdict(list)
         for module, name, family in self._families():
             own[name].append((module, still(family)))
-        for name in sorted(own.keys() | told.keys()):
-            ours, theirs = own.get(name, []), told.get(name, [])
+        for name in sorted(own.keys() | by_name.keys()):
+            ours, theirs = own.get(name, []), by_name.get(name, [])
             _, first = (ours or theirs[0].families)[0]
             metric = LateMetric(PREFIX + name, first.help or f"Recorded by modules as {name}.", first.kind)
-            metric.owe(ours)
+            metric.add_pending(ours)
             for node, families in theirs:
-                metric.owe(families, node=node)
+                metric.add_pending(families, node=node)
             yield metric
 
 
@@ -140,7 +140,7 @@ class LateMetric(Metric):
     """A family whose samples are made when it is rendered. Pending samples never change: see `still`."""
 
     def __init__(self, name: str, documentation: str, kind: str) -> None:
-        self._owed: list[tuple[str, Sequence[tuple[str, Family]]]] = []
+        self._pending: list[tuple[str, Sequence[tuple[str, Family]]]] = []
         super().__init__(name, documentation, kind)
 
     @classmethod
@@ -150,15 +150,15 @@ class LateMetric(Metric):
         late.samples = list(metric.samples)
         return late
 
-    def owe(self, families: Sequence[tuple[str, Family]], *, node: str = "") -> None:
+    def add_pending(self, families: Sequence[tuple[str, Family]], *, node: str = "") -> None:
         """Add the series of these, each with its module and node as labels; a family of another kind is left
         out."""
-        self._owed.append((node, families))
+        self._pending.append((node, families))
 
     @property
     def samples(self) -> list[Sample]:
-        owed, self._owed = self._owed, []
-        for node, families in owed:
+        pending, self._pending = self._pending, []
+        for node, families in pending:
             for module, family in families:
                 if family.kind == self.type:
                     _add(self, {"module": module, "node": node} if node else {"module": module}, family)

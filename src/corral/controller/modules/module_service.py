@@ -60,9 +60,9 @@ class Modules:
         self._nodes = nodes
         self._ledger = ledger
         self._budget = budget
-        self._book = parts.book
+        self._packages = parts.packages
         self._prepared = asyncio.Event()
-        self._told: set[tuple[str, int, dt.datetime]] = set()
+        self._announced: set[tuple[str, int, dt.datetime]] = set()
         self._clock = parts.clock
         self._tasks = Tasks()
         self._stack = contextlib.AsyncExitStack()
@@ -81,13 +81,13 @@ class Modules:
         """Start in the background: readiness does not wait for modules."""
         if not self.enabled:
             _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
-        self._parts.show_figures()
+        self._parts.register_metrics()
         self._tasks.spawn(self._run(), name="modules/run")
 
     async def close(self) -> None:
         """Stop, unload or kill every module; stored phases stay. Idempotent."""
         await self._tasks.close()
-        self._parts.hide_figures()
+        self._parts.unregister_metrics()
         stragglers = await self.engine.close(budget=self._budget)
         if stragglers:
             _log.warning("modules.stragglers", modules=stragglers)
@@ -101,7 +101,7 @@ class Modules:
         swept = -math.inf
         while True:
             try:
-                await self._tell_leaks()
+                await self._announce_leaks()
                 if self._clock.monotonic() - swept >= UPKEEP_SECONDS:
                     await self._parts.upkeep()
                     swept = self._clock.monotonic()
@@ -109,19 +109,19 @@ class Modules:
                 _log.warning("modules.upkeep_postponed", reason=repr(error))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _tell_leaks(self) -> None:
+    async def _announce_leaks(self) -> None:
         """Publish an event for each process that did not end by itself, once."""
         known = {(leak.module_id, leak.pid, leak.since): leak for leak in self.leaked()}
         for key, leak in known.items():
-            if key not in self._told:
-                await self._ledger.commit(leak_event(leak, self._book.find(leak.module_id)))
-                self._told.add(key)
-        self._told &= set(known)
+            if key not in self._announced:
+                await self._ledger.commit(leak_event(leak, self._packages.find(leak.module_id)))
+                self._announced.add(key)
+        self._announced &= set(known)
 
     async def _prepare(self) -> None:
         await to_end(self._parts.sweep_uploads)
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(self._parts.house)
+            await stack.enter_async_context(self._parts.pool)
             await self.data.open()
             stack.push_async_callback(self.data.close)
             await self._parts.sweep_generations()
@@ -152,15 +152,15 @@ class Modules:
 
     def find(self, id: str) -> PackageRecord:
         """The record; NOT_FOUND with the nearest id there is."""
-        return self._book.require(id)
+        return self._packages.require(id)
 
     def all(self) -> list[PackageRecord]:
-        return self._book.all()
+        return self._packages.all()
 
     async def health(self, id: str) -> HealthAnswer:
         """Result of the module's health check. MODULE_NOT_ACTIVE, MODULE_TIMEOUT, MODULE_FAILED; NOT_FOUND
         also when it has no part on the controller."""
-        self._book.require(id)
+        self._packages.require(id)
         return await self.engine.health(id)
 
     def progress(self, node_id: NodeId, id: str) -> str:
@@ -168,12 +168,12 @@ class Modules:
         return self._nodes.progress(node_id, id) if self._nodes is not None else ""
 
     def leaked(self) -> list[Leak]:
-        return self._parts.house.leaked()
+        return self._parts.pool.leaked()
 
     async def read_frontend(self, id: str, path: str) -> FrontendFile:
         """A file of its page; an empty path is the entry. NOT_FOUND."""
         await self._ready()
-        return await self._parts.frontends.read(self._book.require(id), path)
+        return await self._parts.frontends.read(self._packages.require(id), path)
 
     # changing
 
@@ -203,9 +203,9 @@ class Modules:
         """Carry out an operator's request; returns the record once it has settled, after UNINSTALL the last
         one. `reason` is that of a pause, `node` the only node to recover, `settings` are all of the new ones.
         NOT_FOUND, ILLEGAL_TRANSITION, SETTINGS_INVALID."""
-        self._book.require(id)
+        self._packages.require(id)
         await self._ready()
-        async with self._book.turn(id):
+        async with self._packages.turn(id):
             match verb:
                 case Verb.RECOVER:
                     return await self._recover(id, node, actor)
@@ -224,12 +224,12 @@ class Modules:
     def _signed(
         self, id: str, verb: Verb, actor: Actor, **after: object
     ) -> contextlib.AbstractContextManager[None]:
-        return self._book.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
+        return self._packages.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
 
     async def _recover(self, id: str, node: str | None, actor: Actor) -> PackageRecord:
         """Try again wherever it failed, also on nodes that are disconnected, once they are back; with `node`
         on that one only. NOT_FOUND, CONFLICT when it failed nowhere."""
-        record = self._book.require(id)
+        record = self._packages.require(id)
         recovery = RecoverRequest(self._ledger, record, self._nodes, clock=self._clock)
         if node is not None:
             recovery.check_node(node)
@@ -245,29 +245,29 @@ class Modules:
         """CONFIGURE: replace all settings; a module that refuses them keeps the old ones. RELOAD: apply the
         present settings again, here and on every node, also on those that are disconnected, once they are
         back."""
-        record = self._book.require(id)
-        wanted = record.settings if settings is None else settings
-        checked = await to_end(check_settings, record.manifest.config, wanted)
+        record = self._packages.require(id)
+        chosen = record.settings if settings is None else settings
+        checked = await to_end(check_settings, record.manifest.config, chosen)
         with self._signed(id, verb, actor, changed=changed_keys(record.settings, checked)):
             record = await self.engine.act(id, verb, settings=checked)
             if verb is Verb.CONFIGURE or ModuleHost.DAEMON not in record.manifest.hosts:
                 return record
             now = self._clock.now()  # accepted here first: refused settings are not sent to nodes
             rows = list(self._ledger.state.module_node_states.rows_of_module(id))
-            return await self._book.step(id, lambda record: with_reload_request(record, rows, now=now))
+            return await self._packages.step(id, lambda record: with_reload_request(record, rows, now=now))
 
     async def _uninstall(self, id: str, actor: Actor) -> PackageRecord:
         """Uninstall; the data stays until `drop_storage`."""
         with self._signed(id, Verb.UNINSTALL, actor):
             # A start that is planned at this very moment may still name one of its files.
-            await self._parts.supply.stamp(self._book.require(id))
+            await self._parts.supply.stamp(self._packages.require(id))
             return await self.engine.act(id, Verb.UNINSTALL)
 
     async def drop_storage(self, id: str, *, actor: Actor) -> None:
         """Drop the data of a module that is not installed. STORAGE_IN_USE, NOT_FOUND."""
         await self._ready()
-        async with self._book.turn(id):
-            self._book.require_absent(id)
+        async with self._packages.turn(id):
+            self._packages.require_absent(id)
             if not await self.data.generations(id):
                 raise Rejected(Code.NOT_FOUND, f"there is no data of a module '{id[:80]}'")
             await self.data.drop_all(id)
@@ -278,19 +278,21 @@ class Modules:
 
     async def force_cleanup(self) -> list[Leak]:
         """Kill lingering processes at once; returns what was killed."""
-        return await self._parts.house.force_cleanup()
+        return await self._parts.pool.force_cleanup()
 
 
 def leak_event(leak: Leak, record: PackageRecord | None) -> Draft:
     """The event of a leak. `data` holds what kept the process from ending; for a removed package only its
     id."""
     lingering = leak.lingering
-    said = standing(record, at=leak.since) if record else {"id": leak.module_id, "at": leak.since.isoformat()}
+    facts = (
+        standing(record, at=leak.since) if record else {"id": leak.module_id, "at": leak.since.isoformat()}
+    )
     return Draft(
         type=EventType.MODULE_LEAKED,
         subject=leak.module_id,
         data={
-            **said,
+            **facts,
             "pid": leak.pid,
             "killed": leak.killed,
             "threads": list(lingering.threads) if lingering else [],

@@ -92,7 +92,7 @@ class Distributor:
         moved = [id for id in packages if self._moved(id)]
         for change in commit.changes:
             if change.collection == MODULE_NODE_STATES.name:
-                self._heard(change.id)
+                self._state_changed(change.id)
         if moved:
             for sync in self._syncs.values():
                 sync.changed(moved)
@@ -102,7 +102,7 @@ class Distributor:
         for sync in self._syncs.values():
             sync.changed_all(id for id, _ in self._state.modules.items())
         for key, _ in self._state.module_node_states.items():
-            self._heard(key)
+            self._state_changed(key)
 
     def _moved(self, id: str) -> bool:
         """Does the change of a package concern nodes? Most changes are steps of its part on the
@@ -111,7 +111,7 @@ class Distributor:
         after = self._find(id)
         return (before and before.desired) != (after and after.desired)
 
-    def _heard(self, key: str) -> None:
+    def _state_changed(self, key: str) -> None:
         node, _, module = key.partition("/")
         stored = self._state.module_node_states.find(key)
         sync = self._present_sync(NodeId(node))

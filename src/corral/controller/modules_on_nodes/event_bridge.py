@@ -99,7 +99,7 @@ class EventBridge:
         new = [name for name in known if name not in forwarder]
         after = Cursor(asked.after.epoch, asked.after.sequence) if asked.HasField("after") else None
         if known:
-            forwarder.want(new[:free], after=after)
+            forwarder.subscribe(new[:free], after=after)
         if len(new) > free or len(asked.event_types) > _LOOKED_AT:
             _complain(link, _too_many())
         unknown = [name for name in names if not is_event_name(name)]
@@ -114,13 +114,13 @@ class EventBridge:
         for link, forwarder in self._forwarders.items():
             gone = [name for name in forwarder.names() if name not in declared]
             if gone:
-                forwarder.unwant(gone)
+                forwarder.unsubscribe(gone)
                 _log.info("bridge.names_dropped", node=link.facts.node_id, names=gone[:_NAMED])
 
     def unsubscribed(self, link: ModuleLink, asked: EventUnsubscribe) -> None:
         forwarder = self._forwarders.get(link)
         if forwarder is not None:
-            forwarder.unwant(asked.event_types[:_LOOKED_AT])
+            forwarder.unsubscribe(asked.event_types[:_LOOKED_AT])
 
     async def close(self) -> None:
         """Stop all forwarders at the end of the term: nothing is forwarded when this returns. Idempotent."""

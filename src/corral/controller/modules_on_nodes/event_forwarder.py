@@ -110,13 +110,13 @@ class EventForwarder:
         self._frames = frames
         self._wakeup = Wakeup()
         self._main = self._reader()
-        self._wanted = SubscribedNames()
+        self._names = SubscribedNames()
         self._replays: deque[_Replay] = deque()
         self._positions = link.facts.supports.modules
         self._place_due = False
         self._idle = False
-        self._told = hub.head
-        self._told_at = clock.monotonic()
+        self._sent_cursor = hub.head
+        self._sent_at = clock.monotonic()
         self._tasks = tasks
         self._task: asyncio.Task[None] | None = None
 
@@ -126,32 +126,32 @@ class EventForwarder:
     # subscriptions
 
     def __len__(self) -> int:
-        return len(self._wanted) + sum(len(replay.names) for replay in self._replays)
+        return len(self._names) + sum(len(replay.names) for replay in self._replays)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._wanted or any(name in replay.names for replay in self._replays)
+        return name in self._names or any(name in replay.names for replay in self._replays)
 
     def names(self) -> list[str]:
         """All subscribed names."""
-        return [name for held in (self._wanted, *(replay.names for replay in self._replays)) for name in held]
+        return [name for held in (self._names, *(replay.names for replay in self._replays)) for name in held]
 
-    def want(self, names: Iterable[str], *, after: Cursor | None) -> None:
+    def subscribe(self, names: Iterable[str], *, after: Cursor | None) -> None:
         """Subscribe from now on, or after a cursor. A name that is subscribed already stays as it is."""
         new = [name for name in names if name not in self]
         self._place_due = True
         if not len(self):
             self._main = self._reader()
         if after is None:
-            self._wanted.add(new, since=self._hub.head.sequence)
+            self._names.add(new, since=self._hub.head.sequence)
         elif new:
             resumed = SubscribedNames()
             resumed.add(new, since=after.sequence)
             self._replays.append(_Replay(resumed, self._reader(after=after)))
         self._work()
 
-    def unwant(self, names: Iterable[str]) -> None:
+    def unsubscribe(self, names: Iterable[str]) -> None:
         gone = list(names)
-        for held in (self._wanted, *(replay.names for replay in self._replays)):
+        for held in (self._names, *(replay.names for replay in self._replays)):
             held.drop(gone)
         self._wake()
 
@@ -161,7 +161,7 @@ class EventForwarder:
         """Events of these types, or of any (None), were published up to `head`. A forwarder that has
         subscribed to none of them is not woken: with a thousand nodes that would be most of the cost of a
         commit."""
-        if not self._idle or types is None or not self._wanted.of_none(types):
+        if not self._idle or types is None or not self._names.of_none(types):
             self._wake()
             return
         self._main.advance(head)
@@ -221,8 +221,8 @@ class EventForwarder:
             await self._catch_up(self._replays[0])
             return True
         if not self._main.at_head:
-            await self._forward(self._main, self._wanted, until=None)
-        self._tell_place()
+            await self._forward(self._main, self._names, until=None)
+        self._send_position()
         return not self._main.at_head
 
     async def _catch_up(self, replay: _Replay) -> None:
@@ -234,7 +234,7 @@ class EventForwarder:
     def _caught_up(self) -> None:
         replay = self._replays.popleft()
         since = max(self._main.cursor.sequence, replay.reader.cursor.sequence)
-        self._wanted.add(replay.names, since=since)
+        self._names.add(replay.names, since=since)
 
     def _pass_over(self) -> None:
         """Continue after an event that cannot be read or sent, and report that to the node, instead of
@@ -242,20 +242,20 @@ class EventForwarder:
         if not self._replays:
             missed = self._main.passed_over()
             if missed is not None:
-                self._tell_missed(missed)
+                self._send_missed(missed)
                 self._main.advance(missed.until)
             return
         reader = self._replays[0].reader
         missed = reader.passed_over(until=self._main.cursor)
         if missed is not None:
-            self._tell_missed(missed)
+            self._send_missed(missed)
             reader.advance(missed.until)
             self._caught_up()
 
-    async def _forward(self, reader: EventReader, wanted: SubscribedNames, *, until: Cursor | None) -> bool:
+    async def _forward(self, reader: EventReader, names: SubscribedNames, *, until: Cursor | None) -> bool:
         """Forward one span of the log, as far as the outbox has room; returns whether `until` is reached.
         Names may be added and removed while the store is read."""
-        read = await reader.read(wanted.coarse, limit=_AT_ONCE)
+        read = await reader.read(names.coarse, limit=_AT_ONCE)
         if until is None and reader is not self._main:
             return False  # nothing was subscribed meanwhile: no subscription misses these
         for item in read.items:
@@ -264,44 +264,44 @@ class EventForwarder:
             place = item.cursor if isinstance(item, Event) else item.until
             if until is not None and place.sequence > until.sequence:
                 if isinstance(item, MissedEvents):
-                    self._tell_missed(MissedEvents(after=item.after, until=until))
+                    self._send_missed(MissedEvents(after=item.after, until=until))
                 reader.advance(until)
                 return True
-            self._send(reader, item, wanted)
+            self._send(reader, item, names)
             reader.advance(place)
         reader.advance(read.until)
         return until is not None and read.until.sequence >= until.sequence
 
-    def _send(self, reader: EventReader, item: Event | MissedEvents, wanted: SubscribedNames) -> None:
+    def _send(self, reader: EventReader, item: Event | MissedEvents, names: SubscribedNames) -> None:
         if isinstance(item, Event):
-            if not wanted.accepts(item):
+            if not names.accepts(item):
                 return
             frame = reader.encoded(item, self._frames.of)
             if not isinstance(frame, MissedEvents):
                 self._link.send(frame)
-                self._note_told(item.cursor)
+                self._note_sent(item.cursor)
                 return
             item = frame
-        self._tell_missed(item)
+        self._send_missed(item)
 
     # cursors
 
-    def _tell_missed(self, missed: MissedEvents) -> None:
+    def _send_missed(self, missed: MissedEvents) -> None:
         node = self._link.facts.node_id
         _log.warning("bridge.events_missed", node=node, after=str(missed.after), until=str(missed.until))
         self._link.send(missed_frame(missed, at=self._clock.now()))
-        self._note_told(missed.until)
+        self._note_sent(missed.until)
 
     def _lags(self, place: Cursor) -> bool:
-        if place.sequence - self._told.sequence >= POSITION_EVENTS:
+        if place.sequence - self._sent_cursor.sequence >= POSITION_EVENTS:
             return True
-        return place != self._told and self._clock.monotonic() - self._told_at >= POSITION_SECONDS
+        return place != self._sent_cursor and self._clock.monotonic() - self._sent_at >= POSITION_SECONDS
 
-    def _note_told(self, cursor: Cursor) -> None:
-        self._told = cursor
-        self._told_at = self._clock.monotonic()
+    def _note_sent(self, cursor: Cursor) -> None:
+        self._sent_cursor = cursor
+        self._sent_at = self._clock.monotonic()
 
-    def _tell_place(self) -> None:
+    def _send_position(self) -> None:
         """Send the cursor: a node that subscribed must know its cursor before the first event, and one that
         receives few events must not have to replay much."""
         place = self._main.cursor
@@ -311,4 +311,4 @@ class EventForwarder:
         if self._positions:
             self._link.send(position_frame(place))
         self._place_due = self._place_due and not asked
-        self._note_told(place)
+        self._note_sent(place)

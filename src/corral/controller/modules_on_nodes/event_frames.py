@@ -61,11 +61,11 @@ def _event_frame(event: Event) -> ControllerMessage:
 
 
 def missed_frame(missed: MissedEvents, *, at: dt.datetime) -> ControllerMessage:
-    told, _ = missed_body(after=str(missed.after), until=str(missed.until), at=at)
+    body, _ = missed_body(after=str(missed.after), until=str(missed.until), at=at)
     return ControllerMessage(
         module_event=ModuleEvent(
             event_type=EVENTS_MISSED,
-            payload_json=_ENCODER.encode(told),
+            payload_json=_ENCODER.encode(body),
             cursor=wire_cursor(missed.until),
             missed=True,
         )

@@ -88,7 +88,7 @@ def fold_list(state: ClusterState, node_id: NodeId, hello: Handshake, *, now: dt
         after = _listed(state, node_id, entry, before, now=now)
         if after is not None and after != before:
             rows[id] = after
-            if before is None or _standing(before) != _standing(after):
+            if before is None or _key_facts(before) != _key_facts(after):
                 events.append(_event(after, came_from=before.phase if before else None))
     for stored in state.module_node_states.of_node(node_id):
         row = stored.record
@@ -172,7 +172,7 @@ def _listed(
 def _reported(
     state: ClusterState,
     node_id: NodeId,
-    told: ModuleStateUpdate | ModuleSetEntry,
+    report: ModuleStateUpdate | ModuleSetEntry,
     before: NodeModuleState | None,
     *,
     phase: ModulePhase,
@@ -181,30 +181,30 @@ def _reported(
     """The row of a report, with bounded fields. An older daemon reports neither archive nor intent: it has
     what it was sent. A daemon that does not count requests has carried out the pending one when it reports
     anything new."""
-    package = state.modules.find(told.module_id)
+    package = state.modules.find(report.module_id)
     record = package.record if package else None
     asked = before.recover_asked_ms if before else 0
-    plain = not told.sha256 and not told.refused_sha256 and not told.version
-    intent = read_intent(told.intent) or (record.intent if record else ModuleIntent.ACTIVE)
+    plain = not report.sha256 and not report.refused_sha256 and not report.version
+    intent = read_intent(report.intent) or (record.intent if record else ModuleIntent.ACTIVE)
     if plain:
         version = record.version if record else before.version if before else ""
         sha256 = record.sha256 if record else before.sha256 if before else ""
     else:
-        version, sha256 = told.version[:_MOST_VERSION], digest_of(told.sha256)
+        version, sha256 = report.version[:_MOST_VERSION], digest_of(report.sha256)
     return NodeModuleState(
         node=node_id,
-        module=told.module_id,
+        module=report.module_id,
         phase=phase,
         version=version,
         sha256=sha256,
         intent=intent,
-        reason=told.reason[:_MOST_REASON],
-        error=told.last_error[:MOST_ERROR],
-        refused_sha256=digest_of(told.refused_sha256),
+        reason=report.reason[:_MOST_REASON],
+        error=report.last_error[:MOST_ERROR],
+        refused_sha256=digest_of(report.refused_sha256),
         recover_asked_ms=asked,
-        recover_done_ms=told.recover_ms if told.HasField("recover_ms") else asked,
-        reload_done_ms=told.reload_ms if told.HasField("reload_ms") else None,
-        updated_at=reported_time(told.updated_at_ms, now) or now,
+        recover_done_ms=report.recover_ms if report.HasField("recover_ms") else asked,
+        reload_done_ms=report.reload_ms if report.HasField("reload_ms") else None,
+        updated_at=reported_time(report.updated_at_ms, now) or now,
     )
 
 
@@ -219,7 +219,7 @@ def _same(before: NodeModuleState, after: NodeModuleState) -> bool:
     return settled == after != before
 
 
-def _standing(row: NodeModuleState) -> tuple[object, ...]:
+def _key_facts(row: NodeModuleState) -> tuple[object, ...]:
     return row.phase, row.version, row.sha256, row.reason, row.refused_sha256
 
 

@@ -55,13 +55,13 @@ _MEGABYTE: Final = 1000 * 1000
 class ModuleProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of one module. `told` is the text shown until the node reports how much it has fetched."""
 
-    told: str
+    text: str
     fetched: int = 0
     size: int = 0
 
     def __str__(self) -> str:
         if not self.size:
-            return self.told
+            return self.text
         return f"fetching {_amount(self.fetched)} of {_amount(self.size)} MB"
 
 
@@ -72,10 +72,10 @@ class SyncProgress:
         self._ways: dict[NodeId, dict[str, ModuleProgress]] = {}
 
     def begun(self, node_id: NodeId, module: str, *, offered: bool) -> None:
-        self.told(node_id, module, "offered" if offered else "told")
+        self.set_text(node_id, module, "offered" if offered else "told")
 
-    def told(self, node_id: NodeId, module: str, word: str) -> None:
-        self._ways.setdefault(node_id, {})[module] = ModuleProgress(told=word)
+    def set_text(self, node_id: NodeId, module: str, word: str) -> None:
+        self._ways.setdefault(node_id, {})[module] = ModuleProgress(text=word)
 
     def fetched(self, node_id: NodeId, module: str, *, fetched: int, size: int) -> None:
         """Record a node's report of fetched bytes; ignored for a module that is not on its way to the
@@ -259,7 +259,7 @@ class ModuleSync:
 
     def _skip(self, record: PackageRecord) -> None:
         _log.warning("module.too_large", node=self._node, module=record.id, size=record.size)
-        self._progress.told(self._node, record.id, TOO_LARGE)
+        self._progress.set_text(self._node, record.id, TOO_LARGE)
 
 
 def _published(orders: Iterable[ModuleOrder]) -> tuple[ModuleOrder, ...]:

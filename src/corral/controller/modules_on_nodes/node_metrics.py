@@ -57,7 +57,7 @@ class NodeMetrics:
     no parsing."""
 
     def __init__(self) -> None:
-        self._told: dict[ModuleLink, ModuleMetrics] = {}
+        self._frames: dict[ModuleLink, ModuleMetrics] = {}
         self._sheets: dict[ModuleLink, _ParsedFrame] = {}
         self._dropped: dict[ModuleLink, collections.Counter[str]] = {}
 
@@ -68,28 +68,30 @@ class NodeMetrics:
         if metrics.ByteSize() > FRAME_BYTES:
             self._dropped.setdefault(link, collections.Counter())["frame"] += 1
             return
-        self._told.pop(link, None)  # moves the link to the end: the session that sent last counts
-        self._told[link] = metrics
+        self._frames.pop(link, None)  # moves the link to the end: the session that sent last counts
+        self._frames[link] = metrics
         self._sheets.pop(link, None)
 
     def left(self, link: ModuleLink) -> None:
         """Drop the frames of this session, which is over. Idempotent."""
-        for held in (self._told, self._sheets, self._dropped):
+        for held in (self._frames, self._sheets, self._dropped):
             held.pop(link, None)
 
     async def look(self) -> None:
         """Parse new frames in a thread; `named` parses those that arrive meanwhile."""
-        fresh = {link: told for link, told in self._told.items() if link not in self._sheets}
+        fresh = {link: frame for link, frame in self._frames.items() if link not in self._sheets}
         sheets = (
-            await asyncio.to_thread(lambda: [_ParsedFrame(told) for told in fresh.values()]) if fresh else []
+            await asyncio.to_thread(lambda: [_ParsedFrame(frame) for frame in fresh.values()])
+            if fresh
+            else []
         )
-        for (link, told), sheet in zip(fresh.items(), sheets, strict=True):
-            if self._told.get(link) is told:
+        for (link, frame), sheet in zip(fresh.items(), sheets, strict=True):
+            if self._frames.get(link) is frame:
                 self._keep(link, sheet)
 
     def named(self) -> dict[str, list[NodeFamilies]]:
         """Families by name, then node: one session per node, also while an old session of it lingers."""
-        latest = {link.facts.node_id: link for link in self._told}
+        latest = {link.facts.node_id: link for link in self._frames}
         found: dict[str, list[NodeFamilies]] = collections.defaultdict(list)
         for node, link in sorted(latest.items(), key=lambda item: item[0]):
             for name, families in self._sheet(link).named.items():
@@ -107,7 +109,7 @@ class NodeMetrics:
 
     def _sheet(self, link: ModuleLink) -> _ParsedFrame:
         sheet = self._sheets.get(link)
-        return sheet if sheet is not None else self._keep(link, _ParsedFrame(self._told[link]))
+        return sheet if sheet is not None else self._keep(link, _ParsedFrame(self._frames[link]))
 
     def _keep(self, link: ModuleLink, sheet: _ParsedFrame) -> _ParsedFrame:
         if link not in self._sheets:
@@ -125,8 +127,8 @@ class _ParsedFrame:
         self._names: collections.Counter[str] = collections.Counter()
         self._series: collections.Counter[str] = collections.Counter()
         self._left = NODE_SAMPLES
-        for told in metrics.families[:NODE_SAMPLES]:
-            self._read(told)
+        for family_frame in metrics.families[:NODE_SAMPLES]:
+            self._read(family_frame)
         self._drop("names", len(metrics.families) - NODE_SAMPLES)
         self.named: dict[str, list[tuple[str, Family]]] = collections.defaultdict(list)
         for (module, name), family in sorted(self._families.items(), key=lambda item: item[0]):
@@ -136,45 +138,56 @@ class _ParsedFrame:
         if why and count > 0:
             self.dropped[why] += count
 
-    def _read(self, told: ModuleMetricFamily) -> None:
+    def _read(self, family_frame: ModuleMetricFamily) -> None:
         """Add a family to the frame's result; a family may come in several parts."""
-        name = told.name.removesuffix("_total") if told.kind == "counter" else told.name
-        family = self._families.get((told.module_id, name)) or Family(told.kind, told.help[:HELP_MAX])
-        why = self._objection(told, name, family)
+        name = (
+            family_frame.name.removesuffix("_total") if family_frame.kind == "counter" else family_frame.name
+        )
+        family = self._families.get((family_frame.module_id, name)) or Family(
+            family_frame.kind, family_frame.help[:HELP_MAX]
+        )
+        why = self._objection(family_frame, name, family)
         if why:
-            self._drop(why, max(1, len(told.samples)))
+            self._drop(why, max(1, len(family_frame.samples)))
             return
-        for sample in self._within_bounds(told):
-            self._drop(self._add(family, told, name, sample))
+        for sample in self._within_bounds(family_frame):
+            self._drop(self._add(family, family_frame, name, sample))
         if len(family):
-            self._families[told.module_id, name] = family
+            self._families[family_frame.module_id, name] = family
 
-    def _objection(self, told: ModuleMetricFamily, name: str, family: Family) -> str:
-        if not ID.fullmatch(told.module_id):
+    def _objection(self, family_frame: ModuleMetricFamily, name: str, family: Family) -> str:
+        if not ID.fullmatch(family_frame.module_id):
             return "module"
-        if told.kind != family.kind:
+        if family_frame.kind != family.kind:
             return "kind"
-        if name in HOST_FAMILIES or (told.module_id, name) in self._families:
+        if name in HOST_FAMILIES or (family_frame.module_id, name) in self._families:
             return ""
-        self._names[told.module_id] += 1
-        return "names" if self._names[told.module_id] > MAX_NAMES else ""
+        self._names[family_frame.module_id] += 1
+        return "names" if self._names[family_frame.module_id] > MAX_NAMES else ""
 
-    def _within_bounds(self, told: ModuleMetricFamily) -> Iterator[ModuleMetricSample]:
-        looked, self._left = min(len(told.samples), self._left), max(0, self._left - len(told.samples))
-        self._drop("series", len(told.samples) - looked)
-        yield from told.samples[:looked]
+    def _within_bounds(self, family_frame: ModuleMetricFamily) -> Iterator[ModuleMetricSample]:
+        looked, self._left = (
+            min(len(family_frame.samples), self._left),
+            max(0, self._left - len(family_frame.samples)),
+        )
+        self._drop("series", len(family_frame.samples) - looked)
+        yield from family_frame.samples[:looked]
 
-    def _add(self, family: Family, told: ModuleMetricFamily, name: str, sample: ModuleMetricSample) -> str:
-        shown = MetricSample(name=name, kind=told.kind, value=sample.value, labels=dict(sample.labels))
+    def _add(
+        self, family: Family, family_frame: ModuleMetricFamily, name: str, sample: ModuleMetricSample
+    ) -> str:
+        shown = MetricSample(
+            name=name, kind=family_frame.kind, value=sample.value, labels=dict(sample.labels)
+        )
         why = _problem(name, shown)
         labels = series_labels(shown)
         if why or family.holds(labels):
             return why or "labels"
-        if self._series[told.module_id] >= MAX_SERIES:
+        if self._series[family_frame.module_id] >= MAX_SERIES:
             return "series"
         if not _record(family, labels, sample):
             return "value"
-        self._series[told.module_id] += 1
+        self._series[family_frame.module_id] += 1
         return ""
 
 

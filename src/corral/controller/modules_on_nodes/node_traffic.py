@@ -51,7 +51,7 @@ class NodeModuleTraffic:
         blobs: BlobEngine,
         hub: EventHub,
         registry: CapabilityRegistry,
-        figures: NodeMetrics,
+        metrics: NodeMetrics,
         clock: Clock,
     ) -> None:
         """`registry` and `figures` are those of the controller's own modules."""
@@ -63,8 +63,8 @@ class NodeModuleTraffic:
             hub=hub, clock=clock, declared=functools.partial(DeclaredNames, ledger.state)
         )
         self._offering: Final = OfferSender(registry)
-        self._desk: Final = CapabilityServer(registry=registry, records=self._record, clock=clock)
-        self._figures: Final = figures
+        self._capabilities: Final = CapabilityServer(registry=registry, records=self._record, clock=clock)
+        self._metrics: Final = metrics
         self._publishing: Final = PublishedEvents(clock=clock)
 
     def _record(self, id: str) -> PackageRecord | None:
@@ -73,7 +73,7 @@ class NodeModuleTraffic:
 
     # sessions
 
-    def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
+    def desired(self, node_id: NodeId) -> list[ModuleSetEntry]:
         return [desired_entry(desired) for desired in self._distributor.desired(node_id)]
 
     def event_head(self) -> EventCursor:
@@ -88,8 +88,8 @@ class NodeModuleTraffic:
         self._distributor.left(link)
         self._forwarding.left(link)
         self._offering.left(link)
-        self._desk.left(link)
-        self._figures.left(link)
+        self._capabilities.left(link)
+        self._metrics.left(link)
 
     def follow(self, commit: Commit) -> None:
         """Follow a commit right after it is applied in memory."""
@@ -103,19 +103,19 @@ class NodeModuleTraffic:
 
     # frames from nodes
 
-    def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None:
-        self._forwarding.subscribed(link, wanted)
+    def subscribed(self, link: ModuleLink, names: EventSubscribe) -> None:
+        self._forwarding.subscribed(link, names)
 
     def unsubscribed(self, link: ModuleLink, unwanted: EventUnsubscribe) -> None:
         self._forwarding.unsubscribed(link, unwanted)
 
     def called(self, link: ModuleLink, call: CapabilityCall) -> None:
-        self._desk.called(link, call)
+        self._capabilities.called(link, call)
 
-    def metrics_told(self, link: ModuleLink, metrics: ModuleMetrics) -> None:
-        self._figures.received(link, metrics)
+    def metrics_reported(self, link: ModuleLink, metrics: ModuleMetrics) -> None:
+        self._metrics.received(link, metrics)
 
-    def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
+    def state_reported(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
         node_id = link.facts.node_id
         complaint = states.update_error(self._state, node_id, update)
         if complaint is not None:
@@ -144,14 +144,14 @@ class NodeModuleTraffic:
         fold = StateFold(self._state, node_id, now=now)
         events: list[Step] = []
         for frame in frames:
-            match told := frame.payload:
+            match payload := frame.payload:
                 case ModuleStateUpdate():
-                    events += fold.take(told)
+                    events += fold.take(payload)
                 case EventPublish():
-                    events += self._publishing.steps(node_id, told, self._record(told.module_id))
+                    events += self._publishing.steps(node_id, payload, self._record(payload.module_id))
         return fold.writes() + events
 
-    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
+    def fold_inventory(self, node_id: NodeId, hello: Handshake) -> list[Step]:
         """The rows brought in line with the node's list; pure. An older daemon has no list."""
         if not support_of(hello.features).modules:
             return []
@@ -170,4 +170,4 @@ class NodeModuleTraffic:
         """End the traffic with the term. Idempotent."""
         await self._distributor.close()
         await self._forwarding.close()
-        await self._desk.close()
+        await self._capabilities.close()

@@ -41,28 +41,28 @@ class PublishedEvents:
         self._quota = LogQuota(clock=clock)
         self._nodes: dict[NodeId, tuple[TokenBucket, TokenBucket]] = {}
 
-    def steps(self, node_id: NodeId, told: EventPublish, record: PackageRecord | None) -> list[Step]:
+    def steps(self, node_id: NodeId, frame: EventPublish, record: PackageRecord | None) -> list[Step]:
         return published(
-            node_id, told, record, self._clock.now(), lambda why: self._refuse(node_id, told, why)
+            node_id, frame, record, self._clock.now(), lambda why: self._refuse(node_id, frame, why)
         )
 
-    def admit(self, node_id: NodeId, told: EventPublish) -> bool:
+    def admit(self, node_id: NodeId, frame: EventPublish) -> bool:
         """Is the event within the node's rate limit? Each call counts, so call it once per event, however
         often storing it is retried. Our own daemons pace what they send and never reach the limit."""
-        in_time = self._in_time(node_id, len(told.payload_json))
+        in_time = self._in_time(node_id, len(frame.payload_json))
         if not in_time:
             why = f"the node publishes more than {PER_SECOND} events, or {KIB_PER_SECOND} KiB, a second"
-            self._refuse(node_id, told, why)
+            self._refuse(node_id, frame, why)
         return in_time
 
-    def _refuse(self, node_id: NodeId, told: EventPublish, why: str) -> None:
-        unsaid = self._quota.admit(node_id, told.module_id[:_TEXT])
+    def _refuse(self, node_id: NodeId, frame: EventPublish, why: str) -> None:
+        unsaid = self._quota.admit(node_id, frame.module_id[:_TEXT])
         if unsaid is not None:
             _log.warning(
                 "bridge.event_refused",
                 node=node_id,
-                module=told.module_id[:_TEXT],
-                type=told.event_type[:_TEXT],
+                module=frame.module_id[:_TEXT],
+                type=frame.event_type[:_TEXT],
                 reason=why,
                 unsaid=unsaid,
             )
@@ -80,7 +80,7 @@ class PublishedEvents:
 
 def published(
     node_id: NodeId,
-    told: EventPublish,
+    frame: EventPublish,
     record: PackageRecord | None,
     now: dt.datetime,
     refuse: Callable[[str], None] = lambda _: None,
@@ -91,34 +91,34 @@ def published(
     `record` is that of the module it names. The node made the same checks; they are repeated here because a
     node is not trusted.
     """
-    data = _data(told.payload_json)
-    why = _objection(told, record) or (
+    data = _data(frame.payload_json)
+    why = _objection(frame, record) or (
         "its payload is no JSON object, or too large or too deep" if data is None else ""
     )
     if why:
         refuse(why)
         return []
     stamped = {
-        "module": told.module_id,
+        "module": frame.module_id,
         "node": node_id,
-        "type": told.event_type,
-        "subject": told.subject,
-        "published_at": (reported_time(told.published_at_ms, now) or now).isoformat(),
+        "type": frame.event_type,
+        "subject": frame.subject,
+        "published_at": (reported_time(frame.published_at_ms, now) or now).isoformat(),
         "data": data,
     }
-    subject = f"{told.module_id}/{told.event_type}"
+    subject = f"{frame.module_id}/{frame.event_type}"
     return [Draft(type=EventType.MODULE_EVENT, subject=subject, data=stamped)]
 
 
-def _objection(told: EventPublish, record: PackageRecord | None) -> str:
-    if record is None or record.id != told.module_id:
+def _objection(frame: EventPublish, record: PackageRecord | None) -> str:
+    if record is None or record.id != frame.module_id:
         return "there is no such module"
     if ModuleHost.DAEMON not in record.manifest.hosts:
         return "the module has no part on nodes"
-    if len(told.subject) > SUBJECT_MAX:
+    if len(frame.subject) > SUBJECT_MAX:
         return f"its subject is longer than {SUBJECT_MAX} characters"
     try:
-        check_published(told.event_type, record.manifest.events)
+        check_published(frame.event_type, record.manifest.events)
     except Rejected as error:
         return str(error)
     return ""

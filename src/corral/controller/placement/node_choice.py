@@ -29,7 +29,7 @@ class NoPort(Exception):
 
 
 def choose_ports(
-    wanted: Mapping[str, PortSpec],
+    specs: Mapping[str, PortSpec],
     *,
     leased: Set[PortKey],
     refused: Set[PortKey],
@@ -40,7 +40,7 @@ def choose_ports(
     taken: set[PortKey] = set()
     chosen: list[LeasedPort] = []
     before = {port.name: port.port for port in last}
-    for tied in sorted(port_sets(wanted), key=lambda each: (not each.fixed, each.name not in before)):
+    for tied in sorted(port_sets(specs), key=lambda each: (not each.fixed, each.name not in before)):
         number = _free(tied, before.get(tied.name), leased, refused, taken)
         if number is None:
             raise NoPort(_why(tied, leased, refused))
@@ -78,11 +78,11 @@ def _why(tied: PortSet, leased: Set[PortKey], refused: Set[PortKey]) -> str:
     return f"{text}) is taken: {', '.join(parts) or 'by this instance itself'}"
 
 
-def free_share(wanted: Mapping[str, PortSpec], numbers: Sequence[int]) -> float:
+def free_share(specs: Mapping[str, PortSpec], numbers: Sequence[int]) -> float:
     """The free share of the scarcest range, from 0 to 1; `numbers` are the leased ones, sorted. A tied port
     follows the port of its range: only that one is counted."""
     share = 1.0
-    for spec in wanted.values():
+    for spec in specs.values():
         if spec.of is not None:
             continue
         low, high = spec.bounds()
@@ -180,10 +180,10 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         """The same, for an instance whose directory is on one node: other nodes do not matter."""
         own = tuple(each for each in self.refusals if each.node == home)
         # The free amounts change constantly, and are left out.
-        told = "; ".join(each.obstacle if each.obstacle in _ROOM else each.reason for each in own)
+        reasons = "; ".join(each.obstacle if each.obstacle in _ROOM else each.reason for each in own)
         return Refused(
             code=self.code,
-            summary=f"the directory of '{id}' is on node '{home}': {told}; wait for that node, "
+            summary=f"the directory of '{id}' is on node '{home}': {reasons}; wait for that node, "
             "or delete the instance to begin anew elsewhere",
             refusals=own,
         )
@@ -193,12 +193,12 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
             return Rejected(
                 self.code, f"group '{group}' cannot be started: {self.summary}", hint=self.cause.hint
             )
-        told = "; ".join(f"{each.node}: {each.reason}" for each in self.refusals[:_LISTED])
+        reasons = "; ".join(f"{each.node}: {each.reason}" for each in self.refusals[:_LISTED])
         more = len(self.refusals) - _LISTED
-        told += f"; and {more} more" if more > 0 else ""
+        reasons += f"; and {more} more" if more > 0 else ""
         return Rejected(
             self.code,
-            f"no node can take an instance of group '{group}'" + (f" ({told})" if told else ""),
+            f"no node can take an instance of group '{group}'" + (f" ({reasons})" if reasons else ""),
             hint=self.summary,
         )
 
@@ -293,9 +293,9 @@ def _refused(refusals: Sequence[NodeRefusal]) -> Refused:
     counts = collections.Counter(each.obstacle for each in refusals)
     reachable = [each for each in refusals if each.obstacle not in (Obstacle.STATE, Obstacle.CHOICE)]
     only_ports = bool(reachable) and all(each.obstacle is Obstacle.PORTS for each in reachable)
-    told = ", ".join(f"{counts[each]} {each}" for each in Obstacle if counts[each])
+    counted = ", ".join(f"{counts[each]} {each}" for each in Obstacle if counts[each])
     return Refused(
         code=Code.PORT_RANGE_EXHAUSTED if only_ports else Code.NO_CAPACITY,
-        summary=f"of {len(refusals)} nodes: {told}" if refusals else "there is no node; enrol one",
+        summary=f"of {len(refusals)} nodes: {counted}" if refusals else "there is no node; enrol one",
         refusals=tuple(refusals),
     )

@@ -142,7 +142,7 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> Ke
     if plan.need is Need.START:
         started, more = _start(ws, group, plan, budget)
         return Kept(started, more, plan.wake_at)
-    _say(ws, group, "" if group.deleting else plan.reason)
+    _set_reason(ws, group, "" if group.deleting else plan.reason)
     return Kept(wake_at=plan.wake_at)
 
 
@@ -154,7 +154,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
     unreadable = ws.unreadable_of(group.spec.name)
     missing = max(0, plan.missing - len(unreadable))
     if unreadable and not missing:
-        _say(ws, group, f"the record of {unreadable[0]} cannot be read; it counts as running")
+        _set_reason(ws, group, f"the record of {unreadable[0]} cannot be read; it counts as running")
         return 0, False
     for request in itertools.islice(next_requests(ws, group, reason=plan.reason), missing):
         if started == budget:
@@ -167,7 +167,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
         if not request.home and not request.claimed_by:
             break  # no other finds a place either; but one that waits for its own node delays no other
     if refused is None:
-        _say(ws, group, "")
+        _set_reason(ws, group, "")
     else:
         _fall_short(ws, group, plan, refused)
     return started, False
@@ -186,9 +186,9 @@ def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: Ref
         rejected=passed_over(refused),
     )
     ws.event(EventType.GROUP_SHORT, group.spec.name, reason=reason, wanted=group.desired_count)
-    _say(ws, group, reason)
+    _set_reason(ws, group, reason)
 
 
-def _say(ws: Workspace, group: GroupRecord, reason: str) -> None:
+def _set_reason(ws: Workspace, group: GroupRecord, reason: str) -> None:
     if group.reason != reason:
         ws.put_group(msgspec.structs.replace(group, reason=reason))

@@ -139,16 +139,16 @@ class Reconciler:
         self._wake.set()
         self.begin()
 
-    def judged(self, node: NodeId) -> None:
+    def inventory_complete(self, node: NodeId) -> None:
         """The inventory of this node is complete."""
         self._observation.reported(node)
 
     def _mark(self, group: str, commit: Commit, change: Change) -> None:
         event = next((event for event in commit.events if event.subject == change.id), None)
-        told = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
+        cause = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
         waiting = self._dirty.get(group)
         request = self._request_behind(event) or (waiting.request if waiting is not None else "")
-        self._dirty[group] = _Wake(told, request)
+        self._dirty[group] = _Wake(cause, request)
         self._wake.set()
 
     def _request_behind(self, event: Event | None) -> str:
@@ -279,8 +279,8 @@ class Reconciler:
         except BaseException:
             self._dirty = {**causes, **self._dirty}
             raise
-        told = {name: wake.cause for name, wake in causes.items()}
-        _log.debug("reconcile.pass_ended", causes=told, steps=len(steps), unfinished=unfinished)
+        by_group = {name: wake.cause for name, wake in causes.items()}
+        _log.debug("reconcile.pass_ended", causes=by_group, steps=len(steps), unfinished=unfinished)
         for name in unfinished:
             newer = self._dirty.get(name, causes[name])
             self._dirty[name] = _Wake(newer.cause, newer.request or causes[name].request)

@@ -65,9 +65,9 @@ def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
         if ended == limit:
             return True
         ended += 1
-        wanted = record.wanted is Wanted.RUN
-        exit = msgspec.structs.replace(exit_record(None, crashed=wanted, now=ws.now), summary=GIVEN_UP)
-        state = InstanceState.CRASHED if wanted else InstanceState.STOPPED
+        desired = record.wanted is Wanted.RUN
+        exit = msgspec.structs.replace(exit_record(None, crashed=desired, now=ws.now), summary=GIVEN_UP)
+        state = InstanceState.CRASHED if desired else InstanceState.STOPPED
         lost = msgspec.structs.replace(record, after_stop=AfterStop.END)
         end_run(ws, lost, state, exit, reason=f"node '{node}' was removed; {GIVEN_UP}")
     return False

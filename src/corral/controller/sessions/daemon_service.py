@@ -118,7 +118,7 @@ class DaemonService(DaemonServiceServicer):
             await self._open(leading, session, hello)
             await context.write(self._welcome(leading, session))
             if not session.closing:
-                self._tell_refused_labels(session, hello)
+                self._report_refused_labels(session, hello)
                 leading.modules.joined(session, hello)
             reason = await session.run(context)
         except CorralError as error:
@@ -129,7 +129,7 @@ class DaemonService(DaemonServiceServicer):
         return reason
 
     @staticmethod
-    def _tell_refused_labels(session: Session, hello: Handshake) -> None:
+    def _report_refused_labels(session: Session, hello: Handshake) -> None:
         _, refused = greeting.claims_of(hello)
         if refused:
             error = Rejected(
@@ -195,8 +195,8 @@ class DaemonService(DaemonServiceServicer):
             record, events = greeting.opened(stored, hello, session=session.facts.id, now=self._clock.now())
             return record, [*events, *([lost] if lost else [])]
 
-        told = session.facts.node_id in leading.sessions.ahead_of_store
-        lost = None if told else greeting.lost_reports(leading.state, hello)
+        known = session.facts.node_id in leading.sessions.ahead_of_store
+        lost = None if known else greeting.lost_reports(leading.state, hello)
         await leading.ledger.revise(leading.state.nodes, session.facts.node_id, change)
         if lost is not None:
             _log.error("session.store_older_than_node", node=session.facts.node_id, **lost.data)
@@ -222,7 +222,7 @@ class DaemonService(DaemonServiceServicer):
             trusted_ca_pem=leading.trusted_ca_pem,
             log_level=node.log_level,
             consoles=leading.consoles.positions(session.facts.node_id),
-            modules=leading.modules.wanted(session.facts.node_id),
+            modules=leading.modules.desired(session.facts.node_id),
             event_head=leading.modules.event_head(),
             known_runs=[
                 RunName(instance_id=stored.record.id, incarnation=stored.record.incarnation)

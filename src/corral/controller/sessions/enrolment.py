@@ -70,12 +70,12 @@ def new_join_token(
     labels: Mapping[str, str] | None = None,
 ) -> tuple[JoinTokenRecord, str]:
     """A token's record to be stored, and its text to be shown once."""
-    wanted = usable_node_id(node_id) if node_id else None
-    known = state.nodes.find(wanted) if wanted else None
+    node = usable_node_id(node_id) if node_id else None
+    known = state.nodes.find(node) if node else None
     if known is not None and not replace and known.record.state is not NodeState.REVOKED:
         raise Rejected(
             Code.ALREADY_EXISTS,
-            f"node '{wanted}' is already enrolled",
+            f"node '{node}' is already enrolled",
             hint="use --replace to let a new host take over this id, or choose another id",
             field="node_id",
         )
@@ -83,7 +83,7 @@ def new_join_token(
     record = JoinTokenRecord(
         id=JoinTokenId(new_id("join", entropy)),
         secret_sha256=secret_digest(secret),
-        node_id=wanted,
+        node_id=node,
         replace=replace,
         created_at=now,
         expires_at=now + dt.timedelta(seconds=ttl_seconds),

@@ -60,7 +60,9 @@ class NodeReports(Protocol):
         is requested. Repeated after a conflict it changes only what is not changed yet. Raises what a commit
         raises."""
 
-    def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
+    def complete_inventory(
+        self, node_id: NodeId, listed: Sequence[RunningInstance]
+    ) -> AsyncIterator[Reported]:
         """Complete the inventory, in portions likewise: the node's spool is stored up to its head at the
         handshake, so the state of runs that it did not list is decided."""
 
@@ -76,10 +78,10 @@ class NodeReports(Protocol):
     def opened(self, node_id: NodeId) -> None:
         """The runs that the node listed are stored."""
 
-    def judged(self, node_id: NodeId, session_id: SessionId) -> None:
+    def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
         """The inventory is complete: the records match what the node has."""
 
-    def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
+    def transient(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
         """The transient part of a report: stage and players. It is not stored."""
 
     def order_answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
@@ -116,13 +118,13 @@ class FileTraffic(Protocol):
     def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
         """A node requests a version; the answer goes to its session when it is ready."""
 
-    def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
+    def cache_reported(self, node_id: NodeId, status: CacheStatus) -> None:
         """The content of a node's cache: the answer to a query, or unrequested."""
 
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
         """A node cannot provide requested files."""
 
-    def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
+    def files_reported(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
         """The listing of an instance's directory, or a part of a file there."""
 
 
@@ -130,7 +132,7 @@ class ModuleTraffic(Protocol):
     """Receives frames about modules, and sends nodes the modules that they should have. Every call returns at
     once."""
 
-    def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
+    def desired(self, node_id: NodeId) -> list[ModuleSetEntry]:
         """The modules that a connecting node should have."""
 
     def event_head(self) -> EventCursor:
@@ -142,17 +144,17 @@ class ModuleTraffic(Protocol):
     def left(self, link: ModuleLink) -> None:
         """This session, and no later one of the node, has ended."""
 
-    def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
+    def state_reported(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
         """The state of a module; `on_its_way`: the received part of its archive, which is transient."""
 
-    def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None: ...
+    def subscribed(self, link: ModuleLink, names: EventSubscribe) -> None: ...
 
     def unsubscribed(self, link: ModuleLink, unwanted: EventUnsubscribe) -> None: ...
 
     def called(self, link: ModuleLink, call: CapabilityCall) -> None:
         """A capability of the controller is called; the answer goes to this session."""
 
-    def metrics_told(self, link: ModuleLink, metrics: ModuleMetrics) -> None: ...
+    def metrics_reported(self, link: ModuleLink, metrics: ModuleMetrics) -> None: ...
 
     def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
         """The frames to skip because the node exceeds its rate. The call counts each frame, so it is made
@@ -161,7 +163,7 @@ class ModuleTraffic(Protocol):
     def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
         """The changes by stored frames about modules, in the order of arrival; pure."""
 
-    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
+    def fold_inventory(self, node_id: NodeId, hello: Handshake) -> list[Step]:
         """The changes by the list in the handshake, once everything before it is stored, and nothing that was
         sent after it; pure."""
 
@@ -187,7 +189,7 @@ class RefusedReports:
             registry=metrics,
         )
         self._untold: dict[NodeId, collections.Counter[str]] = {}
-        self._told_at: dict[NodeId, float] = {}
+        self._logged_at: dict[NodeId, float] = {}
 
     def forget_metrics(self, metrics: CollectorRegistry) -> None:
         """Remove the metrics of this term."""
@@ -199,7 +201,7 @@ class RefusedReports:
         untold = self._untold.setdefault(node_id, collections.Counter())
         untold[kind] += number
         now = self._clock.monotonic()
-        if now - self._told_at.get(node_id, -_SECONDS) >= _SECONDS:
-            self._told_at[node_id] = now
+        if now - self._logged_at.get(node_id, -_SECONDS) >= _SECONDS:
+            self._logged_at[node_id] = now
             del self._untold[node_id]
             _log.warning("reports.refused", node=node_id, subject=subject[:_SHOWN], **untold)

@@ -61,8 +61,8 @@ def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
 
 def _ports(status: NodeStatus) -> tuple[int, ...]:
     """The ports of a status, each once and bounded in number: they are only shown."""
-    told = dict.fromkeys(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT)
-    return tuple(itertools.islice(told, _MOST_PORTS))
+    ports = dict.fromkeys(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT)
+    return tuple(itertools.islice(ports, _MOST_PORTS))
 
 
 class LiveNodes(Protocol):

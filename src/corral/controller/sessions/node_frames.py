@@ -68,7 +68,7 @@ _log = structlog.get_logger("corral.controller.session")
 class Stream(ModuleLink, Protocol):
     """The session that the messages come from."""
 
-    def status_told(self, status: NodeStatus) -> None:
+    def status_reported(self, status: NodeStatus) -> None:
         """The node's load, as of now."""
 
 
@@ -123,8 +123,8 @@ class NodeFrames:
             if (unsaid := self._quota.admit(kind)) is None:
                 return
             _log.exception("session.frame_failed", node=self._node_id, kind=kind, unsaid=unsaid)
-            told = error if isinstance(error, CorralError) else Bug(f"{kind} could not be dealt with")
-            self._stream.report(told, context=f"frame:{kind}")
+            report = error if isinstance(error, CorralError) else Bug(f"{kind} could not be dealt with")
+            self._stream.report(report, context=f"frame:{kind}")
 
     def _hand_on(self, frame: NodeFrame) -> None:
         """Pass a frame to its receiver, or return an error to the node when a required field is missing."""
@@ -142,7 +142,7 @@ class NodeFrames:
         self._intake.list_more(frame.message.handshake_portion)
 
     def _run_ends(self, frame: NodeFrame) -> None:
-        self._intake.ends_told(frame.message.run_ends)
+        self._intake.exits_reported(frame.message.run_ends)
 
     def _nested_batch(self, _: NodeFrame) -> None:
         raise Rejected(Code.BAD_REQUEST, "a batch must not hold a batch")
@@ -151,14 +151,14 @@ class NodeFrames:
         self._heartbeat.pong(frame.message.pong.sequence)
 
     def _node_status(self, frame: NodeFrame) -> None:
-        self._stream.status_told(frame.message.node_status)
+        self._stream.status_reported(frame.message.node_status)
 
     def _certificate_request(self, frame: NodeFrame) -> None:
         self._renewal.requested(frame.message.certificate_request.csr_pem)
 
     # --- instances and their consoles -----------------------------------------------------------
     def _instance_status(self, frame: NodeFrame) -> None:
-        self._reports.heard(self._node_id, frame.message.instance_status)
+        self._reports.transient(self._node_id, frame.message.instance_status)
 
     def _start_answered(self, frame: NodeFrame) -> None:
         ack = frame.message.start_instance_ack
@@ -189,21 +189,21 @@ class NodeFrames:
         self._files.template_requested(self._node_id, frame.message.template_request)
 
     def _cache_status(self, frame: NodeFrame) -> None:
-        self._files.cache_told(self._node_id, frame.message.cache_status)
+        self._files.cache_reported(self._node_id, frame.message.cache_status)
 
     def _save_files_failed(self, frame: NodeFrame) -> None:
         self._files.save_failed(self._node_id, frame.message.save_files_failed)
 
     def _file_tree(self, frame: NodeFrame) -> None:
-        self._files.files_told(self._node_id, frame.message.instance_file_tree)
+        self._files.files_reported(self._node_id, frame.message.instance_file_tree)
 
     def _file_content(self, frame: NodeFrame) -> None:
-        self._files.files_told(self._node_id, frame.message.instance_file_content)
+        self._files.files_reported(self._node_id, frame.message.instance_file_content)
 
     # --- modules --------------------------------------------------------------------------------
     def _module_state(self, frame: NodeFrame) -> None:
         update = frame.message.module_state_update
-        self._modules.state_told(self._stream, update, on_its_way=frame.momentary)
+        self._modules.state_reported(self._stream, update, on_its_way=frame.momentary)
 
     def _event_subscribe(self, frame: NodeFrame) -> None:
         self._modules.subscribed(self._stream, frame.message.event_subscribe)
@@ -215,7 +215,7 @@ class NodeFrames:
         self._modules.called(self._stream, frame.message.capability_call)
 
     def _module_metrics(self, frame: NodeFrame) -> None:
-        self._modules.metrics_told(self._stream, frame.message.module_metrics)
+        self._modules.metrics_reported(self._stream, frame.message.module_metrics)
 
 
 HANDLERS: Final[Mapping[str, Callable[[NodeFrames, NodeFrame], None]]] = {

@@ -129,11 +129,11 @@ class PublishedNode:
         return ()
 
     def _refusal(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
-        told = message.template_unavailable
+        refused = message.template_unavailable
         report = ErrorReport(
-            error_code=told.error_code,
-            error_message=told.error_message,
-            context=f"template/{told.template_name}",
+            error_code=refused.error_code,
+            error_message=refused.error_message,
+            context=f"template/{refused.template_name}",
         )
         return (ControllerMessage(error_report=report),)
 
@@ -152,8 +152,8 @@ class PublishedNode:
         warm.entries.extend(downloads)
         question = RequestCacheStatus(request_id=warm.request_id)
         self._questions.append(warm.request_id)
-        asking = ControllerMessage(request_cache_status=question)
-        return (order, asking) if downloads else (asking,)
+        query = ControllerMessage(request_cache_status=question)
+        return (order, query) if downloads else (query,)
 
 
 Form = Callable[[PublishedNode, ControllerMessage], Iterable[ControllerMessage]]

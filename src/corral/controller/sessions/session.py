@@ -120,7 +120,7 @@ class Session:
         self.outbox.replace("spool", ControllerMessage(spool_ack=SpoolAck(sequence=sequence)))
 
     # --- from the node --------------------------------------------------------------------------
-    def status_told(self, status: NodeStatus) -> None:
+    def status_reported(self, status: NodeStatus) -> None:
         self.live = loaded(self.live, status)
 
     async def answers(self, *, within: float) -> bool:

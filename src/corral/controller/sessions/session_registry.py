@@ -54,7 +54,7 @@ class Sessions:
         self._by_node: dict[NodeId, Session] = {}
         self.ahead_of_store: set[str] = set() if ahead_of_store is None else ahead_of_store
         """Nodes with confirmations that the store has lost."""
-        self._endings = Tasks()
+        self._end_tasks = Tasks()
         self._closing = False
         self._opened = Counter("corral_sessions_opened", "Sessions that daemons opened", registry=metrics)
         self._count = Gauge("corral_sessions", "Live sessions of daemons", registry=metrics)
@@ -138,7 +138,7 @@ class Sessions:
         del self._by_node[node_id]
         self._count.set(len(self._by_node))
         if not self._closing:
-            self._endings.spawn(self._record_end(session, reason), name=f"sessions/end/{node_id}")
+            self._end_tasks.spawn(self._record_end(session, reason), name=f"sessions/end/{node_id}")
 
     async def _record_end(self, session: Session, reason: CorralError | None) -> None:
         node_id = session.facts.node_id
@@ -220,14 +220,14 @@ class Sessions:
                 continue
             session = self._by_node.get(NodeId(change.id))
             if session is not None:
-                self._judge(session)
+                self._close_if_refused(session)
 
     def resync(self) -> None:
         """Check every session's certificate."""
         for session in list(self._by_node.values()):
-            self._judge(session)
+            self._close_if_refused(session)
 
-    def _judge(self, session: Session) -> None:
+    def _close_if_refused(self, session: Session) -> None:
         stored = self._ledger.state.nodes.find(session.facts.node_id)
         if stored is None:
             session.close(Rejected(Code.CERTIFICATE_REFUSED, "the node was removed"))
@@ -244,4 +244,4 @@ class Sessions:
                 await self._note_last_seen()
         for session in list(self._by_node.values()):
             session.close(reason)
-        await self._endings.close()
+        await self._end_tasks.close()

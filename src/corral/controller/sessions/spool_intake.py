@@ -87,7 +87,7 @@ class Intake:
         self._spool_id = hello.spool_id
         self._instances = reports
         self._modules = modules
-        self._judged = False
+        self._inventory_complete = False
         self._confirm = confirm
         self._ask = ask
         self._ends: asyncio.Future[RunEnds] | None = None
@@ -147,8 +147,8 @@ class Intake:
         await self._listed_all()
         await self._once(self._open, otherwise=self._opened)
         while True:
-            if not self._judged and self._is_caught_up():
-                await self._once(self._judge, otherwise=self._reconciled)
+            if not self._inventory_complete and self._is_caught_up():
+                await self._once(self._complete_inventory, otherwise=self._reconciled)
             if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
@@ -176,7 +176,7 @@ class Intake:
         Later ones may be about runs that the node could not list yet and that must not count as missing; the
         same holds for its modules."""
         batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
-        if not self._judged:
+        if not self._inventory_complete:
             head = self._hello.spool_head
             batch = list(itertools.takewhile(lambda frame: frame.sequence <= head, batch))
         return batch
@@ -212,7 +212,7 @@ class Intake:
             report = ErrorReport(
                 error_code=Code.INTERNAL.name, error_message=described(error), context="handshake"
             )
-            await self._tell(report)
+            await self._store_report(report)
             otherwise()
 
     async def _take_in(self, batch: list[NodeFrame], passed_over: frozenset[int]) -> None:
@@ -239,7 +239,7 @@ class Intake:
         a controller that can read its store."""
         kind = frame.kind or "unknown"
         text = f"record {frame.sequence} ({kind}) and all behind it wait: {described(error)}"
-        await self._tell(
+        await self._store_report(
             ErrorReport(error_code=Code.FORMAT_INVALID.name, error_message=text, context="intake")
         )
         for attempt in itertools.count(1):
@@ -265,7 +265,7 @@ class Intake:
         stand_in = node_frame(DaemonMessage(spool_sequence=frame.sequence, error_report=report))
         await self._persist(functools.partial(self._store, [stand_in]))
 
-    async def _tell(self, report: ErrorReport) -> None:
+    async def _store_report(self, report: ErrorReport) -> None:
         await self._persist(functools.partial(self._store, [node_frame(DaemonMessage(error_report=report))]))
 
     async def _open(self) -> None:
@@ -277,16 +277,16 @@ class Intake:
     def _opened(self) -> None:
         self._instances.opened(self._node_id)
 
-    async def _judge(self) -> None:
+    async def _complete_inventory(self) -> None:
         """Complete the inventory: all that the node had at its handshake is stored, so the state of runs that
         it did not list is decided."""
-        await self._ask_ends()
-        async for reported in self._instances.judgement(self._node_id, self._listed):
+        await self._request_exits()
+        async for reported in self._instances.complete_inventory(self._node_id, self._listed):
             await self._commit(reported)
-        await self._commit(Reported(), *self._modules.fold_judgement(self._node_id, self._hello))
+        await self._commit(Reported(), *self._modules.fold_inventory(self._node_id, self._hello))
         self._reconciled()
 
-    async def _ask_ends(self) -> None:
+    async def _request_exits(self) -> None:
         """Request the exits of runs that the node did not list: it may have reported them to a controller
         whose store was lost."""
         missing = await self._instances.unaccounted(self._node_id, self._listed)
@@ -297,22 +297,22 @@ class Intake:
                 return
             try:
                 async with asyncio.timeout(_ENDS_SECONDS):
-                    told = await answer
+                    exits = await answer
             except TimeoutError:
                 _log.warning("intake.ends_not_told", node=self._node_id, runs=len(missing))
                 return
-            self._listed.extend(told.runs[:_ENDS_AT_ONCE])
+            self._listed.extend(exits.runs[:_ENDS_AT_ONCE])
 
-    def ends_told(self, ends: RunEnds) -> None:
+    def exits_reported(self, ends: RunEnds) -> None:
         """The node's answer; dropped when none was requested."""
         if self._ends is not None and not self._ends.done():
             self._ends.set_result(ends)
 
     def _reconciled(self) -> None:
-        self._judged = True
+        self._inventory_complete = True
         self._listed.clear()
         self._hello.ClearField("running_instances")
-        self._instances.judged(self._node_id, self._session_id)
+        self._instances.inventory_complete(self._node_id, self._session_id)
 
     async def _commit(self, reported: Reported, *more: Step) -> None:
         if reported.steps or more:
@@ -326,8 +326,8 @@ class Intake:
         reports = _stored_of(FrameOwner.INSTANCES, fresh)
         reported = self._instances.fold(self._node_id, reports)
         steps = [step for frame in fresh for step in self._effects(frame)]
-        told = [frame for frame in _stored_of(FrameOwner.MODULES, fresh) if id(frame) not in passed_over]
-        steps += self._modules.fold(self._node_id, told)
+        frames = [frame for frame in _stored_of(FrameOwner.MODULES, fresh) if id(frame) not in passed_over]
+        steps += self._modules.fold(self._node_id, frames)
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
             state = self._ledger.state

@@ -94,15 +94,15 @@ class BlobCollector:
         after = ""
         while page := await self._blobs.blob_stamps(after=after, limit=_PAGE):
             after = page[-1].digest
-            doomed = [
+            unused = [
                 stamp.digest
                 for stamp in page
                 if stamp.at < before and bytes.fromhex(stamp.digest) not in marked
             ]
-            for start in range(0, len(doomed), _DROP):
-                dropped += await self._blobs.drop_blobs(doomed[start : start + _DROP], before=before)
+            for start in range(0, len(unused), _DROP):
+                dropped += await self._blobs.drop_blobs(unused[start : start + _DROP], before=before)
                 await asyncio.sleep(0)
-            kept += len(page) - len(doomed)
+            kept += len(page) - len(unused)
         if dropped:
             _log.info("templates.collected", dropped=dropped, kept=kept)
         return Collected(kept=kept, dropped=dropped)

@@ -132,8 +132,8 @@ def parents_of(path: str) -> Iterator[str]:
 
 def empty_directories(directories: Iterable[str], files: Iterable[str]) -> tuple[str, ...]:
     """Directories without entries; all others follow from their entries."""
-    wanted = set(directories)
-    return tuple(sorted(wanted - filled_directories((*files, *wanted))))
+    present = set(directories)
+    return tuple(sorted(present - filled_directories((*files, *present))))
 
 
 def filled_directories(paths: Iterable[str]) -> set[str]:

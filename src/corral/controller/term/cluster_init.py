@@ -25,7 +25,7 @@ from corral.system.entropy import Entropy, new_id
 from corral.system.files import atomic_write
 
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file
-_FOUNDING: Final = "founding"
+_MARKER: Final = "founding"
 """The marker file that exists from before a new cluster's key is made until the cluster is stored."""
 _log = structlog.get_logger("corral.controller.term")
 
@@ -45,7 +45,7 @@ async def found_cluster(
     nothing accepts, and the next start replaces it. Raises CONFLICT where the key or the token of an earlier
     cluster exists, unless `on_purpose` is set; and with `on_purpose` where the cluster exists already.
     """
-    begun = data / _FOUNDING
+    begun = data / _MARKER
     if ledger.state.cluster.find(ONLY) is not None:
         begun.unlink(missing_ok=True)
         if on_purpose:

@@ -114,10 +114,10 @@ class NodeServices:
         followers.add("instances", self.instances)
         followers.add("reconciler", self.reconciler)
 
-    def judged(self, node_id: NodeId) -> None:
+    def inventory_complete(self, node_id: NodeId) -> None:
         """A node's inventory is complete: the reconciler counts the node, and its upcoming needs are sent to
         it."""
-        self.reconciler.judged(node_id)
+        self.reconciler.inventory_complete(node_id)
         self.distribution.joined(node_id)
 
     def _distribution(self, deps: TermDeps, ledger: Ledger) -> Distribution:
@@ -177,7 +177,7 @@ class TermServices:
         parts = self._module_parts()
         self.node_modules = self._node_module_traffic(parts)
         stack.push_async_callback(self.node_modules.close)
-        stack.callback(deps.setting.metrics.before(parts.node_figures.look))
+        stack.callback(deps.setting.metrics.before(parts.node_metrics.look))
         budget = deps.config.shutdown.budget_seconds * _MODULES_SHARE
         self.modules = Modules(parts, ledger=ledger, budget=budget, nodes=self.node_modules)
         consoles = self._consoles()
@@ -211,7 +211,7 @@ class TermServices:
             blobs=self._deps.store.blobs,
             hub=self._hub,
             registry=parts.engine.capabilities,
-            figures=parts.node_figures,
+            metrics=parts.node_metrics,
             clock=self._deps.clock,
         )
 
@@ -282,5 +282,5 @@ class TermServices:
             vitals=self._nodes.workload.vitals,
             refused=self._nodes.refused,
             clock=self._deps.clock,
-            on_judged=self._nodes.judged,
+            on_inventory_complete=self._nodes.inventory_complete,
         )
