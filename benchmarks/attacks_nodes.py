@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import pathlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from benchmarks.trees import fresh_directory
 from corral.daemon.node.identity import Identity
 from corral.errors import CorralError
 from corral.testing.api_calls import call
@@ -35,8 +34,7 @@ async def _rogue(target: Target, name: str) -> Identity:
     made: dict[str, Any] = await call(
         f"http://{target.http}", target.admin, "POST", "/api/v1/nodes/join-tokens", {"node_id": name}
     )
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="corral-rogue-"))
-    return await enrolled_identity(directory, token=made["token"], node_id=name)
+    return await enrolled_identity(fresh_directory(), token=made["token"], node_id=name)
 
 
 def _claims() -> list[wire.RunningInstance]:

@@ -1,6 +1,6 @@
 """A controller and a daemon as processes of their own, for benchmarks about instances.
 
-Everything lies in a directory of its own and is gone afterwards, the instances included.
+Everything lies in a directory of its own. Its processes are gone afterwards, the instances' included.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import pathlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Self
 
+from benchmarks.trees import fresh_directory
 from corral.testing.cgroup_cleanup import drop_groups
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster, ServiceProcess
@@ -175,8 +176,7 @@ class Fleet:
 @contextlib.asynccontextmanager
 async def fleet(*, memory: bool = False) -> AsyncIterator[Fleet]:
     """A running fleet. `memory`: on a memory disk, where the disk is not what is measured."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if memory else None) as scratch:
-        directory = pathlib.Path(scratch)
+    with _place(memory=memory) as directory:
         try:
             async with ProcessCluster(directory) as processes:
                 made = Fleet(processes, directory)
@@ -188,6 +188,15 @@ async def fleet(*, memory: bool = False) -> AsyncIterator[Fleet]:
         finally:
             reap(directory)
             drop_groups(directory)
+
+
+@contextlib.contextmanager
+def _place(*, memory: bool) -> Iterator[pathlib.Path]:
+    if not memory:
+        yield fresh_directory()
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        yield pathlib.Path(scratch)
 
 
 def cpu_seconds(*pids: int) -> float:

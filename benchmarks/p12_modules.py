@@ -18,7 +18,6 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ import structlog
 import uvloop
 
 from benchmarks.figures import percentile, result
+from benchmarks.trees import fresh_directory
 from corral.modules.process import Limits, ModuleProcess, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
 from corral.sdk.protocol.messages import HEALTH, HealthAnswer, Nothing
@@ -55,8 +55,7 @@ class Module(PlatformModule):
 def run() -> list[dict[str, Any]]:
     """The claims of P12, in the shape of `benchmarks/results.json`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    with tempfile.TemporaryDirectory() as directory:
-        return uvloop.run(_measured(pathlib.Path(directory)))
+    return uvloop.run(_measured(fresh_directory()))
 
 
 async def _measured(directory: pathlib.Path) -> list[dict[str, Any]]:

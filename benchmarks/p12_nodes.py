@@ -11,7 +11,6 @@ import asyncio
 import json
 import pathlib
 import statistics
-import tempfile
 import time
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ import uvloop
 from benchmarks.figures import result
 from benchmarks.module_sources import starting_module
 from benchmarks.site import Site, open_site
+from benchmarks.trees import fresh_directory
 from corral.modules.process import ProcessPool
 from corral.testing.api_calls import call
 from corral.testing.module_processes import Workbench, run_hook
@@ -35,9 +35,8 @@ _DEADLINE: Final = 120.0
 
 def run() -> list[dict[str, Any]]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    with tempfile.TemporaryDirectory(prefix="corral-") as directory:
-        place = pathlib.Path(directory)
-        took, floor = uvloop.run(_on_fifty_nodes(place / "fleet")), uvloop.run(_bare(place / "bare"))
+    place = fresh_directory()
+    took, floor = uvloop.run(_on_fifty_nodes(place / "fleet")), uvloop.run(_bare(place / "bare"))
     seconds = statistics.median(took)
     return [
         result(

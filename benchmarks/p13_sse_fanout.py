@@ -22,7 +22,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -31,6 +30,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from benchmarks.trees import fresh_directory
 from corral.domain.events import Draft, EventType
 from corral.testing.cluster import LocalCluster
 
@@ -331,14 +331,13 @@ async def obey(hello: dict[str, Any], burst: Any, make: Any) -> None:
 async def measure() -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for kind in ("floor", "ours"):
-        with tempfile.TemporaryDirectory(prefix="corral-p13-") as directory:
-            server = await asyncio.to_thread(Server, kind, directory)
-            try:
-                figures[kind] = await throughput(server)
-                if kind == "ours":
-                    figures |= await compared(server)
-            finally:
-                await asyncio.to_thread(server.close)
+        server = await asyncio.to_thread(Server, kind, str(fresh_directory()))
+        try:
+            figures[kind] = await throughput(server)
+            if kind == "ours":
+                figures |= await compared(server)
+        finally:
+            await asyncio.to_thread(server.close)
     return figures
 
 

@@ -12,11 +12,11 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
 from benchmarks.figures import result
+from benchmarks.trees import fresh_directory
 
 ROUNDS = 7
 IMPORTS = "import grpc, grpc.aio, uvloop, uvicorn, starlette.routing, msgspec, structlog, cryptography.x509, prometheus_client, sqlite3, yaml, click"
@@ -61,12 +61,12 @@ def bare_imports() -> float:
 def run() -> list[dict[str, Any]]:
     bare_imports()
     first, again, floor = [], [], []
-    with tempfile.TemporaryDirectory() as scratch:
-        for index in range(ROUNDS):
-            data = pathlib.Path(scratch) / f"data-{index}"
-            floor.append(bare_imports())
-            first.append(start_to_ready(data))
-            again.append(start_to_ready(data))
+    scratch = fresh_directory()
+    for index in range(ROUNDS):
+        data = scratch / f"data-{index}"
+        floor.append(bare_imports())
+        first.append(start_to_ready(data))
+        again.append(start_to_ready(data))
     base = statistics.median(floor)
     entries = []
     for name, times in (("first start", first), ("restart", again)):

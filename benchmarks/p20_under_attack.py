@@ -21,7 +21,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -31,6 +30,7 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.site import Site, open_site
+from benchmarks.trees import fresh_directory
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 
@@ -68,8 +68,7 @@ def attacks() -> dict[str, Attack]:
 
 
 def run() -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as directory:
-        return uvloop.run(_measured(pathlib.Path(directory)))
+    return uvloop.run(_measured(fresh_directory()))
 
 
 async def _measured(directory: pathlib.Path) -> list[dict[str, Any]]:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import multiprocessing
-import os
 import pathlib
 import resource
-import tempfile
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -28,6 +26,7 @@ import uvloop
 from benchmarks.document_contest import Contest, Link, Work
 from benchmarks.document_rivals import PostgresRival, SqliteRival
 from benchmarks.figures import result
+from benchmarks.trees import fresh_directory, shared_root
 from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
@@ -122,13 +121,10 @@ def _alone(url: str, data: str, rival: bool) -> Figures:
     return uvloop.run(_contest(url, pathlib.Path(data), rival=rival))
 
 
-def _in_a_process(url: str, disk: pathlib.Path, *, rival: bool) -> Figures:
+def _in_a_process(url: str, *, rival: bool) -> Figures:
     spawning = multiprocessing.get_context("spawn")
-    with (
-        tempfile.TemporaryDirectory(dir=disk) as data,
-        concurrent.futures.ProcessPoolExecutor(1, mp_context=spawning) as pool,
-    ):
-        return pool.submit(_alone, url, data, rival).result()
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawning) as pool:
+        return pool.submit(_alone, url, str(fresh_directory()), rival).result()
 
 
 def compared(name: str, ours: Figures, theirs: Figures) -> list[dict[str, Any]]:
@@ -157,10 +153,9 @@ def _figure(name: str, value: float, floor: float, unit: str, most: float | None
 
 
 def run() -> list[dict[str, Any]]:
-    disk = pathlib.Path(os.environ.get("CORRAL_BENCH_DIR", "/var/tmp"))
-    found = compared("SQLite", *(_in_a_process("sqlite", disk, rival=rival) for rival in (False, True)))
+    found = compared("SQLite", *(_in_a_process("sqlite", rival=rival) for rival in (False, True)))
     figures = []
     for rival in (False, True):
-        with PostgresServer(parent=disk, durable=True, settings=_SERVER) as server:
-            figures.append(_in_a_process(server.url(), disk, rival=rival))
+        with PostgresServer(parent=shared_root(), durable=True, keep=True, settings=_SERVER) as server:
+            figures.append(_in_a_process(server.url(), rival=rival))
     return found + compared("PostgreSQL", *figures)

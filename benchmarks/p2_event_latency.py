@@ -18,7 +18,6 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +26,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from benchmarks.trees import fresh_directory
 from corral.testing.cluster import LocalCluster
 
 REQUESTS = 400
@@ -176,10 +176,10 @@ def percentiles(samples: list[float]) -> tuple[float, float]:
 
 
 def run() -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="corral-p2-", dir=pathlib.Path(__file__).parent) as directory:
-        commit = percentiles(raw_commits(pathlib.Path(directory)))
-        echo = percentiles(against("echo", directory))
-        ours = percentiles(against("ours", directory))
+    directory = fresh_directory()
+    commit = percentiles(raw_commits(directory))
+    echo = percentiles(against("echo", str(directory)))
+    ours = percentiles(against("ours", str(directory)))
     entries = []
     for index, (name, target) in enumerate((("p50", TARGET_P50), ("p95", TARGET_P95))):
         floor = commit[index] + echo[index]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import tempfile
 import time
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.site import open_site
+from benchmarks.trees import fresh_directory
 from corral.testing.api_calls import call
 from corral.testing.archives import zipped
 from corral.testing.ports import free_addresses
@@ -83,8 +83,7 @@ _MANIFEST: Final = {
 
 
 def run() -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as directory:
-        here, there = uvloop.run(_measured(pathlib.Path(directory)))
+    here, there = uvloop.run(_measured(fresh_directory()))
     floor = percentile(here, 0.5)
     p50, p99 = percentile(there, 0.5), percentile(there, 0.99)
     return [

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-import pathlib
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
 import urllib.request
 from typing import Any
@@ -21,6 +19,7 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.fleet import Api, Fleet, event_of, fleet
+from benchmarks.trees import fresh_directory
 
 ROUNDS = 60
 BURST = 100
@@ -83,22 +82,22 @@ async def burst(cluster: Fleet) -> float:
 
 def floor() -> list[float]:
     samples, children = [], []
-    with tempfile.TemporaryDirectory() as scratch:
-        template = pathlib.Path(scratch, "template")
-        for path, body in FILES.items():
-            (template / path).parent.mkdir(parents=True, exist_ok=True)
-            (template / path).write_bytes(body)
-        for number in range(ROUNDS):
-            began = time.perf_counter()
-            directory = pathlib.Path(scratch, str(number))
-            shutil.copytree(template, directory)
-            children.append(subprocess.Popen(COMMAND, cwd=directory, stdin=subprocess.PIPE))
-            samples.append((time.perf_counter() - began) * 1000)
-        for child in children:
-            child.kill()
-            child.wait()
-            assert child.stdin is not None
-            child.stdin.close()
+    scratch = fresh_directory()
+    template = scratch / "template"
+    for path, body in FILES.items():
+        (template / path).parent.mkdir(parents=True, exist_ok=True)
+        (template / path).write_bytes(body)
+    for number in range(ROUNDS):
+        began = time.perf_counter()
+        directory = scratch / str(number)
+        shutil.copytree(template, directory)
+        children.append(subprocess.Popen(COMMAND, cwd=directory, stdin=subprocess.PIPE))
+        samples.append((time.perf_counter() - began) * 1000)
+    for child in children:
+        child.kill()
+        child.wait()
+        assert child.stdin is not None
+        child.stdin.close()
     return samples
 
 

@@ -14,10 +14,8 @@ share the cores with what is measured and do as little as they can for a line.
 from __future__ import annotations
 
 import asyncio
-import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any, cast
 
@@ -26,6 +24,7 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.fleet import DEADLINE, Fleet, cpu_seconds, fleet, request
+from benchmarks.trees import fresh_directory
 
 COUNT = 100
 SECONDS = 10
@@ -175,17 +174,17 @@ async def load(cluster: Fleet, name: str, rate: int) -> dict[str, float]:
 
 def to_files(rate: int) -> float:
     """How long the same writers take when each writes to a plain file."""
-    with tempfile.TemporaryDirectory() as scratch:
-        children = []
-        begin = str(time.time() + HEADSTART)
-        for number in range(COUNT):
-            with pathlib.Path(scratch, str(number)).open("wb") as target:
-                command = [sys.executable, "-I", "-S", "-c", WRITER, str(rate), str(SECONDS), begin]
-                children.append(subprocess.Popen(command, stdout=target))
-        for child in children:
-            child.wait()
-        files = [pathlib.Path(scratch, str(number)) for number in range(COUNT)]
-        ends = [file.read_text().splitlines()[-1].split() for file in files]
+    scratch = fresh_directory()
+    children = []
+    begin = str(time.time() + HEADSTART)
+    for number in range(COUNT):
+        with (scratch / str(number)).open("wb") as target:
+            command = [sys.executable, "-I", "-S", "-c", WRITER, str(rate), str(SECONDS), begin]
+            children.append(subprocess.Popen(command, stdout=target))
+    for child in children:
+        child.wait()
+    files = [scratch / str(number) for number in range(COUNT)]
+    ends = [file.read_text().splitlines()[-1].split() for file in files]
     return sum(float(end[2]) for end in ends) / COUNT
 
 

@@ -36,7 +36,8 @@ class PostgresServer:
     """Start with `start` (or `with`), use `url`, and `stop` removes every trace.
 
     `environment` is added to the server's own, for a preloaded library; `settings` to its
-    configuration. `durable=False` skips flushes to disk: fine for tests, not for benchmarks.
+    configuration. `durable=False` skips flushes to disk: fine for tests, not for benchmarks. With `keep`
+    the directory stays, for whoever removes its parent.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class PostgresServer:
         environment: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
         durable: bool = False,
+        keep: bool = False,
     ) -> None:
         self._parent = parent or _fast_directory()
         self._environment = dict(environment or {})
         self._settings = {**_SETTINGS, "fsync": "on" if durable else "off", **(settings or {})}
+        self._keep = keep
         self._directory: pathlib.Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
@@ -87,7 +90,8 @@ class PostgresServer:
                 self._process.wait(_STOP_SECONDS)
             self._process = None
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            if not self._keep:
+                shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
     def restart(self, *, immediate: bool = False) -> None:
