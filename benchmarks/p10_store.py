@@ -1,50 +1,73 @@
 """P10: durable state transitions, next to the raw database on the same disk in the same run.
 
 A transition is what the controller does all day: one document under compare-and-set, and the
-event that describes it. 64 callers commit them one by one. The claim is measured against a bare
-group commit: the same 64 callers, each waiting for its own plain row to be durable, behind one
-thread (SQLite) or one connection (PostgreSQL), with no event, no comparison, no fence and no
-memory. Two more floors decide nothing and tell where the distance comes from: 64 plain rows a
-commit with nobody waiting for an answer, and the same with the event rows.
+event that describes it. 64 callers commit them one by one. Floors are bare group commits: the same
+64 callers, each waiting for its own rows to be durable, behind one thread (SQLite) or one connection
+(PostgreSQL), with no comparison, no fence and no memory. SQLite is held to half of a floor that stores
+plain documents, PostgreSQL to 0.7 of one that stores the same rows as ours; the others decide nothing
+and tell where the distance comes from.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import functools
-import os
+import logging
 import pathlib
-import sqlite3
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
-import asyncpg
+import structlog
 import uvloop
 
+from benchmarks.store_floors import (
+    BODY,
+    COLLECTION,
+    ENTRY,
+    JOURNAL,
+    WRITERS,
+    Floor,
+    PostgresFloor,
+    Rows,
+    SqliteFloor,
+    by_callers,
+    lone,
+)
+from benchmarks.trees import fresh_directory, shared_root
 from corral.domain.events import Draft, EventType
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
-from corral.store.port import ABSENT, Commit, Put, Transaction
+from corral.store.port import ABSENT, Append, Commit, Put, Transaction
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing.postgres_server import PostgresServer
 
-WRITERS = 64
-DOCUMENTS_EACH = 16
-BODY = b'{"phase":"RUNNING","node":"n-17","ports":[25565],"note":"' + b"x" * 240 + b'"}'
-TYPE = "NODE_ONLINE"
-DATA = b'{"phase":"RUNNING"}'
-ROUNDS = 5
-SECONDS = float(os.environ.get("CORRAL_BENCH_SECONDS", "1.5"))
-TARGET_RATIO = 0.5
+ROUNDS = 3
 TARGET_LONE_MS = 1.0
+
+Held = tuple[Rows, Rows, float | None]
+"""What ours stores, what the floor stores, and the share of the floor that is claimed."""
+
+SQLITE: Final[list[Held]] = [
+    (Rows.EVENT, Rows.DOCUMENT, 0.5),
+    (Rows.EVENT, Rows.EVENT, None),
+    (Rows.ENTRY, Rows.ENTRY, None),
+]
+POSTGRES: Final[list[Held]] = [
+    (Rows.EVENT, Rows.EVENT, 0.7),
+    (Rows.ENTRY, Rows.ENTRY, 0.7),
+    (Rows.EVENT, Rows.DOCUMENT, None),
+]
+
+_OURS: Final = {Rows.EVENT: "durable transitions", Rows.ENTRY: "the same with a journal entry each"}
+_FLOOR: Final = {
+    Rows.DOCUMENT: "a group commit of plain documents",
+    Rows.EVENT: "a group commit of the same rows",
+    Rows.ENTRY: "a group commit of the same rows",
+}
 
 
 class Bench:
@@ -54,46 +77,27 @@ class Bench:
         self._writer = writer
         self._revisions = revisions
 
-    async def transition(self, name: str) -> None:
+    async def transition(self, name: str, *, rows: Rows = Rows.EVENT) -> None:
         await self._writer.commit(
             Transaction(
                 writes=(
                     Put(
-                        collection="instances",
+                        collection=COLLECTION,
                         id=name,
                         body=BODY,
                         expect=self._revisions.get(name, ABSENT),
                     ),
                 ),
                 events=(Draft(type=EventType.NODE_ONLINE, subject=name, data={"phase": "RUNNING"}),),
+                entries=(Append(journal=JOURNAL, body=ENTRY),) if rows is Rows.ENTRY else (),
             )
         )
 
-    async def together(self) -> float:
-        """Transitions a second by 64 callers, each with documents of its own."""
-        done = 0
-        ends = time.perf_counter() + SECONDS
-
-        async def caller(number: int) -> None:
-            nonlocal done
-            turn = 0
-            while time.perf_counter() < ends:
-                await self.transition(f"lobby-{number}-{turn % DOCUMENTS_EACH}")
-                turn += 1
-                done += 1
-
-        begun = time.perf_counter()
-        await asyncio.gather(*(caller(number) for number in range(WRITERS)))
-        return done / (time.perf_counter() - begun)
+    async def together(self, rows: Rows) -> float:
+        return await by_callers(functools.partial(self.transition, rows=rows))
 
     async def alone(self) -> float:
-        """The median time of one durable transition when nothing else is under way, in ms."""
-        times = []
-        for turn in range(300):
-            begun = time.perf_counter()
-            await self.transition(f"alone-{turn % DOCUMENTS_EACH}")
-            times.append(time.perf_counter() - begun)
-        return statistics.median(times) * 1000
+        return await lone(self.transition)
 
 
 @contextlib.asynccontextmanager
@@ -124,212 +128,52 @@ async def bench(url: str, data: pathlib.Path) -> AsyncIterator[Bench]:
     await store.close()
 
 
-class GroupCommit:
-    """The least that lets many callers share a commit: a list, one commit at a time, an answer each."""
-
-    def __init__(self, commit: Callable[[list[str], int], Awaitable[None]]) -> None:
-        self._commit = commit
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
-        self._wake = asyncio.Event()
-
-    async def together(self) -> float:
-        done = 0
-        ends = time.perf_counter() + SECONDS
-
-        async def caller(number: int) -> None:
-            nonlocal done
-            turn = 0
-            while time.perf_counter() < ends:
-                answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiting.append((f"lobby-{number}-{turn % DOCUMENTS_EACH}", answer))
-                self._wake.set()
-                await answer
-                turn += 1
-                done += 1
-
-        begun = time.perf_counter()
-        writer = asyncio.create_task(self._write())
-        await asyncio.gather(*(caller(number) for number in range(WRITERS)))
-        taken = time.perf_counter() - begun
-        writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
-        return done / taken
-
-    async def _write(self) -> None:
-        commits = 0
-        while True:
-            if not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
-            batch, self._waiting = self._waiting, []
-            await self._commit([name for name, _ in batch], commits)
-            commits += 1
-            for _, answer in batch:
-                answer.set_result(None)
-            await asyncio.sleep(0)
-
-
-def names_of(commit: int) -> list[str]:
-    """The documents of one floor commit: the same ones, in the same turns, as the callers use."""
-    return [f"lobby-{number}-{commit % DOCUMENTS_EACH}" for number in range(WRITERS)]
-
-
-class SqliteFloor:
-    """One thread, `executemany` of 64 rows a commit, the same durability."""
-
-    def __init__(self, data: pathlib.Path) -> None:
-        self._db = sqlite3.connect(data / "floor.db", isolation_level=None, check_same_thread=False)
-        self._thread = concurrent.futures.ThreadPoolExecutor(1)
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = full")
-        self._db.execute("create table plain (id text primary key, revision integer, body blob)")
-        self._db.execute(
-            "create table log (n integer primary key, type text, subject text, at int, data blob)"
-        )
-        self._at = 0
-
-    async def together(self, *, events: bool = False) -> float:
-        begun = time.perf_counter()
-        commits = 0
-        while time.perf_counter() < begun + SECONDS:
-            self._commit(names_of(commits), commits, events=events)
-            commits += 1
-        return commits * WRITERS / (time.perf_counter() - begun)
-
-    async def alone(self) -> float:
-        times = []
-        for turn in range(300):
-            begun = time.perf_counter()
-            self._commit([f"alone-{turn % DOCUMENTS_EACH}"], turn, events=False)
-            times.append(time.perf_counter() - begun)
-        return statistics.median(times) * 1000
-
-    def _commit(self, names: list[str], turn: int, *, events: bool) -> None:
-        self._db.execute("begin immediate")
-        self._db.executemany(
-            """insert into plain values (?, ?, ?)
-            on conflict (id) do update set revision = excluded.revision, body = excluded.body""",
-            [(name, turn, BODY) for name in names],
-        )
-        if events:
-            self._db.executemany(
-                "insert into log values (?, ?, ?, ?, ?)",
-                [(self._at + n, TYPE, name, turn, DATA) for n, name in enumerate(names)],
-            )
-            self._at += len(names)
-        self._db.execute("commit")
-
-    async def grouped(self) -> float:
-        loop = asyncio.get_running_loop()
-        commit = functools.partial(self._commit, events=False)
-        return await GroupCommit(
-            lambda names, turn: loop.run_in_executor(self._thread, commit, names, turn)
-        ).together()
-
-    async def close(self) -> None:
-        self._thread.shutdown()
-        self._db.close()
-
-
-_PLAIN = """insert into plain select * from unnest($1::text[], $2::bigint[], $3::bytea[])
-    on conflict (id) do update set revision = excluded.revision, body = excluded.body"""
-_BOTH = f"""with documents as ({_PLAIN})
-    insert into log select * from unnest($4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::bytea[])"""
-
-
-class PostgresFloor:
-    """One connection, `unnest` of 64 rows a commit."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._at = 0
-
-    @classmethod
-    async def open(cls, url: str) -> PostgresFloor:
-        connection = await asyncpg.connect(url)
-        await connection.execute(
-            """create table plain (id text primary key, revision bigint, body bytea);
-            create table log (n bigint primary key, type text, subject text, at bigint, data bytea)"""
-        )
-        return cls(connection)
-
-    async def together(self, *, events: bool = False) -> float:
-        begun = time.perf_counter()
-        commits = 0
-        while time.perf_counter() < begun + SECONDS:
-            await self._commit(names_of(commits), commits, events=events)
-            commits += 1
-        return commits * WRITERS / (time.perf_counter() - begun)
-
-    async def alone(self) -> float:
-        times = []
-        for turn in range(300):
-            begun = time.perf_counter()
-            await self._commit([f"alone-{turn % DOCUMENTS_EACH}"], turn, events=False)
-            times.append(time.perf_counter() - begun)
-        return statistics.median(times) * 1000
-
-    async def _commit(self, names: list[str], turn: int, *, events: bool) -> None:
-        documents = (names, [turn] * len(names), [BODY] * len(names))
-        if not events:
-            await self._connection.execute(_PLAIN, *documents)
-            return
-        numbers = [self._at + n for n in range(len(names))]
-        self._at += len(names)
-        log = (numbers, [TYPE] * len(names), names, [turn] * len(names), [DATA] * len(names))
-        await self._connection.execute(_BOTH, *documents, *log)
-
-    async def grouped(self) -> float:
-        return await GroupCommit(functools.partial(self._commit, events=False)).together()
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-
 async def compare(
-    name: str, ours: Bench, floor: SqliteFloor | PostgresFloor, *, lone_target: float | None
-) -> list[dict[str, object]]:
-    """Rounds of both floors and ours in turn, so that a noisy neighbour hits all three."""
-    both = functools.partial(floor.together, events=True)
-    values, grouped, plain, same_rows = await _rounds(ours.together, floor.grouped, floor.together, both)
-    lone, lone_floor = await _rounds(ours.alone, floor.alone)
-    ratio = _ratio(values, grouped)
-    lone_ms = statistics.median(lone)
-    return [
+    name: str, ours: Bench, floor: Floor, *, held: list[Held], lone_target: float | None
+) -> list[dict[str, Any]]:
+    """Rounds of ours and of each floor in turn, so that a noisy neighbour hits all of them."""
+    found = []
+    for stored, beneath, share in held:
+        values, floors = await _rounds(
+            functools.partial(ours.together, stored), functools.partial(floor.grouped, beneath)
+        )
+        found.append(
+            _entry(
+                f"P10 {name}: {_OURS[stored]}, {WRITERS} callers",
+                (values, floors),
+                unit="1/s",
+                target=f"{'none; floor:' if share is None else f'≥ {share} of'} {_FLOOR[beneath]}",
+                ok=None if share is None else _ratio(values, floors) >= share,
+            )
+        )
+    values, bare = await _rounds(
+        functools.partial(ours.together, Rows.EVENT), functools.partial(floor.together, Rows.EVENT)
+    )
+    found.append(
         _entry(
             f"P10 {name}: durable transitions, {WRITERS} callers",
-            (values, grouped),
+            (values, bare),
             unit="1/s",
-            target=f"≥ {TARGET_RATIO} of a bare group commit",
-            ok=ratio >= TARGET_RATIO,
-        ),
-        _entry(
-            f"P10 {name}: the same, floor 64 plain rows a commit",
-            (values, plain),
-            unit="1/s",
-            target="none, for information",
+            target="none; floor: the same rows, 64 a commit, no callers",
             ok=None,
-        ),
-        _entry(
-            f"P10 {name}: the same, floor with event rows",
-            (values, same_rows),
-            unit="1/s",
-            target="none, for information",
-            ok=None,
-        ),
+        )
+    )
+    times, lone_floor = await _rounds(ours.alone, floor.alone)
+    found.append(
         _entry(
             f"P10 {name}: a lone durable transition, p50",
-            (lone, lone_floor),
+            (times, lone_floor),
             unit="ms",
             target="none" if lone_target is None else f"≤ {lone_target} ms",
-            ok=None if lone_target is None else lone_ms <= lone_target,
-        ),
-    ]
+            ok=None if lone_target is None else statistics.median(times) <= lone_target,
+        )
+    )
+    return found
 
 
 def _entry(
     name: str, measured: tuple[list[float], list[float]], *, unit: str, target: str, ok: bool | None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """`ok` is None where there is nothing to be held to: never a pass."""
     values, floors = measured
     digits = 3 if unit == "ms" else None
@@ -355,21 +199,20 @@ async def _rounds(*measures: Callable[[], Awaitable[float]]) -> list[list[float]
     return [list(column) for column in zip(*rounds, strict=True)]
 
 
-async def _run(data: pathlib.Path, server: PostgresServer) -> list[dict[str, object]]:
+async def _run(data: pathlib.Path, server: PostgresServer) -> list[dict[str, Any]]:
     found = []
     async with bench("sqlite", data) as ours:
-        sqlite_floor = SqliteFloor(data)
-        found += await compare("SQLite", ours, sqlite_floor, lone_target=TARGET_LONE_MS)
-        await sqlite_floor.close()
+        floor: Floor = SqliteFloor(data)
+        found += await compare("SQLite", ours, floor, held=SQLITE, lone_target=TARGET_LONE_MS)
+        await floor.close()
     async with bench(server.url(), data) as ours:
-        postgres_floor = await PostgresFloor.open(server.url())
-        found += await compare("PostgreSQL", ours, postgres_floor, lone_target=None)
-        await postgres_floor.close()
+        floor = await PostgresFloor.open(server.url())
+        found += await compare("PostgreSQL", ours, floor, held=POSTGRES, lone_target=None)
+        await floor.close()
     return found
 
 
-def run() -> list[dict[str, object]]:
-    """Both stores on a real disk (`CORRAL_BENCH_DIR`, else /var/tmp): a RAM disk has no flush."""
-    disk = pathlib.Path(os.environ.get("CORRAL_BENCH_DIR", "/var/tmp"))
-    with tempfile.TemporaryDirectory(dir=disk) as data, PostgresServer(parent=disk, durable=True) as server:
-        return uvloop.run(_run(pathlib.Path(data), server))
+def run() -> list[dict[str, Any]]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
+    with PostgresServer(parent=shared_root(), durable=True, keep=True) as server:
+        return uvloop.run(_run(fresh_directory(), server))
