@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import click
+
+_LONGEST_REQUEST: Final = 128
 
 
 class CommandFailure(click.ClickException):
@@ -27,12 +29,26 @@ class CommandRefused(CommandFailure):
     exit_code = 1
 
     def __init__(
-        self, message: str, *, hint: str | None = None, code: str = "", status: int = 0, field: str = ""
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str = "",
+        status: int = 0,
+        field: str = "",
+        request: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.code = code
         self.status = status
         self.field = field
+        self.request = request
+        """The id of the refused request, for 'corral logs --request ID'."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        super().show(file)
+        if self.request:
+            note(f"request: {self.request[:_LONGEST_REQUEST]}")
 
 
 class BadConfiguration(CommandRefused):

@@ -84,6 +84,8 @@ class StandIn:
         self.early: dict[str, tuple[int, Any]] = {}
         """By path: answered before the body is read, which is then thrown away as it comes."""
         self.discarded = 0
+        self.request_id = ""
+        """The `X-Request-Id` of answers, unless it is empty."""
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -136,6 +138,8 @@ class StandIn:
                     self.send_response(answer[0])
                     self.send_header("Content-Type", "application/json")
                     self.send_header("Content-Length", str(len(content)))
+                    if stand_in.request_id:
+                        self.send_header("X-Request-Id", stand_in.request_id)
                     self.end_headers()
                     self.wfile.write(content)
                     return

@@ -58,6 +58,17 @@ def test_a_refusal_is_one_line_a_hint_and_code_1(corral: Corral, server: StandIn
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_refusal_names_its_request(corral: Corral, server: StandIn, form: str) -> None:
+    server.request_id = "req-4f2c"
+    server.answers["GET", "/api/v1/nodes/web-1"] = refused(404, "NOT_FOUND", "there is no node 'web-1'")
+    done = corral("node", "info", "web-1", "-o", form)
+    assert done.returncode == 1
+    assert done.stderr == "error: there is no node 'web-1'\nrequest: req-4f2c\n"
+    server.answers["GET", "/api/v1/events/stream"] = refused(403, "FORBIDDEN", "no")
+    assert "\nrequest: req-4f2c\n" in corral("event", "follow").stderr
+
+
 def test_a_refusal_cannot_steer_the_terminal(corral: Corral, server: StandIn) -> None:
     server.answers["GET", "/api/v1/nodes"] = refused(403, "FORBIDDEN", "no\x1b[2J")
     assert "\x1b" not in corral("node", "list").stderr

@@ -18,10 +18,11 @@ class ApiAnswers:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def read(self, status: int, content: bytes) -> Any:
-        """The body of an answer, None when it has none; raises `refusal` when it is one."""
+    def read(self, status: int, content: bytes, *, request: str | None = None) -> Any:
+        """The body of an answer, None when it has none; raises `refusal` when it is one. `request`: its id, if the
+        answer has one."""
         if not 200 <= status < 300:
-            raise self.refusal(status, content)
+            raise self.refusal(status, content, request=request)
         if not content:
             return None
         try:
@@ -29,7 +30,9 @@ class ApiAnswers:
         except ValueError:  # UnicodeDecodeError is one, too
             raise self.not_ours("no JSON") from None
 
-    def refusal(self, status: int, content: bytes) -> CommandRefused | Unreachable:
+    def refusal(
+        self, status: int, content: bytes, *, request: str | None = None
+    ) -> CommandRefused | Unreachable:
         """The error that the API returned, or that the answer was not from the API."""
         try:
             error = json.loads(content)["error"]
@@ -42,6 +45,7 @@ class ApiAnswers:
             code=code,
             status=status,
             field=str(error.get("field") or ""),
+            request=request or "",
         )
 
     def not_ours(self, what: str, *, passing: bool = False) -> Unreachable:

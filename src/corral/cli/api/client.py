@@ -35,6 +35,7 @@ _PASSING: Final = frozenset(
     {"FENCED", "NODE_OFFLINE", "NOT_LEADER", "RATE_LIMITED", "SHUTTING_DOWN", "STORE_UNAVAILABLE", "TIMEOUT"}
 )
 _FILES: Final = ("application/octet-stream", "application/gzip", "application/zip")
+_REQUEST_ID: Final = "X-Request-Id"
 _MAX_BODY: Final = 64 * 1024 * 1024
 
 Params = Mapping[str, object]
@@ -161,7 +162,7 @@ class Client:
             raise self._answers.unreachable(error, changed=True) from error
         finally:
             connection.close()
-        return self._answers.read(response.status, content)
+        return self._answers.read(response.status, content, request=response.getheader(_REQUEST_ID))
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._exchange("DELETE", self._target(path, params), None)
@@ -212,7 +213,9 @@ class Client:
             return response
         try:
             if response.status != 200:
-                raise self._answers.refusal(response.status, response.read(_MAX_BODY))
+                raise self._answers.refusal(
+                    response.status, response.read(_MAX_BODY), request=response.getheader(_REQUEST_ID)
+                )
             raise self._answers.not_ours(what)
         finally:
             response.close()
@@ -236,7 +239,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._answers.unreachable(error, changed=method != "GET") from error
-        return self._answers.read(response.status, content)
+        return self._answers.read(response.status, content, request=response.getheader(_REQUEST_ID))
 
     def _ask(
         self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
