@@ -42,7 +42,10 @@ class _Logs(click.Group):
                 option, given, id = word.partition("=")
                 if option == "--request":
                     rest = args[place + 1 :]
-                    args = ["request", *args[:place], *([id] if given else []), *rest]
+                    ids = [id] if given else rest[:1]
+                    for each in ids:
+                        _check_id(each)
+                    args = ["request", *args[:place], *ids, *rest[0 if given else 1 :]]
                     break
         return super().parse_args(ctx, args)
 
@@ -92,6 +95,7 @@ def followed(
     """What controller and nodes logged for a request. In the order of time; ID is the X-Request-Id of its answer.
     Also: corral logs --request ID."""
     check_times(since, until)
+    _check_id(id)
     nodes = [f"node:{node['id']}" for node in session.client.pages("/api/v1/nodes")]
     asked: dict[str, object] = {"request": id, "level": level, "since": since, "until": until}
     if since is None:
@@ -126,6 +130,16 @@ def set_level(session: ApiSession, source: str, level: str) -> None:
         f"{where} logs at {level}",
         name="source",
     )
+
+
+def _check_id(id: str) -> None:
+    from corral.domain.causes import check_request_id
+    from corral.errors import Rejected
+
+    try:
+        check_request_id(id)
+    except Rejected as error:
+        raise WrongUsage(error.message, hint=error.hint) from None
 
 
 def _show(

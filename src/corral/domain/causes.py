@@ -9,15 +9,38 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from corral.errors import Code, Rejected
+
 _REQUEST: Final = "request:"
-_LONGEST: Final = len(_REQUEST) + 128
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}", re.ASCII)
+_LONGEST_ID: Final = 128
+_LONGEST: Final = len(_REQUEST) + _LONGEST_ID
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=@][A-Za-z0-9._~:/+=@-]{0,127}", re.ASCII)
 
 
 def request_id(text: str) -> str:
-    """The id itself; empty for what cannot be one: it is longer than 128 characters, or has others than letters,
-    digits and `._~:/+=@-`, which are harmless in a log, a terminal and a shell."""
+    """The id itself; empty for what cannot be one: it is longer than 128 characters, has others than letters, digits
+    and `._~:/+=@-`, which are harmless in a log, a terminal and a shell, or begins with `-`, as an option does."""
     return text if _REQUEST_ID.fullmatch(text) else ""
+
+
+def check_request_id(text: str) -> None:
+    """INVALID_FIELD for what cannot be the id of a request."""
+    if request_id(text):
+        return
+    if not text:
+        why = "it is empty"
+    elif len(text) > _LONGEST_ID:
+        why = f"it has more than {_LONGEST_ID} characters"
+    elif text.startswith("-"):
+        why = "it begins with '-'"
+    else:
+        why = "it has other characters than letters, digits and ._~:/+=@-"
+    raise Rejected(
+        Code.INVALID_FIELD,
+        f"{text[:40]!a} cannot be the id of a request: {why}",
+        hint="use the X-Request-Id of an answer; 'corral why' and errors of the command line name it",
+        field="request",
+    )
 
 
 def cause_of(request: str) -> str:

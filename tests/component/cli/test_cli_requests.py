@@ -92,3 +92,28 @@ def test_a_request_without_records_is_refused_with_a_hint(
 def test_a_missing_id_is_wrong_usage(corral: Corral, asked: list[dict[str, object]]) -> None:
     assert corral("logs", "--request").returncode == 2
     assert asked == []
+
+
+ODD = {
+    "": "it is empty",
+    "-x": "it begins with '-'",
+    "--level": "it begins with '-'",
+    "a b": "it has other characters",
+    "a\x1b[2Jb": "it has other characters",
+    "é": "it has other characters",
+    "x" * 129: "it has more than 128 characters",
+}
+
+
+@pytest.mark.parametrize(("id", "why"), ODD.items())
+def test_what_cannot_be_an_id_is_refused_before_anything_is_asked(
+    corral: Corral, asked: list[dict[str, object]], id: str, why: str
+) -> None:
+    for words in (("--request", id), (f"--request={id}",), ("request", "--", id)):
+        done = corral("logs", *words)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert "cannot be the id of a request" in done.stderr
+        assert why in done.stderr
+        assert "hint: use the X-Request-Id of an answer" in done.stderr
+        assert done.stderr.replace("\n", "").isprintable()
+    assert asked == []

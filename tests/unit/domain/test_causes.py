@@ -19,7 +19,23 @@ def test_no_request_is_no_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    "id", ["", "x" * 129, "a b", "a\nb", "a\n", "\x1b[2J", "a\x00", "\u00e9", "\u0661", 'a"b', "a;b"]
+    "id",
+    [
+        "",
+        "-",
+        "-x",
+        "--level",
+        "x" * 129,
+        "a b",
+        "a\nb",
+        "a\n",
+        "\x1b[2J",
+        "a\x00",
+        "\u00e9",
+        "\u0661",
+        'a"b',
+        "a;b",
+    ],
 )
 def test_what_is_no_id_is_none(id: str) -> None:
     assert request_id(id) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -41,6 +41,9 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of query strings. A field of a tuple type may be given several times."""
+
+    never_empty: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that are refused when they are empty; others then count as not given."""
 
 
 class NoQuery(Query, frozen=True, kw_only=True):

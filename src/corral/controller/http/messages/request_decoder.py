@@ -85,16 +85,17 @@ def _too_deep() -> Rejected:
 
 
 class QueryDecoder:
-    """Decodes one type of query string. An empty value means "not given"."""
+    """Decodes one type of query string. An empty value means "not given", unless the type says otherwise."""
 
     def __init__(self, type: type[Any]) -> None:
         self._type = type
+        self._never_empty: frozenset[str] = getattr(type, "never_empty", frozenset())
         self._lists = _lists_of(type)  # type: ignore[arg-type]  # classes are hashable, mypy doubts it
 
     def decode(self, raw: bytes) -> Any:
         values: dict[str, Any] = {}
         for name, value in query_pairs(raw):
-            if not value:
+            if not value and name not in self._never_empty:
                 continue
             if name in self._lists:
                 values.setdefault(name, []).append(value)

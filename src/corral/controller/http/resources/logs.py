@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.domain.causes import check_request_id
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission
@@ -54,8 +55,6 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Only rec
 RequestIdFilter = Annotated[
     str,
     msgspec.Meta(
-        min_length=1,
-        max_length=128,
         description="Only records that were made for the request with this id, the `X-Request-Id` of its answer.",
     ),
 ]
@@ -96,6 +95,8 @@ class LogQuery(Query, frozen=True, kw_only=True):
     since: Since | None = None
     until: Until | None = None
     request: RequestIdFilter | None = None
+
+    never_empty: ClassVar[frozenset[str]] = frozenset({"request"})
 
 
 class LogStreamQuery(Query, frozen=True, kw_only=True):
@@ -156,6 +157,8 @@ async def list_logs(
     """After a number or a time: what follows it. Without either: the newest records, or the newest before a
     time. Oldest first always."""
     query = call.query
+    if query.request is not None:
+        check_request_id(query.request)
     source = _source(state, reads, hub, setting, query.source)
     least = LEVELS[query.level] if query.level else 0
     filter = LogFilter(least, TimeRange(query.since, query.until), query.request)
