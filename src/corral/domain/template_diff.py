@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.templates import Manifest, TemplateFile, TemplateSettings
+from corral.domain.templates import TemplateFile, TemplateManifest, TemplateSettings
 from corral.errors import Code, Rejected
 
 _NONE: Final = TemplateSettings()
@@ -55,8 +55,8 @@ class TemplateDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff_versions(
-    old: Manifest,
-    new: Manifest,
+    old: TemplateManifest,
+    new: TemplateManifest,
     old_settings: TemplateSettings = _NONE,
     new_settings: TemplateSettings = _NONE,
 ) -> TemplateDiff:
@@ -118,7 +118,7 @@ class _Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     directories: tuple[str, ...] = ()
 
 
-def delta_between(old: Manifest, new: Manifest) -> bytes:
+def delta_between(old: TemplateManifest, new: TemplateManifest) -> bytes:
     """Canonical JSON that makes `new` of `old`."""
     before = {file.path: file for file in old.files}
     after = {file.path for file in new.files}
@@ -133,7 +133,7 @@ def delta_between(old: Manifest, new: Manifest) -> bytes:
     )
 
 
-def apply_delta(old: Manifest, delta: bytes) -> Manifest:
+def apply_delta(old: TemplateManifest, delta: bytes) -> TemplateManifest:
     """The newer manifest, sorted; DIGEST_MISMATCH when the delta cannot be read. The caller compares its
     digest."""
     try:
@@ -149,6 +149,6 @@ def apply_delta(old: Manifest, delta: bytes) -> Manifest:
         files.pop(path, None)
     files.update((file.path, file) for file in change.files)
     directories = (set(old.directories) - set(change.removed_directories)) | set(change.directories)
-    return Manifest(
+    return TemplateManifest(
         files=tuple(files[path] for path in sorted(files)), directories=tuple(sorted(directories))
     )

@@ -69,7 +69,7 @@ class TemplateFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return self.pieces or (self.digest,)
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TemplateManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The files of a version, sorted by path; empty directories are listed."""
 
     files: tuple[TemplateFile, ...] = ()
@@ -80,16 +80,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(file.size for file in self.files)
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: TemplateManifest) -> bytes:
     """Canonical: equal manifests have equal bytes."""
     return _ENCODER.encode(manifest)
 
 
-def decode_manifest(data: bytes) -> Manifest:
-    return msgspec.json.decode(data, type=Manifest)
+def decode_manifest(data: bytes) -> TemplateManifest:
+    return msgspec.json.decode(data, type=TemplateManifest)
 
 
-def manifest_digest(manifest: Manifest) -> str:
+def manifest_digest(manifest: TemplateManifest) -> str:
     return hashlib.sha256(encode_manifest(manifest)).hexdigest()
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
 from corral.domain.groups.plans import PlanArtifact, PlanTemplate
-from corral.domain.templates import Manifest, TemplateFile, manifest_digest
+from corral.domain.templates import TemplateFile, TemplateManifest, manifest_digest
 from corral.errors import Code, CorralError, Rejected
 
 File = bytes | tuple[bytes, int]
@@ -23,7 +23,7 @@ class ShelfCache:
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
-        self._manifests: dict[str, Manifest] = {}
+        self._manifests: dict[str, TemplateManifest] = {}
         self._bootstraps: dict[str, pathlib.Path] = {}
         self.shut: asyncio.Event | None = None
         self.reached = asyncio.Event()
@@ -41,7 +41,7 @@ class ShelfCache:
         for path, content in sorted(files.items()):
             body, mode = content if isinstance(content, tuple) else (content, 0o644)
             entries.append(TemplateFile(path=path, mode=mode, size=len(body), digest=self._put(body)))
-        manifest = Manifest(files=tuple(entries), directories=tuple(directories))
+        manifest = TemplateManifest(files=tuple(entries), directories=tuple(directories))
         hash = manifest_digest(manifest)
         self._manifests[hash] = manifest
         return PlanTemplate(name=name, version=1, hash=hash, override=override)
@@ -92,7 +92,7 @@ class ShelfUse:
     def __init__(self, cache: ShelfCache) -> None:
         self._cache = cache
 
-    async def template(self, template: PlanTemplate) -> Manifest:
+    async def template(self, template: PlanTemplate) -> TemplateManifest:
         await self._cache._asked(template.name)
         found = self._cache._manifests.get(template.hash)
         if found is None:

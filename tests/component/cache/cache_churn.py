@@ -9,7 +9,7 @@ import sys
 
 from corral.daemon.cache.contents import CacheContents, EvictionCandidate, choose
 from corral.daemon.cache.partial_files import LargeFile, SmallFiles
-from corral.domain.templates import PIECE, Manifest, TemplateFile
+from corral.domain.templates import PIECE, TemplateFile, TemplateManifest
 
 
 def described(path: str, content: bytes) -> TemplateFile:
@@ -38,7 +38,7 @@ def receive(shelves: CacheContents, chance: random.Random) -> None:
     for start in range(whole.position, len(large), 300_000):
         whole.take(large[start : start + 300_000])
     whole.finish()
-    manifest = Manifest(files=(file, *files))
+    manifest = TemplateManifest(files=(file, *files))
     shelves.templates.put(
         "churned", hashlib.sha256(large).hexdigest(), manifest, now_ms=chance.randrange(10**6)
     )

@@ -17,7 +17,7 @@ from corral.daemon.link.link import DaemonLink
 from corral.daemon.link.spool import Spool
 from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.groups.plans import PlanTemplate
-from corral.domain.templates import Manifest
+from corral.domain.templates import TemplateManifest
 from corral.system.clock import SystemClock
 from corral.system.daemon_config import CacheSection, DownloadsSection
 from corral.system.entropy import SystemEntropy
@@ -145,5 +145,5 @@ class CacheNode:
             manifest = await use.template(template)
             return self.read(manifest, use)
 
-    def read(self, manifest: Manifest, use: Any) -> dict[str, bytes]:
+    def read(self, manifest: TemplateManifest, use: Any) -> dict[str, bytes]:
         return {file.path: use.content(file.digest).read_bytes() for file in manifest.files}

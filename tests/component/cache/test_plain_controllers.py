@@ -11,7 +11,7 @@ import pytest
 from cache_rig import CacheNode, archive
 
 from corral.domain.groups.plans import PlanArtifact, PlanTemplate
-from corral.domain.templates import Manifest, TemplateFile, encode_manifest
+from corral.domain.templates import TemplateFile, TemplateManifest, encode_manifest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.scripted_peers import ScriptedController
 from corral.version import PROTOCOL_VERSION
@@ -214,7 +214,7 @@ async def test_an_error_report_of_a_plain_controller_ends_the_wait_at_once(scrat
 
 
 async def test_an_offer_that_cannot_be_fetched_is_an_error_that_is_tried_again(scratch):
-    manifest = Manifest(files=(TemplateFile(path="a", mode=0o644, size=1, digest="0" * 64),))
+    manifest = TemplateManifest(files=(TemplateFile(path="a", mode=0o644, size=1, digest="0" * 64),))
     data = encode_manifest(manifest)
     offer = DataOffer(digest=hashlib.sha256(data).hexdigest(), size_bytes=len(data), kind="manifest")
     peer = Peer(features.TEMPLATES, features.DATA)

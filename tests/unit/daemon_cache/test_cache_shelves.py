@@ -18,7 +18,7 @@ from corral.daemon.cache.template_store import REMEMBERED_FILES
 from corral.daemon.workload.run_secrets import SecretGuard
 from corral.domain.file_paths import Globs
 from corral.domain.groups.secret_masks import SecretMask
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Rejected
 
 NO_SECRETS = SecretGuard(SecretMask(), frozenset(), put_names=False)
@@ -47,8 +47,8 @@ def stored(shelves: CacheContents, content: bytes) -> str:
     return digest
 
 
-def manifest_of(shelves: CacheContents, **files: bytes) -> Manifest:
-    return Manifest(
+def manifest_of(shelves: CacheContents, **files: bytes) -> TemplateManifest:
+    return TemplateManifest(
         files=tuple(
             TemplateFile(path=path, mode=0o644, size=len(content), digest=stored(shelves, content))
             for path, content in sorted(files.items())
@@ -56,7 +56,9 @@ def manifest_of(shelves: CacheContents, **files: bytes) -> Manifest:
     )
 
 
-def put(shelves: CacheContents, name: str, hash: str, *, now_ms: int = 1000, **files: bytes) -> Manifest:
+def put(
+    shelves: CacheContents, name: str, hash: str, *, now_ms: int = 1000, **files: bytes
+) -> TemplateManifest:
     manifest = manifest_of(shelves, **files)
     shelves.templates.put(name, hash, manifest, now_ms=now_ms)
     return manifest
@@ -206,7 +208,7 @@ def test_while_the_daemon_runs_only_old_parts_go(scratch):
 def test_the_lists_in_memory_are_those_used_last_and_not_too_many(scratch):
     shelves = scanned(scratch / "cache")
     file = TemplateFile(path="x", mode=0o644, size=1, digest="d" * 64)
-    many = Manifest(files=(file,) * (REMEMBERED_FILES // 2))
+    many = TemplateManifest(files=(file,) * (REMEMBERED_FILES // 2))
     for letter in "abc":
         shelves.templates.put("lobby", letter * 64, many, now_ms=1)
         shelves.templates.remembered("a" * 64)

@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from corral.daemon.cache.template_archive import ArchiveUnpack, check_manifest, read_manifest
-from corral.domain.templates import PIECE, Manifest, TemplateFile, encode_manifest
+from corral.domain.templates import PIECE, TemplateFile, TemplateManifest, encode_manifest
 from corral.errors import Code, Rejected
 
 DIGEST = hashlib.sha256(b"x").hexdigest()
@@ -37,7 +37,7 @@ def unpack(scratch):
     def keep(part, digest):
         kept[digest] = part.read_bytes()
 
-    def run(archive: bytes, limit: int = 10**9) -> tuple[Manifest, dict[str, bytes]]:
+    def run(archive: bytes, limit: int = 10**9) -> tuple[TemplateManifest, dict[str, bytes]]:
         manifest = ArchiveUnpack(name="lobby", parts=scratch, keep=keep, limit=limit).run(archive)
         return manifest, kept
 
@@ -146,15 +146,15 @@ def file(path: str = "a", **facts) -> TemplateFile:
     ids=["twice", "beneath", "mode", "size", "pieces", "few", "digest", "piece"],
 )
 def test_a_manifest_that_makes_no_sense_is_refused(files):
-    assert refused(check_manifest, Manifest(files=files), name="lobby").code is Code.ARCHIVE_INVALID
+    assert refused(check_manifest, TemplateManifest(files=files), name="lobby").code is Code.ARCHIVE_INVALID
 
 
 def test_a_manifest_with_another_digest_is_refused():
-    data = encode_manifest(Manifest(files=(file(),)))
+    data = encode_manifest(TemplateManifest(files=(file(),)))
     digest = hashlib.sha256(data).hexdigest()
     assert read_manifest(data, digest=digest, name="lobby").files == (file(),)
     error = refused(read_manifest, data + b" ", digest=digest, name="lobby")
     assert error.code is Code.ARTIFACT_DIGEST_MISMATCH
-    evil = encode_manifest(Manifest(files=(file("../x"),)))
+    evil = encode_manifest(TemplateManifest(files=(file("../x"),)))
     error = refused(read_manifest, evil, digest=hashlib.sha256(evil).hexdigest(), name="lobby")
     assert error.code is Code.PATH_REFUSED

@@ -14,7 +14,13 @@ from corral.domain.template_diff import (
     delta_between,
     diff_versions,
 )
-from corral.domain.templates import Manifest, TemplateFile, TemplateSettings, encode_manifest, manifest_digest
+from corral.domain.templates import (
+    TemplateFile,
+    TemplateManifest,
+    TemplateSettings,
+    encode_manifest,
+    manifest_digest,
+)
 from corral.errors import Code, Rejected
 
 
@@ -24,7 +30,7 @@ def file(path: str, content: int = 0, *, mode: int = 0o644, pieces: tuple[str, .
 
 _NAMES = st.text(st.sampled_from("abc/é"), min_size=1, max_size=4)
 _MANIFESTS = st.builds(
-    lambda files, directories: Manifest(
+    lambda files, directories: TemplateManifest(
         files=tuple(file(path, *value[:1], mode=value[1]) for path, value in sorted(files.items())),
         directories=tuple(sorted(directories)),
     ),
@@ -47,8 +53,8 @@ def test_a_delta_onto_another_manifest_is_found_out_by_its_digest(old, new, othe
 
 
 def test_one_changed_file_among_thousands_is_a_short_delta():
-    old = Manifest(files=tuple(file(f"f{n:05}", n) for n in range(5000)))
-    new = Manifest(files=(*old.files[:-1], file("f04999", 7)))
+    old = TemplateManifest(files=tuple(file(f"f{n:05}", n) for n in range(5000)))
+    new = TemplateManifest(files=(*old.files[:-1], file("f04999", 7)))
     delta = delta_between(old, new)
     assert len(delta) < 300 < len(encode_manifest(new)) // 1000
     assert delta_between(new, new) == b"{}"
@@ -57,13 +63,15 @@ def test_one_changed_file_among_thousands_is_a_short_delta():
 @pytest.mark.parametrize("bad", [b"", b"[]", b"{", b'{"files":[{"path":1}]}', b"\xff", b'{"removed":"a"}'])
 def test_a_delta_that_cannot_be_read_is_refused(bad):
     with pytest.raises(Rejected) as caught:
-        apply_delta(Manifest(), bad)
+        apply_delta(TemplateManifest(), bad)
     assert caught.value.code is Code.DIGEST_MISMATCH
 
 
 def test_a_diff_tells_files_modes_directories_and_settings_apart():
-    old = Manifest(files=(file("a", 1), file("b", 2), file("c", 3), file("same", 4)), directories=("empty",))
-    new = Manifest(
+    old = TemplateManifest(
+        files=(file("a", 1), file("b", 2), file("c", 3), file("same", 4)), directories=("empty",)
+    )
+    new = TemplateManifest(
         files=(file("a", 9), file("c", 3, mode=0o755), file("d", 5), file("same", 4, pieces=("x",))),
         directories=("other",),
     )

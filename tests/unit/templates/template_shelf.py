@@ -21,7 +21,7 @@ from corral.domain.groups.plan_resolution import resolve_plan
 from corral.domain.groups.plans import PlanTemplate, encode_plan
 from corral.domain.ids import Epoch, GroupName, InstanceId, NodeId, first_incarnation
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.templates import Manifest, TemplateFile, TemplateRecord, manifest_digest
+from corral.domain.templates import TemplateFile, TemplateManifest, TemplateRecord, manifest_digest
 from corral.store.port import Change, Commit, Delete, Put
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -30,7 +30,7 @@ KEEP = 5
 
 def an_intake(mark: str) -> ImportedTree:
     file = TemplateFile(path=mark, mode=0o644, size=1, digest="0" * 64)
-    manifest = Manifest(files=(file,))
+    manifest = TemplateManifest(files=(file,))
     return ImportedTree(
         manifest=manifest,
         digest=manifest_digest(manifest),

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from corral.controller.templates import tar_writer as tar_writing
 from corral.controller.templates.tar_writer import StoredGzip, archive_size, archive_stream, header_of
 from corral.controller.templates.zip_writer import zip_stream
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Retryable
 
 
-def a_tree(files: dict[str, bytes], directories: Sequence[str] = (), *, mode: int = 0o644) -> Manifest:
-    return Manifest(
+def a_tree(
+    files: dict[str, bytes], directories: Sequence[str] = (), *, mode: int = 0o644
+) -> TemplateManifest:
+    return TemplateManifest(
         files=tuple(
             TemplateFile(path=path, mode=mode, size=len(content), digest=hashlib.sha256(content).hexdigest())
             for path, content in sorted(files.items())
@@ -68,7 +70,7 @@ async def test_tools_read_the_archive() -> None:
 
 async def test_its_size_is_known_before_its_first_byte() -> None:
     assert len(await packed(FILES, ["empty"])) == archive_size(a_tree(FILES, ["empty"]))
-    assert len(await packed({})) == archive_size(Manifest())
+    assert len(await packed({})) == archive_size(TemplateManifest())
     for size in (65535 - 1024 - 512, 65535 - 1024 - 511, 65535 * 3):
         files = {"x": bytes(size)}
         assert len(await packed(files)) == archive_size(a_tree(files))

@@ -16,14 +16,14 @@ from hostile_archives import PATHS, REFUSED, crowded_zip, hidden_zip, pax_before
 from corral.archives.limits import RATIO_FREE
 from corral.controller.templates.archive_import import ArchiveUnpacking, kept_mode
 from corral.controller.templates.tree_builder import TreeLimits
-from corral.domain.templates import PIECE, Manifest
+from corral.domain.templates import PIECE, TemplateManifest
 from corral.errors import Code, CorralError, Rejected
 from corral.testing.archives import tar_gz, zipped
 
 LIMITS = TreeLimits(max_bytes=50_000_000, max_files=1000)
 
 
-def unpack(data: bytes, limits: TreeLimits = LIMITS) -> tuple[Manifest, dict[str, bytes]]:
+def unpack(data: bytes, limits: TreeLimits = LIMITS) -> tuple[TemplateManifest, dict[str, bytes]]:
     contents: dict[str, bytes] = {}
     unpacking = ArchiveUnpacking(io.BytesIO(data), limits)
     while batch := unpacking.next():

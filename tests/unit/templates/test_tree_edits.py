@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.controller.templates.tree_builder import TreeLimits, find_file, overlay, put_file, remove_path
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Rejected
 
 LIMITS = TreeLimits(max_bytes=100, max_files=4)
@@ -15,11 +15,11 @@ def a_file(path: str, *, size: int = 1, mark: str = "0") -> TemplateFile:
     return TemplateFile(path=path, mode=0o644, size=size, digest=mark * 64)
 
 
-def a_tree(*paths: str, directories: tuple[str, ...] = ()) -> Manifest:
-    return Manifest(files=tuple(a_file(path) for path in sorted(paths)), directories=directories)
+def a_tree(*paths: str, directories: tuple[str, ...] = ()) -> TemplateManifest:
+    return TemplateManifest(files=tuple(a_file(path) for path in sorted(paths)), directories=directories)
 
 
-def paths(manifest: Manifest) -> list[str]:
+def paths(manifest: TemplateManifest) -> list[str]:
     return [file.path for file in manifest.files]
 
 
@@ -67,7 +67,7 @@ def test_a_file_or_an_empty_directory_is_removed() -> None:
 
 
 def test_the_upper_tree_wins() -> None:
-    upper = Manifest(files=(a_file("b", mark="1"), a_file("d/x")))
+    upper = TemplateManifest(files=(a_file("b", mark="1"), a_file("d/x")))
     tree = overlay(a_tree("a", "b", directories=("d",)), upper, LIMITS)
     assert paths(tree) == ["a", "b", "d/x"]
     assert find_file(tree, "b").digest == "1" * 64

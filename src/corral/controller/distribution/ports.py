@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from corral.domain.ids import NodeId
-from corral.domain.templates import Manifest, TemplateVersion
+from corral.domain.templates import TemplateManifest, TemplateVersion
 from corral.errors import Code, CorralError, Retryable
 
 
 class Versions(Protocol):
     """The files of template versions."""
 
-    async def tree_of(self, version: TemplateVersion, /) -> Manifest: ...
+    async def tree_of(self, version: TemplateVersion, /) -> TemplateManifest: ...
 
     def archive(self, version: TemplateVersion, /) -> AsyncIterator[bytes]:
         """The version's tar.gz, byte for byte what its hash was computed over."""

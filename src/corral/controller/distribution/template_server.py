@@ -21,7 +21,7 @@ from corral.controller.sessions.node_links import NodeLink, NodeLinks
 from corral.controller.state.indexed_mirrors import TemplateMirror
 from corral.domain.ids import NodeId
 from corral.domain.template_diff import delta_between
-from corral.domain.templates import INLINE, Manifest, TemplateVersion, encode_manifest
+from corral.domain.templates import INLINE, TemplateManifest, TemplateVersion, encode_manifest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
@@ -77,7 +77,7 @@ class TemplateOffers:
             self._known.move_to_end(key)
             return found
 
-    async def _tree(self, version: TemplateVersion | None) -> Manifest | None:
+    async def _tree(self, version: TemplateVersion | None) -> TemplateManifest | None:
         if version is None:
             return None
         with contextlib.suppress(CorralError):  # then the node gets the whole manifest
@@ -85,7 +85,7 @@ class TemplateOffers:
         return None
 
 
-def _measured(new: Manifest, old: Manifest | None) -> Difference:
+def _measured(new: TemplateManifest, old: TemplateManifest | None) -> Difference:
     size = len(encode_manifest(new))
     delta = delta_between(old, new) if old is not None else b""
     return size, delta if len(delta) < min(size, MAX_DELTA) else b""

@@ -18,7 +18,7 @@ from corral.archives.entries import ArchiveEntry, blocks_of
 from corral.archives.refusals import TEMPLATE_REFUSALS
 from corral.controller.templates.tar_writer import archive_size, archive_stream, blobs_of, contents_gone
 from corral.controller.templates.tree_builder import TreeBuilder, TreeLimits
-from corral.domain.templates import PIECE, Manifest, TemplateFile, encode_manifest
+from corral.domain.templates import PIECE, TemplateFile, TemplateManifest, encode_manifest
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
@@ -67,7 +67,7 @@ class ArchiveUnpacking(Batches):
         self._tree = TreeBuilder(limits)
         super().__init__(self._unpack())
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> TemplateManifest:
         return self._tree.manifest()
 
     def _unpack(self) -> Generator[tuple[str, bytes], None, None]:
@@ -140,7 +140,7 @@ _TOUCH_STEP: Final = 5000
 class ImportedTree(msgspec.Struct, frozen=True, kw_only=True):
     """A tree whose contents are all in the store and stamped: the record that names it may be committed."""
 
-    manifest: Manifest
+    manifest: TemplateManifest
     digest: str
     """The digest of the manifest's blob."""
     hash: str
@@ -161,7 +161,7 @@ async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -
 
 
 async def complete(
-    blobs: BlobEngine, manifest: Manifest, *, clock: Clock, known: Mapping[str, str] | None = None
+    blobs: BlobEngine, manifest: TemplateManifest, *, clock: Clock, known: Mapping[str, str] | None = None
 ) -> ImportedTree:
     """The imported tree of stored contents. `known` are hashes by the digests of their manifests: these are
     not hashed again."""
@@ -192,7 +192,7 @@ async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _hash(blobs: BlobEngine, manifest: Manifest) -> str:
+async def _hash(blobs: BlobEngine, manifest: TemplateManifest) -> str:
     try:
         return await _hash_archive(blobs, manifest)
     except Rejected as refused:
@@ -201,7 +201,7 @@ async def _hash(blobs: BlobEngine, manifest: Manifest) -> str:
         raise
 
 
-async def _hash_archive(blobs: BlobEngine, manifest: Manifest) -> str:
+async def _hash_archive(blobs: BlobEngine, manifest: TemplateManifest) -> str:
     hash = hashlib.sha256()
     async with contextlib.aclosing(archive_stream(manifest, blobs.read_blobs, digest=hash)) as blocks:
         async for _ in blocks:

@@ -29,7 +29,7 @@ from corral.controller.templates.tree_builder import TreeLimits, find_file, over
 from corral.controller.templates.zip_writer import zip_stream
 from corral.domain.file_paths import check_path
 from corral.domain.template_diff import TemplateDiff, diff_versions
-from corral.domain.templates import Manifest, TemplateFile, TemplateVersion, decode_manifest
+from corral.domain.templates import TemplateFile, TemplateManifest, TemplateVersion, decode_manifest
 from corral.errors import Code, Retryable, unknown_choice
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
@@ -121,7 +121,7 @@ class TemplateLibrary:
         self._clock = clock
         self._directory = directory
         self._limits = TreeLimits(max_bytes=config.max_bytes, max_files=config.max_files)
-        self._remembered: OrderedDict[str, Manifest] = OrderedDict()
+        self._remembered: OrderedDict[str, TemplateManifest] = OrderedDict()
         self._hashes: OrderedDict[str, str] = OrderedDict()
 
     # in
@@ -146,7 +146,7 @@ class TemplateLibrary:
         return await self._complete(manifest, known)
 
     async def with_file(
-        self, manifest: Manifest, path: str, content: AsyncIterator[bytes], *, mode: int = 0o644
+        self, manifest: TemplateManifest, path: str, content: AsyncIterator[bytes], *, mode: int = 0o644
     ) -> ImportedTree:
         """The tree with this file, new or replacing one. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
         check_path(path, field="path")
@@ -157,20 +157,20 @@ class TemplateLibrary:
         changed = single.file
         return await self._complete(await to_end(lambda: put_file(manifest, changed, self._limits)))
 
-    async def without_file(self, manifest: Manifest, path: str) -> ImportedTree:
+    async def without_file(self, manifest: TemplateManifest, path: str) -> ImportedTree:
         """The tree without this file or empty directory; NOT_FOUND."""
         return await self._complete(await to_end(lambda: remove_path(manifest, path)))
 
-    async def overlaid(self, base: Manifest, upper: Manifest) -> ImportedTree:
+    async def overlaid(self, base: TemplateManifest, upper: TemplateManifest) -> ImportedTree:
         """The tree of both, `upper`'s files replacing `base`'s. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
         return await self._complete(await to_end(lambda: overlay(base, upper, self._limits)))
 
     # out
 
-    async def tree_of(self, version: TemplateVersion) -> Manifest:
+    async def tree_of(self, version: TemplateVersion) -> TemplateManifest:
         return await self.manifest(version.manifest)
 
-    async def manifest(self, digest: str) -> Manifest:
+    async def manifest(self, digest: str) -> TemplateManifest:
         """The manifest by the digest of its blob; NOT_FOUND."""
         found = self._remembered.get(digest)
         if found is None:
@@ -210,7 +210,9 @@ class TemplateLibrary:
         old, new = await self.tree_of(before), await self.tree_of(after)
         return await to_end(lambda: diff_versions(old, new, before.settings, after.settings))
 
-    async def _complete(self, manifest: Manifest, known: Iterable[TemplateVersion] = ()) -> ImportedTree:
+    async def _complete(
+        self, manifest: TemplateManifest, known: Iterable[TemplateVersion] = ()
+    ) -> ImportedTree:
         hashes = {**self._hashes, **{version.manifest: version.hash for version in known}}
         intake = await complete(self._blobs, manifest, clock=self._clock, known=hashes)
         self._remember(intake.digest, manifest)
@@ -219,7 +221,7 @@ class TemplateLibrary:
             self._hashes.popitem(last=False)
         return intake
 
-    def _remember(self, digest: str, manifest: Manifest) -> None:
+    def _remember(self, digest: str, manifest: TemplateManifest) -> None:
         self._remembered[digest] = manifest
         self._remembered.move_to_end(digest)
         files = sum(len(each.files) + 1 for each in self._remembered.values())

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Final, Protocol, cast
 
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Retryable
 from corral.system.threads import to_end
 
@@ -31,7 +31,7 @@ _ASKED: Final = 2000
 """The number of blobs requested at a time."""
 
 
-def entries_of(manifest: Manifest) -> Iterator[TemplateFile | str]:
+def entries_of(manifest: TemplateManifest) -> Iterator[TemplateFile | str]:
     """Files and empty directories (by their paths), sorted together."""
     files: Iterator[tuple[str, TemplateFile | str]] = ((file.path, file) for file in manifest.files)
     directories: Iterator[tuple[str, TemplateFile | str]] = ((path, path) for path in manifest.directories)
@@ -39,12 +39,12 @@ def entries_of(manifest: Manifest) -> Iterator[TemplateFile | str]:
         yield entry
 
 
-def blobs_of(manifest: Manifest) -> list[str]:
+def blobs_of(manifest: TemplateManifest) -> list[str]:
     """The blobs of the contents, in the order of the archive."""
     return [digest for file in manifest.files for digest in file.blobs]
 
 
-def archive_size(manifest: Manifest) -> int:
+def archive_size(manifest: TemplateManifest) -> int:
     """The size of the whole tar.gz, computed."""
     tar = len(_END)
     for entry in entries_of(manifest):
@@ -55,7 +55,7 @@ def archive_size(manifest: Manifest) -> int:
 
 
 async def archive_stream(
-    manifest: Manifest, read: ReadBlobs, *, digest: Digest | None = None
+    manifest: TemplateManifest, read: ReadBlobs, *, digest: Digest | None = None
 ) -> AsyncGenerator[bytes, None]:
     """The tar.gz, packed on threads; `digest` is updated there with every block. Raises NOT_FOUND or
     TEMPLATE_UNAVAILABLE when contents are missing."""
@@ -79,7 +79,7 @@ class Digest(Protocol):
 class _Packing:
     """Contents in, archive out, in steps of about a MiB. One step at a time may run on a thread."""
 
-    def __init__(self, manifest: Manifest, digest: Digest | None) -> None:
+    def __init__(self, manifest: TemplateManifest, digest: Digest | None) -> None:
         self._manifest = manifest
         self._digest = digest
         self._gzip = StoredGzip()
@@ -137,7 +137,7 @@ class _Packing:
 class Contents:
     """The contents of a tree as one stream, returned file by file in the order of the archive."""
 
-    def __init__(self, manifest: Manifest, read: ReadBlobs) -> None:
+    def __init__(self, manifest: TemplateManifest, read: ReadBlobs) -> None:
         self._stream = _contents(manifest, read)
         self._rest = memoryview(b"")
 
@@ -157,7 +157,7 @@ class Contents:
         await self._stream.aclose()
 
 
-async def _contents(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
+async def _contents(manifest: TemplateManifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
     digests = blobs_of(manifest)
     for start in range(0, len(digests), _ASKED):
         stream = cast("AsyncGenerator[bytes, None]", read(digests[start : start + _ASKED]))

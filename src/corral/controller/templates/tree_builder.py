@@ -11,7 +11,7 @@ import msgspec
 from corral.archives.limits import ArchiveLimits
 from corral.archives.paths import checked_path
 from corral.archives.refusals import TEMPLATE_REFUSALS
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Rejected, nearest
 
 _PER_ENTRY: Final = 4096
@@ -93,9 +93,9 @@ class TreeBuilder:
         self._add_parents(name, path)
         self._add_directories(path)
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> TemplateManifest:
         files = tuple(file for _, file in sorted(self._files.items()) if file is not None)
-        return Manifest(files=files, directories=empty_directories(self._directories, self._files))
+        return TemplateManifest(files=files, directories=empty_directories(self._directories, self._files))
 
     def _path(self, name: str) -> str:
         """The path without a leading `./` and a trailing `/`, which packers add."""
@@ -150,7 +150,7 @@ def filled_directories(paths: Iterable[str]) -> set[str]:
 _GUESSES = 500
 
 
-def find_file(manifest: Manifest, path: str) -> TemplateFile:
+def find_file(manifest: TemplateManifest, path: str) -> TemplateFile:
     """The file; NOT_FOUND with the most similar path."""
     place = bisect.bisect_left(manifest.files, path, key=lambda file: file.path)
     if place < len(manifest.files) and manifest.files[place].path == path:
@@ -158,20 +158,20 @@ def find_file(manifest: Manifest, path: str) -> TemplateFile:
     raise _no_such_file(manifest, path)
 
 
-def put_file(manifest: Manifest, file: TemplateFile, limits: TreeLimits) -> Manifest:
-    return overlay(manifest, Manifest(files=(file,)), limits)
+def put_file(manifest: TemplateManifest, file: TemplateFile, limits: TreeLimits) -> TemplateManifest:
+    return overlay(manifest, TemplateManifest(files=(file,)), limits)
 
 
-def remove_path(manifest: Manifest, path: str) -> Manifest:
+def remove_path(manifest: TemplateManifest, path: str) -> TemplateManifest:
     """The tree without a file or an empty directory. Its directory is removed when it becomes empty."""
     files = tuple(file for file in manifest.files if file.path != path)
     directories = tuple(each for each in manifest.directories if each != path)
     if len(files) + len(directories) == len(manifest.files) + len(manifest.directories):
         raise _no_such_file(manifest, path)
-    return Manifest(files=files, directories=directories)
+    return TemplateManifest(files=files, directories=directories)
 
 
-def overlay(base: Manifest, upper: Manifest, limits: TreeLimits) -> Manifest:
+def overlay(base: TemplateManifest, upper: TemplateManifest, limits: TreeLimits) -> TemplateManifest:
     """Both trees, the upper one's files replacing the lower one's of the same path."""
     files = {file.path: file for file in (*base.files, *upper.files)}
     directories = {*base.directories, *upper.directories}
@@ -184,7 +184,7 @@ def overlay(base: Manifest, upper: Manifest, limits: TreeLimits) -> Manifest:
             field="path",
         )
     _check_limits(files.values(), len(filled | directories), limits)
-    return Manifest(
+    return TemplateManifest(
         files=tuple(files[path] for path in sorted(files)), directories=tuple(sorted(directories - filled))
     )
 
@@ -200,7 +200,7 @@ def _check_limits(files: Iterable[TemplateFile], directories: int, limits: TreeL
         )
 
 
-def _no_such_file(manifest: Manifest, path: str) -> Rejected:
+def _no_such_file(manifest: TemplateManifest, path: str) -> Rejected:
     guess = nearest(path[:200], (file.path for file in manifest.files[:_GUESSES]))
     return Rejected(
         Code.NOT_FOUND,

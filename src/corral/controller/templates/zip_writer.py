@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import IO, Final
 
 from corral.controller.templates.tar_writer import Contents, ReadBlobs, entries_of
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.system.threads import to_end
 
 _STEP_BYTES: Final = 512 * 1024
@@ -20,7 +20,7 @@ _LARGE: Final = 2**31
 _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 
 
-async def zip_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
+async def zip_stream(manifest: TemplateManifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
     """The bytes of the zip. Raises NOT_FOUND or TEMPLATE_UNAVAILABLE when contents are missing."""
     contents = Contents(manifest, read)
     async with contextlib.aclosing(contents), contextlib.aclosing(_packed(manifest, contents)) as blocks:
@@ -28,7 +28,7 @@ async def zip_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[byte
             yield block
 
 
-async def _packed(manifest: Manifest, contents: Contents) -> AsyncGenerator[bytes, None]:
+async def _packed(manifest: TemplateManifest, contents: Contents) -> AsyncGenerator[bytes, None]:
     with contextlib.closing(_Writing()) as writing:
         for entry in entries_of(manifest):
             writing.begin(entry)

@@ -12,7 +12,7 @@ from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.partial_files import LargeFile, SmallFiles, part_of
 from corral.daemon.cache.sealed_files import disk_work
 from corral.daemon.link.data_channel import DataChannel
-from corral.domain.templates import PIECE, Manifest, TemplateFile
+from corral.domain.templates import PIECE, TemplateFile, TemplateManifest
 from corral.errors import CorralError
 from corral.system.threads import to_end
 
@@ -36,7 +36,7 @@ class PieceSources:
         self._shelves = shelves
         self._places: dict[str, tuple[pathlib.Path, int]] = {}
 
-    def learn(self, manifest: Manifest) -> None:
+    def learn(self, manifest: TemplateManifest) -> None:
         for file in manifest.files:
             for index, piece in enumerate(file.pieces):
                 self._places.setdefault(piece, (self._shelves.contents.path(file.digest), index * PIECE))

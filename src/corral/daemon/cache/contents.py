@@ -19,7 +19,7 @@ from corral.daemon.cache.artifact_store import ArtifactStore
 from corral.daemon.cache.bootstrap_store import BootstrapStore
 from corral.daemon.cache.sealed_files import SealedFiles, disk_work
 from corral.daemon.cache.template_store import TemplateStore
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.system.trees.removal import remove_tree
 
 
@@ -126,7 +126,7 @@ class CacheContents:
         self.size += sum(artifact.facts.size for artifact in self.artifacts.all())
         self.size += sum(bootstrap.size for bootstrap in self.bootstraps.all())
 
-    def missing(self, manifest: Manifest) -> list[TemplateFile]:
+    def missing(self, manifest: TemplateManifest) -> list[TemplateFile]:
         """The files whose contents are missing or damaged, each content once."""
         seen: set[str] = set()
         found: list[TemplateFile] = []
@@ -137,12 +137,12 @@ class CacheContents:
                     found.append(file)
         return found
 
-    def whole(self, hash: str) -> Manifest | None:
+    def whole(self, hash: str) -> TemplateManifest | None:
         """The manifest of a version that is here with all its contents."""
         manifest = self.templates.manifest(hash)
         return manifest if manifest is not None and not self.missing(manifest) else None
 
-    def whole_at_a_glance(self, hash: str) -> Manifest | None:
+    def whole_at_a_glance(self, hash: str) -> TemplateManifest | None:
         """The same for a small version that was used before, quick enough for the loop. None: use `whole`."""
         manifest = self.templates.remembered(hash)
         if manifest is None or len(manifest.files) > GLANCE_FILES:

@@ -18,7 +18,7 @@ from corral.daemon.cache.contents import (
     EvictionCandidate,
     choose,
 )
-from corral.domain.templates import Manifest
+from corral.domain.templates import TemplateManifest
 from corral.errors import Code, Rejected, Retryable
 from corral.system.threads import to_end
 
@@ -72,7 +72,7 @@ class CacheQuota:
             del self._pins[kind, key]
 
     @contextlib.contextmanager
-    def protecting(self, manifest: Manifest) -> Iterator[None]:
+    def protecting(self, manifest: TemplateManifest) -> Iterator[None]:
         """Contents of a version that is being fetched: those that are here already stay here."""
         digests = {file.digest for file in manifest.files}
         self._protected.update(digests)

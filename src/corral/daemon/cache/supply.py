@@ -17,7 +17,7 @@ from corral.daemon.cache.quota import CacheQuota, Pin
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.template_sync import TemplateSync
 from corral.domain.groups.plans import PlanArtifact
-from corral.domain.templates import Manifest
+from corral.domain.templates import TemplateManifest
 from corral.errors import Code, Rejected, Retryable
 from corral.system.aio.tasks import Tasks, cancel_and_wait
 from corral.system.clock import Clock
@@ -89,7 +89,7 @@ class Supply:
         self._clock = clock
         self._last_ms = 0
         self._joined: SharedWork[str] = SharedWork()
-        self._looking: SharedWork[Manifest | None] = SharedWork()
+        self._looking: SharedWork[TemplateManifest | None] = SharedWork()
 
     async def close(self) -> None:
         await self._joined.close()
@@ -101,7 +101,7 @@ class Supply:
         self._last_ms = max(self._last_ms + 1, int(self._clock.now().timestamp() * 1000))
         return self._last_ms
 
-    async def pinned_template(self, hash: str, pins: list[Pin]) -> Manifest | None:
+    async def pinned_template(self, hash: str, pins: list[Pin]) -> TemplateManifest | None:
         """The version, if it is here and complete; pinned whenever it is here."""
         async with self._room.lock:
             found = self._shelves.templates.find(hash)
@@ -114,7 +114,7 @@ class Supply:
             self._shelves.templates.used(hash, now_ms=self.now_ms())
         return manifest
 
-    async def _look(self, hash: str) -> Manifest | None:
+    async def _look(self, hash: str) -> TemplateManifest | None:
         """Look up a version: once for a hundred starts of one group."""
         return await self._looking.run(
             hash, lambda: to_end(self._shelves.whole, hash), name=f"cache/look/{hash[:12]}"
@@ -191,7 +191,7 @@ class CacheUse:
         self._supply = supply
         self._pins = pins
 
-    async def template(self, template: NamedVersion) -> Manifest:
+    async def template(self, template: NamedVersion) -> TemplateManifest:
         """The files of this version, all of them in the cache and verified; `content` gives the paths.
 
         A cached version needs no controller. Else: Retryable TEMPLATE_UNAVAILABLE, CACHE_FULL or DISK_FULL, Rejected
@@ -208,7 +208,7 @@ class CacheUse:
             _log.warning("cache.version_assumed", template=template.name, hash=hash[:12])
         return await self._present(template.name, hash)
 
-    async def fresh_template(self, name: str, hash: str) -> Manifest:
+    async def fresh_template(self, name: str, hash: str) -> TemplateManifest:
         """Like `template`, but without a controller there is no current version."""
         _check_hash(name, hash)
         return await self._present(name, hash or await self._supply.bring_template(name, ""))
@@ -233,7 +233,7 @@ class CacheUse:
         """A tree of files that a first run created, to be copied; None when there is none."""
         return self._supply.pinned_bootstrap(key, self._pins)
 
-    async def _present(self, name: str, hash: str) -> Manifest:
+    async def _present(self, name: str, hash: str) -> TemplateManifest:
         for _ in range(_LOOKS):
             manifest = await self._supply.pinned_template(hash, self._pins)
             if manifest is not None:

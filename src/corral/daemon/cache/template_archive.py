@@ -23,14 +23,14 @@ from corral.archives.paths import checked_path
 from corral.archives.refusals import cached_template_refusals
 from corral.daemon.cache.sealed_files import disk_work, is_digest
 from corral.domain.file_paths import check_path
-from corral.domain.templates import MODES, PIECE, Manifest, TemplateFile, decode_manifest
+from corral.domain.templates import MODES, PIECE, TemplateFile, TemplateManifest, decode_manifest
 from corral.errors import Code, Rejected
 
 MAX_MANIFEST: Final = 256 * 1024 * 1024
 """The manifest of some hundred thousand files with long names; no more than this is read into memory."""
 
 
-def read_manifest(data: bytes, *, digest: str, name: str) -> Manifest:
+def read_manifest(data: bytes, *, digest: str, name: str) -> TemplateManifest:
     """Decode and check; ARTIFACT_DIGEST_MISMATCH, ARCHIVE_INVALID or PATH_REFUSED."""
     if hashlib.sha256(data).hexdigest() != digest:
         raise Rejected(
@@ -45,7 +45,7 @@ def read_manifest(data: bytes, *, digest: str, name: str) -> Manifest:
     return check_manifest(manifest, name=name)
 
 
-def check_manifest(manifest: Manifest, *, name: str) -> Manifest:
+def check_manifest(manifest: TemplateManifest, *, name: str) -> TemplateManifest:
     """Paths that stay within the tree, none twice, no file that is also a directory, and sizes that agree with each
     other."""
     seen: set[str] = set()
@@ -106,7 +106,7 @@ class ArchiveUnpack:
         self._files: list[TemplateFile] = []
         self._directories: set[str] = set()
 
-    def run(self, archive: bytes) -> Manifest:
+    def run(self, archive: bytes) -> TemplateManifest:
         """Unpack; ARCHIVE_INVALID, ARCHIVE_TOO_LARGE or PATH_REFUSED, naming the entry."""
         limits = ArchiveLimits(
             max_bytes=self._limit,
@@ -123,7 +123,7 @@ class ArchiveUnpack:
             self._part.unlink(missing_ok=True)
         filled = {parent for file in self._files for parent in _parents(file.path)}
         filled |= {parent for path in self._directories for parent in _parents(path)}
-        manifest = Manifest(
+        manifest = TemplateManifest(
             files=tuple(sorted(self._files, key=lambda file: file.path)),
             directories=tuple(sorted(self._directories - filled)),
         )

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from corral.daemon.cache.sealed_files import disk_work, is_digest, note_use
-from corral.domain.templates import Manifest, encode_manifest, manifest_digest
+from corral.domain.templates import TemplateManifest, encode_manifest, manifest_digest
 from corral.system.files import atomic_write
 
 FORMAT: Final = "cached-template"
@@ -49,7 +49,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Whole(_Head, frozen=True, kw_only=True):
-    manifest: Manifest
+    manifest: TemplateManifest
 
 
 class _Document(_Head, frozen=True, kw_only=True):
@@ -61,17 +61,17 @@ class _Remembered:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: collections.OrderedDict[str, Manifest] = collections.OrderedDict()
+        self._held: collections.OrderedDict[str, TemplateManifest] = collections.OrderedDict()
         self._files = 0
         self._lock = threading.Lock()
 
-    def get(self, hash: str) -> Manifest | None:
+    def get(self, hash: str) -> TemplateManifest | None:
         with self._lock:
             if hash in self._held:
                 self._held.move_to_end(hash)
             return self._held.get(hash)
 
-    def keep(self, hash: str, manifest: Manifest) -> None:
+    def keep(self, hash: str, manifest: TemplateManifest) -> None:
         self.drop(hash)
         with self._lock:
             self._held[hash] = manifest
@@ -117,7 +117,7 @@ class TemplateStore:
         versions = [known for known in self._known.values() if known.name == name]
         return max(versions, key=lambda known: known.used_ms, default=None)
 
-    def put(self, name: str, hash: str, manifest: Manifest, *, now_ms: int) -> CachedTemplate:
+    def put(self, name: str, hash: str, manifest: TemplateManifest, *, now_ms: int) -> CachedTemplate:
         """Record that all contents of this version are here; durable."""
         head: dict[str, str | int] = {
             "format": FORMAT,
@@ -145,11 +145,11 @@ class TemplateStore:
         self._lists.keep(hash, manifest)
         return known
 
-    def remembered(self, hash: str) -> Manifest | None:
+    def remembered(self, hash: str) -> TemplateManifest | None:
         """The manifest if it is in memory; touches no disk."""
         return self._lists.get(hash) if hash in self._known else None
 
-    def manifest(self, hash: str) -> Manifest | None:
+    def manifest(self, hash: str) -> TemplateManifest | None:
         """Read and verify it, unless that was done; None, and forgotten, when it is damaged."""
         if (manifest := self.remembered(hash)) is not None:
             return manifest

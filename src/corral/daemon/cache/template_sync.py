@@ -21,7 +21,7 @@ from corral.daemon.cache.template_archive import MAX_MANIFEST, ArchiveUnpack, ch
 from corral.daemon.cache.template_session import LINE_TROUBLE, TemplateSession, TemplateSessions
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.template_diff import apply_delta
-from corral.domain.templates import Manifest, TemplateFile, manifest_digest
+from corral.domain.templates import TemplateFile, TemplateManifest, manifest_digest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.backoff import doubled
 from corral.system.clock import Clock
@@ -122,7 +122,9 @@ class TemplateSync:
             await self._unpack(data.tar_gz, name, hash)
         return hash
 
-    async def _offered(self, session: TemplateSession, data: TemplateData, name: str, known: str) -> Manifest:
+    async def _offered(
+        self, session: TemplateSession, data: TemplateData, name: str, known: str
+    ) -> TemplateManifest:
         """The manifest: derived from the known one, or fetched."""
         if data.delta and known:
             old = await to_end(self._shelves.templates.manifest, known)
@@ -136,7 +138,9 @@ class TemplateSync:
         content = await self._transfer(session, name, lambda channel: _whole_blob(channel, data.offer))
         return await to_end(read_manifest, content, digest=data.offer.digest, name=name)
 
-    async def _complete(self, session: TemplateSession, name: str, hash: str, manifest: Manifest) -> None:
+    async def _complete(
+        self, session: TemplateSession, name: str, hash: str, manifest: TemplateManifest
+    ) -> None:
         """Fetch what is missing of this version and record that it is here. A content that another version needs as
         well is fetched once: the second fetch waits, and checks again."""
         with self._room.protecting(manifest):
@@ -148,7 +152,7 @@ class TemplateSync:
                     await asyncio.wait([self._coming[missing[0].digest]])
             await self._note(name, hash, manifest)
 
-    async def _missing(self, manifest: Manifest) -> list[TemplateFile]:
+    async def _missing(self, manifest: TemplateManifest) -> list[TemplateFile]:
         async with self._room.lock:
             return await to_end(self._shelves.missing, manifest)
 
@@ -210,7 +214,7 @@ class TemplateSync:
             self._shelves.contents.admit(part, digest)
             sizes[digest] = size
 
-    async def _note(self, name: str, hash: str, manifest: Manifest) -> None:
+    async def _note(self, name: str, hash: str, manifest: TemplateManifest) -> None:
         now_ms = int(self._clock.now().timestamp() * 1000)
         before = self._shelves.templates.find(hash)
         noted = await to_end(self._shelves.templates.put, name, hash, manifest, now_ms=now_ms)
@@ -239,7 +243,7 @@ async def _whole_blob(channel: DataChannel, offer: DataOffer) -> bytes:
     return bytes(held)
 
 
-def _changed(old: Manifest, data: TemplateData) -> Manifest | None:
+def _changed(old: TemplateManifest, data: TemplateData) -> TemplateManifest | None:
     """The offered manifest, if the changes lead to it; else it is fetched whole."""
     try:
         manifest = apply_delta(old, data.delta)

@@ -25,7 +25,7 @@ from corral.daemon.workload.start_stages import (
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.file_paths import check_path, globs
 from corral.domain.groups.plans import Plan, PlanArtifact, PlanTemplate
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Rejected
 from corral.system.aio.tasks import Tasks
 
@@ -33,7 +33,7 @@ from corral.system.aio.tasks import Tasks
 class FileUse(Protocol):
     """Cached files in use by one preparation; they stay in the cache until it ends."""
 
-    async def template(self, template: PlanTemplate, /) -> Manifest:
+    async def template(self, template: PlanTemplate, /) -> TemplateManifest:
         """This version, complete on this node. Rejected or Retryable; then no partial template is used."""
 
     def content(self, digest: str, /) -> pathlib.Path:
@@ -138,7 +138,7 @@ def _as_layer(found: list[tuple[PlanArtifact, pathlib.Path]], mode: int) -> File
         TemplateFile(path=artifact.file, mode=mode, size=path.stat().st_size, digest=artifact.sha256)
         for artifact, path in found
     )
-    return FileLayer(name="", manifest=Manifest(files=files), override=True)
+    return FileLayer(name="", manifest=TemplateManifest(files=files), override=True)
 
 
 async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:

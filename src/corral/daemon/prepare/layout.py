@@ -12,13 +12,13 @@ from typing import NamedTuple
 import msgspec
 
 from corral.domain.file_paths import Globs
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.errors import Code, Rejected
 
 
 class FileLayer(NamedTuple):
     name: str
-    manifest: Manifest
+    manifest: TemplateManifest
     override: bool
 
 

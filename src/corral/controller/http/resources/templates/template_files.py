@@ -41,7 +41,7 @@ from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.file_paths import check_path
 from corral.domain.permissions import Permission
-from corral.domain.templates import Manifest, TemplateFile
+from corral.domain.templates import TemplateFile, TemplateManifest
 from corral.system.aio.keyed_locks import KeyedLocks
 
 _BYTES: Final = b"application/octet-stream"
@@ -100,7 +100,7 @@ async def put_file(
     """The content is stored once; laying it over what the template then is may happen again."""
     path = _path(call)
     given = call.query.mode
-    alone = await templates.with_file(Manifest(), path, source, mode=int(given or "644", 8))
+    alone = await templates.with_file(TemplateManifest(), path, source, mode=int(given or "644", 8))
     (stored_file,) = alone.manifest.files
 
     async def describe() -> Mutation:
@@ -108,7 +108,7 @@ async def put_file(
         version = stored.record.version()
         base = await templates.tree_of(version)
         file = stored_file if given else _as_it_was(stored_file, base)
-        intake = await templates.overlaid(base, Manifest(files=(file,)))
+        intake = await templates.overlaid(base, TemplateManifest(files=(file,)))
         still(state, stored)
         change = changes.new_version(
             state,
@@ -122,7 +122,7 @@ async def put_file(
     return describe
 
 
-def _as_it_was(file: TemplateFile, base: Manifest) -> TemplateFile:
+def _as_it_was(file: TemplateFile, base: TemplateManifest) -> TemplateFile:
     """With the mode of the file that it replaces."""
     mode = next((each.mode for each in base.files if each.path == file.path), file.mode)
     return msgspec.structs.replace(file, mode=mode)
