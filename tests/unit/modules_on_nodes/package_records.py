@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.collections import Collection
+from corral.controller.state.collections import StateCollection
 from corral.domain.modules.manifest import Backends, HostBackend, Manifest, ModuleHost
 from corral.domain.modules.records import PackageRecord
 from corral.store.port import Delete, Put, encode
@@ -37,7 +37,7 @@ class World:
         self.state = ClusterState()
         self._revision = 0
 
-    def put(self, collection: Collection[Any], id: str, record: msgspec.Struct | None) -> None:
+    def put(self, collection: StateCollection[Any], id: str, record: msgspec.Struct | None) -> None:
         self._revision += 1
         self._fold(collection.name, id, None if record is None else encode(record))
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.state.cluster_state import Stored
+from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import CLUSTER, GROUPS, ONLY
 from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
@@ -36,7 +36,7 @@ async def upgrade_groups(ledger: Ledger) -> None:
     await ledger.commit(CLUSTER.put(ONLY, marked, expect=stored.revision))
 
 
-def _upgraded(ledger: Ledger, group: Stored[GroupRecord]) -> list[Step]:
+def _upgraded(ledger: Ledger, group: StoredRecord[GroupRecord]) -> list[Step]:
     name = group.record.spec.name
     if _has_worlds(ledger, group.record):
         _log.warning("group.isolation_kept", group=name, isolate="shared", hint=isolation_hint(group.record))
@@ -49,7 +49,7 @@ def _upgraded(ledger: Ledger, group: Stored[GroupRecord]) -> list[Step]:
     ]
 
 
-def _with_time_to_live(group: Stored[GroupRecord]) -> list[Step]:
+def _with_time_to_live(group: StoredRecord[GroupRecord]) -> list[Step]:
     """The group with the new default. Stored documents contain every field: the earlier default cannot be
     distinguished from an explicit 0."""
     default = GroupSpec(name="").min_alive_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from corral.controller.state.collections import Collection
+from corral.controller.state.collections import StateCollection
 from corral.controller.state.ledger import Step
 from corral.controller.state.mirrors import Mirror
 from corral.domain.records import Record
@@ -25,7 +25,7 @@ class Overlay:
         return stored.record if stored else None
 
     def steps(self) -> Iterable[Step]:
-        collection: Collection[Any] = self.mirror.collection
+        collection: StateCollection[Any] = self.mirror.collection
         for id, record in self.changed.items():
             revision = self.mirror.revision(id)
             if record is None:

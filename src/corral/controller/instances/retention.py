@@ -12,7 +12,7 @@ from corral.controller.instances.confirmations import has_world
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
 from corral.controller.state.ledger import Step
-from corral.controller.state.mirrors import Stored
+from corral.controller.state.mirrors import StoredRecord
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.system.controller_config import InstanceRetentionSection
@@ -36,7 +36,7 @@ def _ended_instances(
 ) -> Iterator[list[Step]]:
     """Ended instances that are old, too many of their group, or of a deleted group."""
     oldest = now - dt.timedelta(seconds=config.ended_seconds)
-    ended: dict[str, list[Stored[InstanceRecord]]] = {}
+    ended: dict[str, list[StoredRecord[InstanceRecord]]] = {}
     for stored in state.instances:
         if not live(stored.record.state):
             ended.setdefault(stored.record.group, []).append(stored)
@@ -56,7 +56,7 @@ def _ended(record: InstanceRecord) -> dt.datetime:
     return record.end_received_at or record.ended_at or record.created_at
 
 
-def _removal(stored: Stored[InstanceRecord]) -> list[Step]:
+def _removal(stored: StoredRecord[InstanceRecord]) -> list[Step]:
     record = stored.record
     data = {"group": record.group, "state": record.state.value}
     return [

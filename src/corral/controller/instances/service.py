@@ -14,7 +14,7 @@ from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES, NODES, ONLY
 from corral.controller.state.ledger import Actor, Ledger
-from corral.controller.state.mirrors import Stored
+from corral.controller.state.mirrors import StoredRecord
 from corral.domain.groups.instance_records import BootMoment, InstanceRecord, live
 from corral.domain.ids import Epoch, Incarnation, same_start
 from corral.domain.node_states import NodeState
@@ -71,7 +71,7 @@ class Waiters:
 
     async def settled(
         self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
-    ) -> Stored[InstanceRecord]:
+    ) -> StoredRecord[InstanceRecord]:
         """The record as soon as `wanted` holds, its run is over, or another start replaced it.
 
         NOT_FOUND when it was removed, TIMEOUT when it takes too long; the caller checks which case it is.
@@ -174,6 +174,6 @@ class InstanceService:
 
     async def settled(
         self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
-    ) -> Stored[InstanceRecord]:
+    ) -> StoredRecord[InstanceRecord]:
         """Wait until `wanted` holds for a run; see `Waiters.settled`."""
         return await self._waiters.settled(id, incarnation, accepts, timeout)

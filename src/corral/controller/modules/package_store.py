@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.state.cluster_state import Stored
+from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.modules.records import PackageRecord, phase_events, uninstalled
@@ -66,7 +66,7 @@ class LedgerPackageStore:
     async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
         entry: Append | None = None
 
-        def changed(stored: Stored[PackageRecord]) -> tuple[PackageRecord, Sequence[Step]] | None:
+        def changed(stored: StoredRecord[PackageRecord]) -> tuple[PackageRecord, Sequence[Step]] | None:
             nonlocal entry
             after = change(stored.record)
             if after == stored.record and not also:

@@ -14,7 +14,7 @@ from corral.controller.sessions.grpc_service import LeaderLookup, LinkTerm, auth
 from corral.controller.sessions.live_nodes import SessionFacts
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.spool_intake import Intake
-from corral.controller.state.cluster_state import Stored
+from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.ledger import Step
 from corral.domain.ids import RESTARTS_PER_START, NodeId, SessionId
 from corral.domain.node_claims import TRUSTED
@@ -189,7 +189,7 @@ class DaemonService(DaemonServiceServicer):
     async def _open(self, leading: LinkTerm, session: Session, hello: Handshake) -> None:
         """Store that the node is online; the welcome is sent only after that."""
 
-        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
+        def change(stored: StoredRecord[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
             if leading.sessions.find(session.facts.node_id) is not session:
                 raise Retryable(Code.CONFLICT, "a newer session of this node was opened meanwhile")
             record, events = greeting.opened(stored, hello, session=session.facts.id, now=self._clock.now())

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, pkcs12
 
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import JOIN_TOKENS, NODES, SPOOLS
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
@@ -145,7 +145,7 @@ class Enrolment:
             Code.CONFLICT, f"node '{node_id}' is being enrolled by others right now", hint="try again"
         )
 
-    def _verified(self, token: JoinToken) -> Stored[JoinTokenRecord]:
+    def _verified(self, token: JoinToken) -> StoredRecord[JoinTokenRecord]:
         stored = self._ledger.state.join_tokens.find(token.id)
         if stored is None or not secret_matches(token.secret, stored.record.secret_sha256):
             raise Rejected(
@@ -185,7 +185,7 @@ class Enrolment:
 
     async def _admit(
         self,
-        stored: Stored[JoinTokenRecord],
+        stored: StoredRecord[JoinTokenRecord],
         name: NodeId,
         key: ec.EllipticCurvePublicKey,
         machine_id: str,
@@ -244,7 +244,7 @@ class Enrolment:
         digest = key_digest(key)
         issued = self._authority.issue_node(node_id, key, life=self._life)
 
-        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
+        def change(stored: StoredRecord[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
             if stored.record.state is NodeState.REVOKED:
                 raise Rejected(Code.CERTIFICATE_REFUSED, f"node '{node_id}' is revoked")
             last = stored.record.renewal
@@ -277,7 +277,7 @@ def _with_labels(record: NodeRecord, labels: Mapping[str, str]) -> NodeRecord:
 
 
 def _enrolled(
-    name: NodeId, known: Stored[NodeRecord] | None, issued: Issued, machine_id: str, now: dt.datetime
+    name: NodeId, known: StoredRecord[NodeRecord] | None, issued: Issued, machine_id: str, now: dt.datetime
 ) -> NodeRecord:
     """The record of a node that just joined. Of an earlier holder of the id only an operator's settings are
     kept: its admission, log level, labels and limits."""

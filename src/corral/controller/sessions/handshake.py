@@ -9,7 +9,7 @@ import msgspec
 
 from corral.controller.sessions.live_nodes import HostIdentity
 from corral.controller.sessions.published_node import complete_handshake
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id
 from corral.domain.node_claims import NodeClaims, check_labels, checked_claims, differences
@@ -155,7 +155,7 @@ def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
 
 
 def opened(
-    stored: Stored[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
+    stored: StoredRecord[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
 ) -> tuple[NodeRecord, list[Draft]]:
     """The record of a node whose session opens, and its events."""
     old = stored.record

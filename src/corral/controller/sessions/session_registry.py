@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.live_nodes import LiveNode
 from corral.controller.sessions.session import Session
-from corral.controller.state.cluster_state import Stored
+from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import NODES
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.events import Draft, EventType
@@ -158,7 +158,7 @@ class Sessions:
     async def _mark(self, session: Session, trigger: NodeTrigger, reason: str) -> None:
         node_id = session.facts.node_id
 
-        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
+        def change(stored: StoredRecord[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
             if node_id in self._by_node or not NODE_LIFECYCLE.allows(stored.record.state, trigger):
                 return None  # already reconnected, or revoked
             seen = msgspec.structs.replace(stored.record, last_seen=session.live.last_seen)

@@ -13,7 +13,7 @@ import hmac
 import re
 from typing import Final
 
-from corral.controller.state.cluster_state import Mirror, Stored
+from corral.controller.state.cluster_state import Mirror, StoredRecord
 from corral.controller.state.collections import TOKENS
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
@@ -120,7 +120,7 @@ def revocation(tokens: Mirror[ApiTokenRecord], id: str, *, now: dt.datetime) -> 
 
 def _other_admin(
     tokens: Mirror[ApiTokenRecord], id: TokenId, now: dt.datetime
-) -> Stored[ApiTokenRecord] | None:
+) -> StoredRecord[ApiTokenRecord] | None:
     """The other administrator whose token expires last."""
     others = [
         stored

@@ -34,7 +34,7 @@ from corral.controller.state.indexed_mirrors import (
     NodeStateMirror,
     TemplateMirror,
 )
-from corral.controller.state.mirrors import IdempotencyMirror, Mirror, Stored
+from corral.controller.state.mirrors import IdempotencyMirror, Mirror, StoredRecord
 from corral.controller.state.quarantine import Quarantine, unreadable
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
@@ -47,7 +47,7 @@ _ESSENTIAL: Final = frozenset({CLUSTER.name, AUTHORITY.name, SEQUENCES.name})
 the sequence numbers that were given out. None of them can be guessed."""
 _log = structlog.get_logger("corral.controller.state")
 
-__all__ = ["ClusterState", "Mirror", "Stored"]
+__all__ = ["ClusterState", "Mirror", "StoredRecord"]
 
 
 class ClusterState:

@@ -48,7 +48,7 @@ class Typed(Generic[R]):
         return self._decoder.decode(body)
 
 
-class Collection(Typed[R]):
+class StateCollection(Typed[R]):
     """Documents by id."""
 
     def put(self, id: str, record: R, *, expect: int | None) -> Put:
@@ -65,26 +65,26 @@ class Journal(Typed[R]):
         return Append(journal=self.name, body=encode(record))
 
 
-CLUSTER: Final = Collection("cluster", ClusterRecord)
-AUTHORITY: Final = Collection("authority", AuthorityRecord)
-NODES: Final = Collection("nodes", NodeRecord)
-SPOOLS: Final = Collection("spools", SpoolPosition)
-JOIN_TOKENS: Final = Collection("join_tokens", JoinTokenRecord)
-TOKENS: Final = Collection("tokens", ApiTokenRecord)
-ADMIN_CERTIFICATES: Final = Collection("admin_certificates", AdminCertificateRecord)
-IDEMPOTENCY: Final = Collection("idempotency", IdempotencyRecord)
-GROUPS: Final = Collection("groups", GroupRecord)
-INSTANCES: Final = Collection("instances", InstanceRecord)
-NODE_LEDGERS: Final = Collection("node_ledgers", NodeLedger)
-PLANS: Final = Collection("plans", PlanRecord)
-CRASHES: Final = Collection("crashes", CrashRecord)
-TEMPLATES: Final = Collection("templates", TemplateRecord)
-CATALOG: Final = Collection("catalog", CatalogRecord)
-SEQUENCES: Final = Collection("sequences", SequenceRecord)
-MODULE_PACKAGES: Final = Collection("module_packages", PackageRecord)
-MODULE_CURSORS: Final = Collection("module_cursors", ModuleCursor)
+CLUSTER: Final = StateCollection("cluster", ClusterRecord)
+AUTHORITY: Final = StateCollection("authority", AuthorityRecord)
+NODES: Final = StateCollection("nodes", NodeRecord)
+SPOOLS: Final = StateCollection("spools", SpoolPosition)
+JOIN_TOKENS: Final = StateCollection("join_tokens", JoinTokenRecord)
+TOKENS: Final = StateCollection("tokens", ApiTokenRecord)
+ADMIN_CERTIFICATES: Final = StateCollection("admin_certificates", AdminCertificateRecord)
+IDEMPOTENCY: Final = StateCollection("idempotency", IdempotencyRecord)
+GROUPS: Final = StateCollection("groups", GroupRecord)
+INSTANCES: Final = StateCollection("instances", InstanceRecord)
+NODE_LEDGERS: Final = StateCollection("node_ledgers", NodeLedger)
+PLANS: Final = StateCollection("plans", PlanRecord)
+CRASHES: Final = StateCollection("crashes", CrashRecord)
+TEMPLATES: Final = StateCollection("templates", TemplateRecord)
+CATALOG: Final = StateCollection("catalog", CatalogRecord)
+SEQUENCES: Final = StateCollection("sequences", SequenceRecord)
+MODULE_PACKAGES: Final = StateCollection("module_packages", PackageRecord)
+MODULE_CURSORS: Final = StateCollection("module_cursors", ModuleCursor)
 """By `MODULE/NAME` of the durable subscription."""
-MODULE_NODE_STATES: Final = Collection("module_node_states", NodeModuleState)
+MODULE_NODE_STATES: Final = StateCollection("module_node_states", NodeModuleState)
 """By `NODE/MODULE`."""
 
 ONLY: Final = "only"

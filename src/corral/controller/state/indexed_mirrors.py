@@ -19,7 +19,7 @@ from corral.controller.state.collections import (
     NODE_LEDGERS,
     TEMPLATES,
 )
-from corral.controller.state.mirrors import Mirror, Stored
+from corral.controller.state.mirrors import Mirror, StoredRecord
 from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import CrashRecord, InstanceRecord, NodeLedger
 from corral.domain.modules.records import NodeModuleState
@@ -77,11 +77,11 @@ class InstanceMirror(Mirror[InstanceRecord]):
         self._by_group: dict[str, set[str]] = {}
         self._by_node: dict[str, set[str]] = {}
 
-    def of_group(self, name: str) -> list[Stored[InstanceRecord]]:
+    def of_group(self, name: str) -> list[StoredRecord[InstanceRecord]]:
         """The group's instances, ended ones included, in the order of their ids."""
         return self._listed(self._by_group.get(name, ()))
 
-    def of_node(self, node: str) -> list[Stored[InstanceRecord]]:
+    def of_node(self, node: str) -> list[StoredRecord[InstanceRecord]]:
         """The instances whose present or last run is on this node."""
         return self._listed(self._by_node.get(node, ()))
 
@@ -89,7 +89,7 @@ class InstanceMirror(Mirror[InstanceRecord]):
         """The nodes that some instance record names."""
         return list(self._by_node)
 
-    def _listed(self, ids: Iterable[str]) -> list[Stored[InstanceRecord]]:
+    def _listed(self, ids: Iterable[str]) -> list[StoredRecord[InstanceRecord]]:
         return [self._documents[id] for id in sorted(ids)]
 
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
@@ -204,11 +204,11 @@ class NodeStateMirror(Mirror[NodeModuleState]):
         self._by_node: dict[str, set[str]] = {}
         self._by_module: dict[str, set[str]] = {}
 
-    def of_node(self, node: str) -> list[Stored[NodeModuleState]]:
+    def of_node(self, node: str) -> list[StoredRecord[NodeModuleState]]:
         """The rows of a node, in the order of the modules' ids."""
         return self._listed(self._by_node.get(node, ()))
 
-    def of_module(self, module: str) -> list[Stored[NodeModuleState]]:
+    def of_module(self, module: str) -> list[StoredRecord[NodeModuleState]]:
         """The rows of a module, in the order of the nodes' ids."""
         return self._listed(self._by_module.get(module, ()))
 
@@ -216,7 +216,7 @@ class NodeStateMirror(Mirror[NodeModuleState]):
         """The rows of a module, unordered, for counts."""
         return (self._documents[id].record for id in self._by_module.get(module, ()))
 
-    def _listed(self, ids: Iterable[str]) -> list[Stored[NodeModuleState]]:
+    def _listed(self, ids: Iterable[str]) -> list[StoredRecord[NodeModuleState]]:
         return [self._documents[id] for id in sorted(ids)]
 
     def fold(self, id: str, revision: int, body: bytes | None) -> None:

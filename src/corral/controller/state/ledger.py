@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
+from corral.controller.state.cluster_state import ClusterState, Mirror, StoredRecord
 from corral.controller.state.collections import AUDIT
 from corral.domain.events import Draft
 from corral.domain.records import AuditEntry, Record
@@ -68,10 +68,10 @@ class Ledger:
         self,
         mirror: Mirror[R],
         id: str,
-        change: Callable[[Stored[R]], tuple[R, Sequence[Step]] | None],
+        change: Callable[[StoredRecord[R]], tuple[R, Sequence[Step]] | None],
         *,
         expect: int | None = None,
-    ) -> Stored[R]:
+    ) -> StoredRecord[R]:
         """Change one record by a pure function; after a conflict with another writer the function runs again
         on the new record.
 

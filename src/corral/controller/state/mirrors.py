@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from corral.controller.state.collections import IDEMPOTENCY, Collection
+from corral.controller.state.collections import IDEMPOTENCY, StateCollection
 from corral.domain.records import IdempotencyRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import ABSENT
@@ -21,7 +21,7 @@ _GUESSES: Final = 500
 """
 
 
-class Stored(msgspec.Struct, Generic[R], frozen=True):
+class StoredRecord(msgspec.Struct, Generic[R], frozen=True):
     """A record with the revision under which it is stored."""
 
     revision: int
@@ -31,15 +31,15 @@ class Stored(msgspec.Struct, Generic[R], frozen=True):
 class Mirror(Generic[R]):
     """The live documents of one collection, by id."""
 
-    def __init__(self, collection: Collection[R], noun: str) -> None:
+    def __init__(self, collection: StateCollection[R], noun: str) -> None:
         self.collection = collection
         self._noun = noun
-        self._documents: dict[str, Stored[R]] = {}
+        self._documents: dict[str, StoredRecord[R]] = {}
 
-    def find(self, id: str) -> Stored[R] | None:
+    def find(self, id: str) -> StoredRecord[R] | None:
         return self._documents.get(id)
 
-    def require(self, id: str) -> Stored[R]:
+    def require(self, id: str) -> StoredRecord[R]:
         """The document; raises NOT_FOUND with the most similar id."""
         found = self._documents.get(id)
         if found is None:
@@ -56,13 +56,13 @@ class Mirror(Generic[R]):
         found = self._documents.get(id)
         return found.revision if found else ABSENT
 
-    def __iter__(self) -> Iterator[Stored[R]]:
+    def __iter__(self) -> Iterator[StoredRecord[R]]:
         return iter(list(self._documents.values()))
 
     def __len__(self) -> int:
         return len(self._documents)
 
-    def items(self) -> list[tuple[str, Stored[R]]]:
+    def items(self) -> list[tuple[str, StoredRecord[R]]]:
         """All documents in the order of their ids."""
         return sorted(self._documents.items())
 
@@ -70,7 +70,7 @@ class Mirror(Generic[R]):
         if body is None:
             self._documents.pop(id, None)
         else:
-            self._documents[id] = Stored(revision, self.collection.decode(body))
+            self._documents[id] = StoredRecord(revision, self.collection.decode(body))
 
 
 class IdempotencyMirror(Mirror[IdempotencyRecord]):

@@ -10,7 +10,7 @@ import datetime as dt
 
 import msgspec
 
-from corral.controller.state.cluster_state import Stored
+from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import NODES, SPOOLS
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
@@ -33,18 +33,18 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-def cordon(stored: Stored[NodeRecord], *, reason: str) -> NodeChange:
+def cordon(stored: StoredRecord[NodeRecord], *, reason: str) -> NodeChange:
     """Exclude the node from placement of new instances; running ones continue."""
     return _admit(stored, AdmissionTrigger.CORDON, EventType.NODE_CORDONED, reason)
 
 
-def uncordon(stored: Stored[NodeRecord], *, reason: str) -> NodeChange:
+def uncordon(stored: StoredRecord[NodeRecord], *, reason: str) -> NodeChange:
     """Allow placement of new instances on the node again."""
     return _admit(stored, AdmissionTrigger.UNCORDON, EventType.NODE_UNCORDONED, reason)
 
 
 def _admit(
-    stored: Stored[NodeRecord], trigger: AdmissionTrigger, event: EventType, reason: str
+    stored: StoredRecord[NodeRecord], trigger: AdmissionTrigger, event: EventType, reason: str
 ) -> NodeChange:
     record = stored.record
     admission = ADMISSION_LIFECYCLE.step(f"node '{record.id}'", record.admission, trigger)
@@ -54,7 +54,7 @@ def _admit(
     return _changed(stored, changed, Draft(type=event, subject=record.id, data={"reason": reason}))
 
 
-def revoke(stored: Stored[NodeRecord], *, reason: str, now: dt.datetime) -> NodeChange:
+def revoke(stored: StoredRecord[NodeRecord], *, reason: str, now: dt.datetime) -> NodeChange:
     """Refuse every certificate of this node from now on."""
     record = stored.record
     if record.state is NodeState.REVOKED:
@@ -87,7 +87,7 @@ def relabelled(settings: NodeSettings, changes: LabelChanges) -> NodeSettings:
     return msgspec.structs.replace(settings, labels=labels, withheld=tuple(sorted(withheld)))
 
 
-def configure(stored: Stored[NodeRecord], settings: NodeSettings) -> NodeChange:
+def configure(stored: StoredRecord[NodeRecord], settings: NodeSettings) -> NodeChange:
     """Set an operator's settings of a node; they take precedence over what the node claims."""
     record = stored.record
     if record.settings == settings:
@@ -97,7 +97,7 @@ def configure(stored: Stored[NodeRecord], settings: NodeSettings) -> NodeChange:
     return _changed(stored, changed, event)
 
 
-def set_log_level(stored: Stored[NodeRecord], *, level: str) -> NodeChange:
+def set_log_level(stored: StoredRecord[NodeRecord], *, level: str) -> NodeChange:
     """Set the node's log level; the empty string selects the one of the node's own configuration."""
     record = stored.record
     if record.log_level == level:
@@ -107,7 +107,7 @@ def set_log_level(stored: Stored[NodeRecord], *, level: str) -> NodeChange:
     return _changed(stored, msgspec.structs.replace(record, log_level=level), event)
 
 
-def removal(stored: Stored[NodeRecord], *, has_session: bool) -> tuple[Step, ...]:
+def removal(stored: StoredRecord[NodeRecord], *, has_session: bool) -> tuple[Step, ...]:
     """The steps that remove a node; CONFLICT while it is connected."""
     record = stored.record
     if has_session or record.state is NodeState.ONLINE:
@@ -123,5 +123,5 @@ def removal(stored: Stored[NodeRecord], *, has_session: bool) -> tuple[Step, ...
     )
 
 
-def _changed(stored: Stored[NodeRecord], record: NodeRecord, event: Draft) -> NodeChange:
+def _changed(stored: StoredRecord[NodeRecord], record: NodeRecord, event: Draft) -> NodeChange:
     return NodeChange(record=record, steps=(NODES.put(record.id, record, expect=stored.revision), event))

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.plans import StateSources
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.state.ledger import Step
 from corral.controller.templates.archive_import import ImportedTree
@@ -178,7 +178,7 @@ def _checked_note(note: str) -> str:
 def _with(
     state: ClusterState,
     name: str,
-    stored: Stored[TemplateRecord] | None,
+    stored: StoredRecord[TemplateRecord] | None,
     version: TemplateVersion,
     *,
     now: dt.datetime,

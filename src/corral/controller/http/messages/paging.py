@@ -16,7 +16,7 @@ from typing import Annotated, Final, Generic, TypeVar
 import msgspec
 
 from corral.controller.http.messages.call import Query
-from corral.controller.state.cluster_state import Mirror, Stored
+from corral.controller.state.cluster_state import Mirror, StoredRecord
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.records import Record
 from corral.errors import Code, Rejected
@@ -85,7 +85,7 @@ def page_of(
     query: PageQuery,
     *,
     accepts: Callable[[R], bool],
-    shape: Callable[[Stored[R]], T],
+    shape: Callable[[StoredRecord[R]], T],
 ) -> Page[T]:
     """A page of a collection in the order of ids: what comes or goes meanwhile moves nothing else."""
     items = mirror.items()

@@ -31,7 +31,7 @@ from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
-from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
+from corral.controller.state.cluster_state import ClusterState, Mirror, StoredRecord
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
@@ -169,7 +169,7 @@ class InstanceControl(Protocol):
 
     async def settled(
         self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
-    ) -> Stored[InstanceRecord]:
+    ) -> StoredRecord[InstanceRecord]:
         """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
 
 

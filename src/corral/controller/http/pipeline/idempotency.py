@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from corral.controller.http.messages.call import Caller
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import IDEMPOTENCY
 from corral.domain.records import BegunEffect, IdempotencyRecord
 from corral.errors import Bug, Code, Rejected
@@ -40,7 +40,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     sealing_key: bytes
 
-    def find(self, state: ClusterState, now: dt.datetime) -> Stored[IdempotencyRecord] | None:
+    def find(self, state: ClusterState, now: dt.datetime) -> StoredRecord[IdempotencyRecord] | None:
         """The stored answer to this request, or that it was begun; IDEMPOTENCY_KEY_REUSED when it is another one's."""
         stored = state.idempotency.find(self.id)
         if stored is None or _is_over(stored.record, now):

@@ -21,7 +21,7 @@ from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.handler_parameters import bound
 from corral.controller.http.pipeline.idempotency import Guard
 from corral.controller.http.pipeline.route_table import CommitRoute, Describe, Route
-from corral.controller.state.cluster_state import Stored
+from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.ledger import Mutation, RecordedRefusal, Step, audit
 from corral.domain.records import IdempotencyRecord
 from corral.errors import Code, Rejected, Retryable
@@ -202,7 +202,7 @@ async def _attempt(
     return recorded
 
 
-def _replay(route: Route, guard: Guard, stored: Stored[IdempotencyRecord]) -> AnsweredMutation:
+def _replay(route: Route, guard: Guard, stored: StoredRecord[IdempotencyRecord]) -> AnsweredMutation:
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
     if stored.record.status >= 400:  # how an effect failed

@@ -27,7 +27,7 @@ from corral.controller.http.messages.call import NoQuery, Query
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 
@@ -107,7 +107,7 @@ SocketHandler = Callable[..., Awaitable[Dialogue]]
 class Resource(Protocol):
     """Finds the stored resource of a path; NOT_FOUND when there is none."""
 
-    def __call__(self, state: ClusterState, path: Mapping[str, str], /) -> Stored[Any]: ...
+    def __call__(self, state: ClusterState, path: Mapping[str, str], /) -> StoredRecord[Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)

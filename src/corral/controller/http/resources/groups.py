@@ -19,7 +19,7 @@ from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.resources.instances.instance_changes import placing, workspace
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.groups.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
@@ -97,7 +97,7 @@ class Cascade(Confirmed, frozen=True, kw_only=True):
     cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
 
 
-def group_shape(state: ClusterState, stored: Stored[GroupRecord]) -> GroupShape:
+def group_shape(state: ClusterState, stored: StoredRecord[GroupRecord]) -> GroupShape:
     record = stored.record
     present = [each.record for each in state.instances.of_group(record.spec.name)]
     living = [each for each in present if live(each.state)]
@@ -135,7 +135,7 @@ async def get_group(state: ClusterState, call: ApiCall[None, NoQuery]) -> GroupS
     return group_shape(state, state.groups.require(call.path["name"]))
 
 
-def the_group(state: ClusterState, path: Mapping[str, str]) -> Stored[GroupRecord]:
+def the_group(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[GroupRecord]:
     return state.groups.require(path["name"])
 
 
@@ -220,7 +220,7 @@ def _changed(
     ws: Workspace,
     action: str,
     name: str,
-    before: Stored[GroupRecord] | None,
+    before: StoredRecord[GroupRecord] | None,
     record: GroupRecord,
     *,
     status: int = 200,
@@ -229,7 +229,7 @@ def _changed(
         action=action,
         subject=name,
         steps=ws.steps(),
-        body=group_shape(state, Stored(before.revision if before else 0, record)),
+        body=group_shape(state, StoredRecord(before.revision if before else 0, record)),
         status=status,
         before=_audited(before.record) if before else None,
         after=_audited(record),

@@ -14,7 +14,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, everything, 
 from corral.controller.http.pipeline.api_context import ClusterControl, ProcessContext
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.sessions.enrolment import new_join_token
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import JOIN_TOKENS
 from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
@@ -91,7 +91,7 @@ async def list_join_tokens(state: ClusterState, call: ApiCall[None, PageQuery]) 
     )
 
 
-def _shape(stored: Stored[JoinTokenRecord], now: dt.datetime) -> JoinTokenShape:
+def _shape(stored: StoredRecord[JoinTokenRecord], now: dt.datetime) -> JoinTokenShape:
     record = stored.record
     state = JoinTokenState.USABLE
     if record.used_at is not None:
@@ -174,7 +174,7 @@ def delete_join_token(state: ClusterState, call: ApiCall[None, NoQuery]) -> Muta
     )
 
 
-def the_join_token(state: ClusterState, path: Mapping[str, str]) -> Stored[JoinTokenRecord]:
+def the_join_token(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[JoinTokenRecord]:
     return state.join_tokens.require(path["id"])
 
 

@@ -16,7 +16,7 @@ from corral.controller.instances.confirmations import before_node_goes, before_n
 from corral.controller.modules_on_nodes.module_states import forget_node
 from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
 from corral.controller.state import node_changes
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.node_changes import LabelChanges, NodeChange
 from corral.domain.groups.instance_records import live as is_live
@@ -102,7 +102,7 @@ class Reason(RequestBody, frozen=True, kw_only=True):
     reason: Text = ""
 
 
-def node_shape(state: ClusterState, nodes: LiveNodes, stored: Stored[NodeRecord]) -> NodeShape:
+def node_shape(state: ClusterState, nodes: LiveNodes, stored: StoredRecord[NodeRecord]) -> NodeShape:
     record = stored.record
     live = nodes.live(record.id)
     return NodeShape(
@@ -178,7 +178,7 @@ async def get_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[None, No
     return node_shape(state, nodes, state.nodes.require(call.path["id"]))
 
 
-def the_node(state: ClusterState, path: Mapping[str, str]) -> Stored[NodeRecord]:
+def the_node(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[NodeRecord]:
     return state.nodes.require(path["id"])
 
 
@@ -187,7 +187,7 @@ def _changing(
     nodes: LiveNodes,
     call: ApiCall[Reason, Any],
     action: str,
-    change: Callable[[Stored[NodeRecord]], NodeChange],
+    change: Callable[[StoredRecord[NodeRecord]], NodeChange],
 ) -> Mutation:
     stored = state.nodes.require(call.path["id"])
     changed = change(stored)
@@ -195,7 +195,7 @@ def _changing(
         action=action,
         subject=stored.record.id,
         steps=changed.steps,
-        body=node_shape(state, nodes, Stored(stored.revision, changed.record)),
+        body=node_shape(state, nodes, StoredRecord(stored.revision, changed.record)),
         before=_audited(stored.record),
         after=_audited(changed.record),
     )
@@ -243,7 +243,7 @@ def patch_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[NodePatch, N
         action="nodes.configure",
         subject=stored.record.id,
         steps=changed.steps,
-        body=node_shape(state, nodes, Stored(stored.revision, changed.record)),
+        body=node_shape(state, nodes, StoredRecord(stored.revision, changed.record)),
         before=msgspec.to_builtins(stored.record.settings),
         after=msgspec.to_builtins(changed.record.settings),
     )
@@ -255,7 +255,7 @@ def revoke_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[Reason, Con
         before_node_is_revoked(state, call.path["id"], call.query.confirm)
     forgotten = forget_node(state, call.path["id"])
 
-    def revoked(node: Stored[NodeRecord]) -> NodeChange:
+    def revoked(node: StoredRecord[NodeRecord]) -> NodeChange:
         change = node_changes.revoke(node, reason=reason, now=now)
         return msgspec.structs.replace(change, steps=(*change.steps, *forgotten) if change.steps else ())
 

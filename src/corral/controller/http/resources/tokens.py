@@ -13,7 +13,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, everything, 
 from corral.controller.http.pipeline.api_context import ProcessContext, TokenUses
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.state.api_tokens import creation, mint, revocation
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.domain.records import ApiTokenRecord
@@ -54,7 +54,7 @@ class CreateToken(RequestBody, frozen=True, kw_only=True):
     expires_in_seconds: Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None = None
 
 
-def token_shape(token_uses: TokenUses, stored: Stored[ApiTokenRecord]) -> TokenShape:
+def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> TokenShape:
     record = stored.record
     return TokenShape(
         id=record.id,
@@ -97,7 +97,7 @@ def create_token(
         entropy=setting.entropy,
         expires_at=None if life is None else call.now + dt.timedelta(seconds=life),
     )
-    shape = token_shape(token_uses, Stored(0, record))
+    shape = token_shape(token_uses, StoredRecord(0, record))
     return Mutation(
         action="tokens.create",
         subject=record.id,
@@ -130,7 +130,7 @@ def delete_token(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     )
 
 
-def the_token(state: ClusterState, path: Mapping[str, str]) -> Stored[ApiTokenRecord]:
+def the_token(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[ApiTokenRecord]:
     return state.tokens.require(path["id"])
 
 

@@ -16,7 +16,7 @@ from corral.controller.http.resources.instances.instance_schemas import (
     instance_shape,
 )
 from corral.controller.instances.workspace import Workspace
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.groups.instance_records import InstanceRecord, is_ready, live
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_states import InstanceState, Wanted
@@ -98,7 +98,7 @@ async def _until(
     timeout: int,
     what: str,
     once: bool = False,
-) -> Stored[InstanceRecord]:
+) -> StoredRecord[InstanceRecord]:
     """The record when it is as wanted, or can no longer become so. A start that took the place of
     the one we wait for (its port was taken, its node refused) is waited for in its turn; with `once` not
     the run that follows one which died."""

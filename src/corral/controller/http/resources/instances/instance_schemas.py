@@ -10,7 +10,7 @@ import msgspec
 
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.sessions.live_nodes import LiveNodes
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
 from corral.domain.groups.group import PRIMARY
@@ -94,7 +94,7 @@ class InstanceView:
     setting: ProcessContext
 
 
-def instance_shape(view: InstanceView, stored: Stored[InstanceRecord]) -> InstanceShape:
+def instance_shape(view: InstanceView, stored: StoredRecord[InstanceRecord]) -> InstanceShape:
     record = stored.record
     group = view.state.groups.find(record.group)
     vital = view.workload.vitals.find(record.id) or _SILENT

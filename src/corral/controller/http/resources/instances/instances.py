@@ -30,7 +30,7 @@ from corral.controller.http.resources.instances.instance_schemas import (
 )
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.ids import InstanceId
@@ -101,7 +101,7 @@ async def get_instance(view: InstanceView, call: ApiCall[None, NoQuery]) -> Inst
     return instance_shape(view, view.state.instances.require(call.path["id"]))
 
 
-def the_instance(state: ClusterState, path: Mapping[str, str]) -> Stored[InstanceRecord]:
+def the_instance(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[InstanceRecord]:
     return state.instances.require(path["id"])
 
 
@@ -134,7 +134,7 @@ def _started(
         action="instances.start",
         subject=record.id,
         steps=ws.steps(),
-        body=instance_shape(view, Stored(0, record)),
+        body=instance_shape(view, StoredRecord(0, record)),
         status=201,
         after={
             "group": record.group,
@@ -159,7 +159,7 @@ def _changing(
         action=action,
         subject=stored.record.id,
         steps=ws.steps(),
-        body=instance_shape(view, Stored(stored.revision, changed)),
+        body=instance_shape(view, StoredRecord(stored.revision, changed)),
         before=_audited(stored.record),
         after=_audited(changed),
     )

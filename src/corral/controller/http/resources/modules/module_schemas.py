@@ -17,7 +17,7 @@ from corral.controller.http.resources.modules.module_nodes import (
 from corral.controller.modules.installer import InstallAnswer, InstallOutcome
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.modules.manifest import Manifest, ModuleHost, Source
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.modules.records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
@@ -172,7 +172,7 @@ def module_shape(
     modules: Modules,
     nodes: LiveNodes,
     call: ApiCall[Any, Any],
-    stored: Stored[PackageRecord],
+    stored: StoredRecord[PackageRecord],
 ) -> ModuleShape:
     return ModuleShape(
         **_fields(state, modules, nodes, call, stored),
@@ -185,7 +185,7 @@ def listed_shape(
     modules: Modules,
     nodes: LiveNodes,
     call: ApiCall[Any, Any],
-    stored: Stored[PackageRecord],
+    stored: StoredRecord[PackageRecord],
 ) -> ModuleShape:
     """Without each node: a page of modules times a thousand nodes would stop the loop."""
     return ModuleShape(**_fields(state, modules, nodes, call, stored), nodes=None)
@@ -197,7 +197,7 @@ def installed_shape(
     nodes: LiveNodes,
     call: ApiCall[Any, Any],
     answer: InstallAnswer,
-    stored: Stored[PackageRecord],
+    stored: StoredRecord[PackageRecord],
 ) -> InstalledModule:
     return InstalledModule(
         **_fields(state, modules, nodes, call, stored),
@@ -228,7 +228,7 @@ def _fields(
     modules: Modules,
     nodes: LiveNodes,
     call: ApiCall[Any, Any],
-    stored: Stored[PackageRecord],
+    stored: StoredRecord[PackageRecord],
 ) -> dict[str, Any]:
     record, manifest = stored.record, stored.record.manifest
     role = call.caller.token.role

@@ -28,7 +28,7 @@ from corral.controller.http.resources.modules.module_schemas import (
 from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
@@ -82,7 +82,7 @@ class Leaks(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
-def the_module(state: ClusterState, path: Mapping[str, str]) -> Stored[PackageRecord]:
+def the_module(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[PackageRecord]:
     return state.modules.require(path["id"])
 
 
@@ -132,7 +132,7 @@ async def install_module(
         report = await modules.examine(form.file, sidecar=sidecar, options=options)
         return Mutation(action="modules.examine", subject=report.id, steps=(), body=examined_shape(report))
     answer = await modules.install(form.file, sidecar=sidecar, options=options, actor=call.caller.actor)
-    stored = state.modules.find(answer.record.id) or Stored(0, answer.record)
+    stored = state.modules.find(answer.record.id) or StoredRecord(0, answer.record)
     return Mutation(
         action="modules.install",
         subject=answer.record.id,

@@ -14,7 +14,7 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, Query, Reques
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.route_table import Describe, Mutate, Read, Route, Upload
 from corral.controller.http.resources.templates.template_files import file_limit
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import Category, ConfigFormat
@@ -74,7 +74,7 @@ class UploadQuery(Query, frozen=True, kw_only=True):
     description: Description | None = None
 
 
-def the_entry(state: ClusterState, path: Mapping[str, str]) -> Stored[CatalogRecord]:
+def the_entry(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[CatalogRecord]:
     return state.catalog.require(_id(path))
 
 
@@ -82,7 +82,7 @@ def _id(path: Mapping[str, str]) -> str:
     return f"{path['platform']}/{path['version']}"
 
 
-def _shape(state: ClusterState, stored: Stored[CatalogRecord]) -> CatalogShape:
+def _shape(state: ClusterState, stored: StoredRecord[CatalogRecord]) -> CatalogShape:
     record = stored.record
     return CatalogShape(
         platform=record.platform,
@@ -179,7 +179,7 @@ def _put(state: ClusterState, call: ApiCall[Any, Any], fields: dict[str, Any]) -
         action="catalog.put",
         subject=record.id,
         steps=steps,
-        body=_shape(state, Stored(before.revision if before else 0, shown)),
+        body=_shape(state, StoredRecord(before.revision if before else 0, shown)),
         status=200 if before else 201,
         before=_audited(kept) if kept else None,
         after=_audited(record),

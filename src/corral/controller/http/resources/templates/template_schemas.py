@@ -12,7 +12,7 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.sse_stream import Pump, Write
-from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation, Step
 from corral.controller.templates.template_changes import TemplateChange
 from corral.controller.templates.template_usage import groups_using
@@ -95,15 +95,15 @@ def name_of(path: Mapping[str, str]) -> str:
     return f"{path['group']}/{path['name']}" if "group" in path else path["name"]
 
 
-def the_template(state: ClusterState, path: Mapping[str, str]) -> Stored[TemplateRecord]:
+def the_template(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[TemplateRecord]:
     return state.templates.require(name_of(path))
 
 
-def template_shape(state: ClusterState, stored: Stored[TemplateRecord]) -> TemplateShape:
+def template_shape(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> TemplateShape:
     return TemplateShape(**_fields(state, stored))
 
 
-def _fields(state: ClusterState, stored: Stored[TemplateRecord]) -> dict[str, Any]:
+def _fields(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> dict[str, Any]:
     record = stored.record
     version = record.version()
     return {
@@ -144,7 +144,7 @@ def changed(
     """The mutation that makes a change of a template, with `facts` for its audit entry."""
     record = change.record
     before = state.templates.find(record.name)
-    shown = Stored(before.revision if before else 0, record)
+    shown = StoredRecord(before.revision if before else 0, record)
     return Mutation(
         action=action,
         subject=record.name,
@@ -172,7 +172,7 @@ def audited(record: TemplateRecord) -> dict[str, object]:
     }
 
 
-def still(state: ClusterState, stored: Stored[TemplateRecord]) -> None:
+def still(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> None:
     """Start over when a template is no longer what contents were made from."""
     found = state.templates.revision(stored.record.name)
     if found != stored.revision:
