@@ -115,14 +115,16 @@ async def open_controller(
     """
     clock = clock or SystemClock()
     shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
-    opening = _Opening(config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown)
+    opening = _ControllerStart(
+        config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown
+    )
     try:
         yield await opening.open(found_cluster=found_cluster, accept_older_store=accept_older_store)
     finally:
         await shutdown.run()
 
 
-class _Opening:
+class _ControllerStart:
     """The order in which a controller is opened. Each step adds its closing to the shutdown at once."""
 
     def __init__(
@@ -286,7 +288,12 @@ class _LinkOpening:
     """Opens the link server once the cluster's authority is known; it outlives terms."""
 
     def __init__(
-        self, config: ControllerConfig, lookup: LinkDirectory, holder: str, terms: _Terms, opening: _Opening
+        self,
+        config: ControllerConfig,
+        lookup: LinkDirectory,
+        holder: str,
+        terms: _Terms,
+        opening: _ControllerStart,
     ) -> None:
         self._config = config
         self._lookup = lookup

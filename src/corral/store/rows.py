@@ -134,7 +134,7 @@ def _resync(what: str) -> Rejected:
     return Rejected(Code.RESYNC_REQUIRED, what, hint="read the current state, then follow from its position")
 
 
-class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Refusals are rare: only they are listed, by the transaction's place in the batch."""
 
     before: Head
@@ -143,13 +143,13 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OUTCOME_ENCODER: Final = msgspec.json.Encoder()
-_OUTCOME_DECODER: Final = msgspec.json.Decoder(_Stored)
+_OUTCOME_DECODER: Final = msgspec.json.Decoder(_StoredOutcome)
 
 
 def encode_outcome(outcome: BatchOutcome) -> bytes:
     refused = tuple((place, refusal) for place, refusal in enumerate(outcome.refusals) if refusal is not None)
     return _OUTCOME_ENCODER.encode(
-        _Stored(before=outcome.before, transactions=len(outcome.refusals), refused=refused)
+        _StoredOutcome(before=outcome.before, transactions=len(outcome.refusals), refused=refused)
     )
 
 

@@ -37,7 +37,7 @@ _PAGE: Final = 1000
 Item = dict[str, Any]
 
 
-class Api(Protocol):
+class ApiCalls(Protocol):
     """A caller of the API as an administrator: `LocalController`, `ApiCaller`."""
 
     async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any: ...
@@ -54,21 +54,21 @@ class ApiCaller:
         return await call(self._url, self._token, method, path, body)
 
 
-async def create_group(api: Api, name: str, command: Sequence[str], **spec: Any) -> Item:
+async def create_group(api: ApiCalls, name: str, command: Sequence[str], **spec: Any) -> Item:
     """A group of `min` instances (default 1), ready as soon as they run; other keys as in its document."""
     document = {"name": name, "command": list(command), "min": 1, "min_alive_ms": 0, **spec}
     made: Item = await api.call("POST", "/api/v1/groups", document)
     return made
 
 
-async def instances_of(api: Api, group: str) -> list[Item]:
+async def instances_of(api: ApiCalls, group: str) -> list[Item]:
     """All that are known of a group, ended ones included."""
     page = await api.call("GET", f"/api/v1/instances?group={quote(group)}&limit=500")
     return [item for item in page["items"] if item["group"] == group]
 
 
 async def wait_for_instances(
-    api: Api, group: str, count: int, *, state: str = "RUNNING", deadline: float = DEADLINE
+    api: ApiCalls, group: str, count: int, *, state: str = "RUNNING", deadline: float = DEADLINE
 ) -> list[Item]:
     """Exactly so many instances of a group in a state; the failure shows their states."""
     seen: list[Item] = []
@@ -85,7 +85,7 @@ async def wait_for_instances(
 
 
 async def wait_for_instance(
-    api: Api, id: str, condition: Callable[[Item], bool], *, deadline: float = DEADLINE
+    api: ApiCalls, id: str, condition: Callable[[Item], bool], *, deadline: float = DEADLINE
 ) -> Item:
     """One instance, once it matches."""
     seen: list[Item] = []
@@ -102,7 +102,7 @@ def _told(item: Item) -> tuple[Any, ...]:
     return tuple(item.get(key) for key in ("id", "state", "reason", "exit"))
 
 
-async def read_console(api: Api, id: str) -> list[str]:
+async def read_console(api: ApiCalls, id: str) -> list[str]:
     """Every line that is kept, the oldest first."""
     lines: list[str] = []
     after = 0
@@ -114,7 +114,7 @@ async def read_console(api: Api, id: str) -> list[str]:
         after = page["next_offset"]
 
 
-async def wait_for_line(api: Api, id: str, text: str, *, deadline: float = DEADLINE) -> str:
+async def wait_for_line(api: ApiCalls, id: str, text: str, *, deadline: float = DEADLINE) -> str:
     """The first line of a console that holds a text."""
     seen: list[str] = []
 
@@ -126,5 +126,5 @@ async def wait_for_line(api: Api, id: str, text: str, *, deadline: float = DEADL
     return next(line for line in seen if text in line)
 
 
-async def send_command(api: Api, id: str, line: str) -> Any:
+async def send_command(api: ApiCalls, id: str, line: str) -> Any:
     return await api.call("POST", f"/api/v1/instances/{quote(id)}/command", {"command": line})

@@ -13,7 +13,7 @@ from corral.store.port import BatchOutcome, CommitEngine, Store, Transaction
 from corral.store.store_errors import Fenced, StorageFailed, StoreUnavailable
 
 
-class Failure(enum.Enum):
+class StoreFault(enum.Enum):
     """What happens to a batch, or to the query about its outcome."""
 
     BEFORE = "refused before anything was stored"
@@ -52,12 +52,12 @@ class FailingCommits:
         self.batches: list[int] = []
         """The number of transactions of each batch that came this far, probes (0) included."""
         self._inner = inner
-        self._failures: deque[Failure] = deque()
+        self._failures: deque[StoreFault] = deque()
         self._unresolved = 0
         self._gate = asyncio.Event()
         self._gate.set()
 
-    def fail(self, *failures: Failure) -> None:
+    def fail(self, *failures: StoreFault) -> None:
         """Fail the next batches, one for each of these, in this order."""
         self._failures.extend(failures)
 
@@ -82,16 +82,16 @@ class FailingCommits:
         await self._gate.wait()
         failure = self._failures.popleft() if self._failures else None
         match failure:
-            case Failure.BEFORE:
+            case StoreFault.BEFORE:
                 raise StoreUnavailable("no space left, on request")
-            case Failure.LOST:
+            case StoreFault.LOST:
                 raise StoreUnavailable("connection lost, on request", in_doubt=True)
-            case Failure.FENCED:
+            case StoreFault.FENCED:
                 raise Fenced(epoch, epoch + 1)
-            case Failure.FLUSH:
+            case StoreFault.FLUSH:
                 raise StorageFailed("a flush failed, on request")
         outcome = await self._inner.commit_batch(epoch=epoch, batch=batch, at=at, transactions=transactions)
-        if failure is Failure.AFTER:
+        if failure is StoreFault.AFTER:
             raise StoreUnavailable("answer lost, on request", in_doubt=True)
         return outcome
 

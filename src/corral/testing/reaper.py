@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Final
 
-from corral.testing.survivors import Process, end_all, now_in_ticks, survivors
+from corral.testing.survivors import SurvivingProcess, end_all, now_in_ticks, survivors
 
 _GUARD: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from corral.testing.reaper import guard; guard()"
@@ -67,7 +67,7 @@ def guard() -> None:
         end_all(watched, since=min(watched.values()))
 
 
-def reap(directory: pathlib.Path, *, since: int = 0) -> list[Process]:
+def reap(directory: pathlib.Path, *, since: int = 0) -> list[SurvivingProcess]:
     """End the processes of a directory; returns them."""
     return end_all([directory], since=since)
 
@@ -89,17 +89,17 @@ class Reaper:
             if self._guardian is not None:
                 self._guardian.watch(directory, since=self._since)
 
-    def survivors(self) -> list[Process]:
+    def survivors(self) -> list[SurvivingProcess]:
         return survivors(self._directories, since=self._since) if self._directories else []
 
-    def lingering(self, *, seconds: float) -> list[Process]:
+    def lingering(self, *, seconds: float) -> list[SurvivingProcess]:
         """Processes that are still there after a grace period."""
         deadline = time.monotonic() + seconds
         while (found := self.survivors()) and time.monotonic() < deadline:
             time.sleep(0.02)
         return found
 
-    def reap(self) -> list[Process]:
+    def reap(self) -> list[SurvivingProcess]:
         """End all now; returns them."""
         return end_all(self._directories, since=self._since) if self._directories else []
 

@@ -30,7 +30,7 @@ _KEEPERS: Final = ("keeper", "*/keeper", "*/*/keeper")
 _RECORDS: Final = ("runs/*/*/record", "*/runs/*/*/record", "*/*/runs/*/*/record")
 
 
-class Process(NamedTuple):
+class SurvivingProcess(NamedTuple):
     """A process that cannot be mistaken for a later one with its number."""
 
     pid: int
@@ -43,7 +43,7 @@ class Process(NamedTuple):
         return f"process {self.pid} ({self.command})"
 
 
-class _Status(NamedTuple):
+class _ProcessStatus(NamedTuple):
     parent: int
     started: int
     alive: bool
@@ -55,7 +55,7 @@ def now_in_ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def survivors(directories: Iterable[pathlib.Path], *, since: int = 0) -> list[Process]:
+def survivors(directories: Iterable[pathlib.Path], *, since: int = 0) -> list[SurvivingProcess]:
     """The live processes that belong to these directories, started at or after `since`. Never this
     process, nor one that it descends from."""
     table = dict(_statuses())
@@ -72,10 +72,12 @@ def survivors(directories: Iterable[pathlib.Path], *, since: int = 0) -> list[Pr
     }
     found |= _descendants(found, able)
     living = (pid for pid in sorted(found) if able[pid].alive)
-    return [Process(pid, able[pid].started, _command(pid), able[pid].stopped) for pid in living]
+    return [SurvivingProcess(pid, able[pid].started, _command(pid), able[pid].stopped) for pid in living]
 
 
-def end_all(directories: Iterable[pathlib.Path], *, since: int = 0, seconds: float = 20.0) -> list[Process]:
+def end_all(
+    directories: Iterable[pathlib.Path], *, since: int = 0, seconds: float = 20.0
+) -> list[SurvivingProcess]:
     """Kill the processes of these directories, until there are none; returns them. Raises `TimeoutError` with
     the rest.
 
@@ -84,7 +86,7 @@ def end_all(directories: Iterable[pathlib.Path], *, since: int = 0, seconds: flo
     killed only when no new process is seen after all of them were seen stopped.
     """
     places = list(directories)
-    ended: dict[int, Process] = {}
+    ended: dict[int, SurvivingProcess] = {}
     still: set[int] = set()
     began = time.monotonic()
     while found := survivors(places, since=since):
@@ -102,14 +104,14 @@ def end_all(directories: Iterable[pathlib.Path], *, since: int = 0, seconds: flo
     return sorted(ended.values())
 
 
-def _stop(processes: list[Process]) -> None:
+def _stop(processes: list[SurvivingProcess]) -> None:
     for process in processes:
         with _held(process) as pidfd, contextlib.suppress(ProcessLookupError, PermissionError):
             if pidfd is not None:
                 signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
 
 
-def _kill(processes: list[Process]) -> None:
+def _kill(processes: list[SurvivingProcess]) -> None:
     """Kill all of them at once: one that is left for a moment could still see the others end."""
     with contextlib.ExitStack() as stack:
         poll = select.poll()
@@ -129,7 +131,7 @@ def _kill(processes: list[Process]) -> None:
 
 
 @contextlib.contextmanager
-def _held(process: Process) -> Iterator[int | None]:
+def _held(process: SurvivingProcess) -> Iterator[int | None]:
     """A pidfd of this very process; None when it is gone and its number free or another's."""
     try:
         pidfd = os.pidfd_open(process.pid)
@@ -143,7 +145,7 @@ def _held(process: Process) -> Iterator[int | None]:
         os.close(pidfd)
 
 
-def _reap(ended: Mapping[int, Process]) -> None:
+def _reap(ended: Mapping[int, SurvivingProcess]) -> None:
     """Reap our own children among them, which would stay as zombies."""
     for pid in ended:
         with contextlib.suppress(ChildProcessError):
@@ -172,7 +174,7 @@ def node_mark(data: pathlib.Path) -> str:
     return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 
 
-def _statuses() -> Iterator[tuple[int, _Status]]:
+def _statuses() -> Iterator[tuple[int, _ProcessStatus]]:
     for entry in os.scandir(_PROC):
         if entry.name.isdecimal():
             status = _status(int(entry.name))
@@ -180,7 +182,7 @@ def _statuses() -> Iterator[tuple[int, _Status]]:
                 yield int(entry.name), status
 
 
-def _status(pid: int) -> _Status | None:
+def _status(pid: int) -> _ProcessStatus | None:
     try:
         descriptor = os.open(f"{_PROC}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # many, for every test
     except OSError:
@@ -192,7 +194,7 @@ def _status(pid: int) -> _Status | None:
     finally:
         os.close(descriptor)
     fields = text.rpartition(b")")[2].split()
-    return _Status(
+    return _ProcessStatus(
         parent=int(fields[1]),
         started=int(fields[19]),
         alive=fields[0] not in (b"Z", b"X"),
@@ -200,7 +202,7 @@ def _status(pid: int) -> _Status | None:
     )
 
 
-def _line_of(pid: int, table: Mapping[int, _Status]) -> set[int]:
+def _line_of(pid: int, table: Mapping[int, _ProcessStatus]) -> set[int]:
     """A process and those that it descends from."""
     line: set[int] = set()
     while pid in table and pid not in line:
@@ -209,7 +211,7 @@ def _line_of(pid: int, table: Mapping[int, _Status]) -> set[int]:
     return line
 
 
-def _descendants(roots: set[int], table: Mapping[int, _Status]) -> set[int]:
+def _descendants(roots: set[int], table: Mapping[int, _ProcessStatus]) -> set[int]:
     return {pid for pid in table if _line_of(pid, table) & roots}
 
 

@@ -22,7 +22,7 @@ from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected
 from corral.system.controller_config import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
-from corral.testing.failing_store import Failure
+from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 
 JAR = "/api/v1/catalog/paper/1.21/file"
@@ -239,7 +239,7 @@ async def test_one_key_sent_by_many_at_once_takes_effect_once(client: httpx.Asyn
 async def test_a_commit_whose_answer_is_lost_is_made_once_and_answered(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.commits.fail(Failure.AFTER)
+    rig.store.commits.fail(StoreFault.AFTER)
     headers = {"Idempotency-Key": "k-1"}
     first = await client.put(JAR, params=NAMED, content=b"one", headers=headers)
     again = await client.put(JAR, params=NAMED, content=b"one", headers=headers)
@@ -248,7 +248,7 @@ async def test_a_commit_whose_answer_is_lost_is_made_once_and_answered(
 
 
 async def test_what_came_in_and_cannot_be_committed_is_named_by_nothing(rig: Rig) -> None:
-    rig.store.commits.fail(*[Failure.BEFORE] * 1000)
+    rig.store.commits.fail(*[StoreFault.BEFORE] * 1000)
     async with raw_call(rig, "PUT", f"{JAR}?name=x", Content_Length="3") as call:
         await call.send(b"one")
         status, headers, body = await call.answer()

@@ -28,7 +28,7 @@ from corral.domain.ids import Incarnation, TokenId
 from corral.domain.permissions import Role
 from corral.domain.records import BegunEffect, IdempotencyRecord
 from corral.store.port import ABSENT
-from corral.testing.failing_store import Failure
+from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 
 HEALTHY = 10.0
@@ -73,7 +73,7 @@ async def test_nothing_is_sent_while_the_store_refuses_the_audit_entry(
     client: httpx.AsyncClient, rig: Rig, key: str | None
 ) -> None:
     record, node = await reading_instance(rig)
-    rig.store.commits.fail(Failure.BEFORE)
+    rig.store.commits.fail(StoreFault.BEFORE)
     assert code(await post(client, record, key=key)) == (503, "STORE_UNAVAILABLE")
     assert node.commands == []
     await until_healthy(rig)
@@ -83,10 +83,10 @@ async def test_nothing_is_sent_while_the_store_refuses_the_audit_entry(
 
 
 @pytest.mark.trap("T70")
-@pytest.mark.parametrize("failure", [Failure.BEFORE, Failure.AFTER, Failure.LOST])
+@pytest.mark.parametrize("failure", [StoreFault.BEFORE, StoreFault.AFTER, StoreFault.LOST])
 @pytest.mark.parametrize("moment", ["before the line", "after the line"])
 async def test_a_line_whose_request_is_repeated_while_the_store_fails_is_sent_once(
-    client: httpx.AsyncClient, rig: Rig, failure: Failure, moment: str
+    client: httpx.AsyncClient, rig: Rig, failure: StoreFault, moment: str
 ) -> None:
     record, node = await reading_instance(rig)
     if moment == "before the line":
@@ -103,7 +103,7 @@ async def test_a_line_whose_request_is_repeated_while_the_store_fails_is_sent_on
     assert len(sent_events(rig)) == 1
 
 
-def failing_once(rig: Rig, failure: Failure) -> Callable[[], None]:
+def failing_once(rig: Rig, failure: StoreFault) -> Callable[[], None]:
     failures = [failure]
 
     def fail() -> None:
@@ -121,7 +121,7 @@ async def test_a_line_that_arrived_is_answered_so_though_its_answer_cannot_be_st
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
     record, node = await reading_instance(rig)
-    node.on_command = failing_once(rig, Failure.BEFORE)
+    node.on_command = failing_once(rig, StoreFault.BEFORE)
     taken = await post(client, record)
     assert (taken.status_code, taken.json()["command"]) == (200, "give 1000")
     await until_healthy(rig)
@@ -136,7 +136,7 @@ async def test_a_repeated_line_is_for_the_run_that_it_was_meant_for(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
     record, node = await reading_instance(rig)
-    node.on_command = failing_once(rig, Failure.BEFORE)
+    node.on_command = failing_once(rig, StoreFault.BEFORE)
     await post(client, record)
     await until_healthy(rig)
     await in_the_next_run(rig, record)
@@ -184,7 +184,7 @@ async def test_a_line_that_may_have_arrived_stays_in_doubt_when_its_repetition_i
 ) -> None:
     record, node = await reading_instance(rig)
     (token,) = [stored.record.id for stored in rig.state.tokens]
-    node.on_command = failing_once(rig, Failure.BEFORE)
+    node.on_command = failing_once(rig, StoreFault.BEFORE)
     await post(client, record)
     await until_healthy(rig)
     node.command_ids.clear()  # it remembers the last ones only
@@ -198,7 +198,7 @@ async def test_a_daemon_that_knows_no_ids_is_not_sent_a_line_again_that_may_have
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
     record, node = await reading_instance(rig, by_id=False)
-    node.on_command = failing_once(rig, Failure.BEFORE)
+    node.on_command = failing_once(rig, StoreFault.BEFORE)
     assert (await post(client, record)).status_code == 200
     await until_healthy(rig)
     for _ in range(2):
@@ -221,7 +221,7 @@ async def test_a_daemon_that_knows_no_ids_is_sent_again_what_it_refused(
 
 async def test_a_line_for_a_node_that_is_gone_may_have_arrived(client: httpx.AsyncClient, rig: Rig) -> None:
     record, node = await reading_instance(rig)
-    node.on_command = failing_once(rig, Failure.BEFORE)
+    node.on_command = failing_once(rig, StoreFault.BEFORE)
     await post(client, record)
     await until_healthy(rig)
     del rig.sessions.links[record.node]
@@ -268,7 +268,7 @@ async def test_a_line_on_a_socket_with_an_id_is_acknowledged_with_it_and_sent_on
 ) -> None:
     record, node = await reading_instance(rig)
     line = json.dumps({"command": "give 1000", "id": "line-1"})
-    node.on_command = failing_once(rig, Failure.BEFORE)
+    node.on_command = failing_once(rig, StoreFault.BEFORE)
     for _ in range(3):  # each time on another connection, as after a broken one
         ticket = (await client.post("/api/v1/events/tickets")).json()["ticket"]
         url = f"{rig.url.replace('http', 'ws')}/api/v1/instances/{record.id}/console/ws"

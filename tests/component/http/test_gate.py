@@ -11,7 +11,7 @@ from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.pipeline.route_table import Read
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Permission
-from corral.testing.failing_store import Failure
+from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 
 
@@ -38,7 +38,7 @@ async def test_a_standby_lives_but_is_not_ready_and_answers_nothing_else(
 async def test_a_write_that_the_store_refuses_is_503_and_so_is_ready_until_it_recovers(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.commits.fail(*[Failure.BEFORE] * 3)
+    rig.store.commits.fail(*[StoreFault.BEFORE] * 3)
     answer = await client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "STORE_UNAVAILABLE")
     assert answer.headers["retry-after"] == "1"
@@ -51,7 +51,7 @@ async def test_a_write_that_the_store_refuses_is_503_and_so_is_ready_until_it_re
 
 
 async def test_a_deposed_leader_says_so(client: httpx.AsyncClient, rig: Rig) -> None:
-    rig.store.commits.fail(Failure.FENCED)
+    rig.store.commits.fail(StoreFault.FENCED)
     answer = await client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "FENCED")
     assert "retry-after" in answer.headers

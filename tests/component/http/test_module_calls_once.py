@@ -12,7 +12,7 @@ from http_rig import Rig, http_rig
 from module_archives import module_zip
 
 from corral.controller.http.pipeline.module_calls import KEPT_MAX
-from corral.testing.failing_store import Failure
+from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 
 COUNTING = """
@@ -133,7 +133,7 @@ async def test_a_call_is_done_once_and_answered_the_same(client: httpx.AsyncClie
 async def test_nothing_is_done_while_the_store_refuses_the_key(
     client: httpx.AsyncClient, rig: Rig, do: Do
 ) -> None:
-    rig.store.commits.fail(Failure.BEFORE)
+    rig.store.commits.fail(StoreFault.BEFORE)
     assert code(await do("it")) == (503, "STORE_UNAVAILABLE")
     assert await done(client) == []
     await until_healthy(rig)
@@ -144,7 +144,7 @@ async def test_nothing_is_done_while_the_store_refuses_the_key(
 async def test_a_call_that_was_refused_while_nobody_knew_what_the_store_did_is_done_later(
     client: httpx.AsyncClient, rig: Rig, do: Do
 ) -> None:
-    rig.store.commits.fail(Failure.AFTER)
+    rig.store.commits.fail(StoreFault.AFTER)
     rig.store.commits.fail_resolving(times=1_000_000)
     refused = await do("it")
     assert code(refused) == (503, "STORE_UNAVAILABLE")
@@ -163,7 +163,7 @@ async def test_a_call_whose_answer_could_not_be_stored_may_have_been_done(
 ) -> None:
     calling = asyncio.create_task(do("wait"))
     await until_waiting(client)
-    rig.store.commits.fail(Failure.BEFORE)
+    rig.store.commits.fail(StoreFault.BEFORE)
     await client.get("/api/v1/modules/counting/release")
     assert (await calling).is_success, "it was done, and that is what the caller is told"
     await until_healthy(rig)

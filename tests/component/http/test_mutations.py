@@ -14,7 +14,7 @@ from corral.controller.http.pipeline.idempotency import LIFE, expired
 from corral.controller.state.collections import IDEMPOTENCY, NODES, TOKENS
 from corral.domain.permissions import Role
 from corral.store.port import Put
-from corral.testing.failing_store import Failure
+from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 
 PATH = "/api/v1/tokens"
@@ -263,7 +263,7 @@ async def test_fifty_requests_with_one_key_at_once_take_effect_once(
 async def test_a_key_whose_answer_was_lost_with_the_connection_finds_what_was_done(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.commits.fail(Failure.AFTER)
+    rig.store.commits.fail(StoreFault.AFTER)
     first = await client.post(PATH, json=BODY, headers=keyed("k-1"))
     again = await client.post(PATH, json=BODY, headers=keyed("k-1"))
     assert first.status_code == again.status_code == 201

@@ -12,7 +12,7 @@ from stand_in_house import Script, StandInProcess
 from structlog.testing import capture_logs
 
 from corral.domain.events import EventType
-from corral.domain.modules.capability_graph import Why
+from corral.domain.modules.capability_graph import UnresolvedReason
 from corral.domain.modules.phases import ModulePhase
 from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
@@ -79,7 +79,7 @@ async def test_a_version_that_does_not_match_is_told_as_such() -> None:
         record = await bench.install(package(manifest("user", requires={"demo.x": ">=2"})))
         assert record.phase is ModulePhase.WAITING
         (found,) = bench.engine.capabilities.unresolved()
-        assert (found.module, found.id, found.why) == ("user", "demo.x", Why.VERSION_MISMATCH)
+        assert (found.module, found.id, found.why) == ("user", "demo.x", UnresolvedReason.VERSION_MISMATCH)
         with pytest.raises(CorralError) as refused:
             await bench.process("user").ask("demo.x")
         assert refused.value.code is Code.CAPABILITY_UNAVAILABLE

@@ -14,7 +14,7 @@ import pytest
 
 from corral.testing import workloads
 from corral.testing.reaper import Guardian, Reaper
-from corral.testing.survivors import Process, end_all, now_in_ticks, survivors
+from corral.testing.survivors import SurvivingProcess, end_all, now_in_ticks, survivors
 from corral.testing.waiting import eventually
 
 pytest_plugins = ["pytester"]
@@ -39,7 +39,7 @@ def start() -> Iterator[Start]:
         process.communicate(timeout=20)
 
 
-def pids(found: list[Process]) -> set[int]:
+def pids(found: list[SurvivingProcess]) -> set[int]:
     return {process.pid for process in found}
 
 

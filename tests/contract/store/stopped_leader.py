@@ -13,7 +13,7 @@ import structlog
 from store_cases import SHORT
 
 from corral.store.leadership import Leadership
-from corral.store.postgres.connections import Deadlines, PostgresServer
+from corral.store.postgres.connections import Deadlines, PostgresConnector
 from corral.store.postgres.engine import open_postgres
 from corral.store.postgres.faults import FAILURES
 from corral.system.clock import SystemClock
@@ -27,7 +27,7 @@ async def main(url: str) -> None:
     store = await open_postgres(url)
     term = await Leadership(store.leases, clock=SystemClock(), holder="stopped", timing=SHORT).acquire()
     holding = asyncio.create_task(term.hold())
-    server = PostgresServer(url, entropy=SystemEntropy(), deadlines=PATIENT)
+    server = PostgresConnector(url, entropy=SystemEntropy(), deadlines=PATIENT)
     connection = await server.connect(server.writer_name(term.epoch))
     transaction = connection.transaction()
     await transaction.start()

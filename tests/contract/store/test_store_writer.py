@@ -16,7 +16,7 @@ from corral.store.store_errors import Conflict, Fenced, StorageFailed, StoreUnav
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
-from corral.testing.failing_store import FailingStore, Failure
+from corral.testing.failing_store import FailingStore, StoreFault
 from corral.testing.waiting import eventually
 
 
@@ -143,7 +143,7 @@ async def test_a_batch_the_store_does_not_take_changes_nothing_and_the_writer_re
     slow = WriterTiming(first_probe=0.01, slowest_probe=0.02)
     async with at_work(store, timing=slow) as desk:
         await desk.commit(put("a"))
-        store.commits.fail(Failure.BEFORE, Failure.BEFORE, Failure.BEFORE)
+        store.commits.fail(StoreFault.BEFORE, StoreFault.BEFORE, StoreFault.BEFORE)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("b"))
         assert not failed.value.in_doubt
@@ -164,7 +164,7 @@ async def test_a_stored_batch_whose_answer_was_lost_is_told_as_stored(
     store = await _failing(real_house)
     async with at_work(store) as desk:
         await desk.commit(put("taken"))
-        store.commits.fail(Failure.AFTER)
+        store.commits.fail(StoreFault.AFTER)
         store.commits.fail_resolving(times=2)
         results = await asyncio.gather(
             desk.commit(put("a"), happened("a")),
@@ -186,7 +186,7 @@ async def test_a_batch_in_doubt_that_was_not_stored_is_told_as_not_stored(
 ) -> None:
     store = await _failing(real_house)
     async with at_work(store) as desk:
-        store.commits.fail(Failure.LOST)
+        store.commits.fail(StoreFault.LOST)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("a"))
         assert not failed.value.in_doubt
@@ -201,7 +201,7 @@ async def test_callers_wait_for_a_batch_in_doubt_only_so_long_but_memory_follows
     store = await _failing(failing_house)
     timing = WriterTiming(patience=0.05, first_probe=0.01, slowest_probe=0.01)
     async with at_work(store, timing=timing) as desk:
-        store.commits.fail(Failure.AFTER)
+        store.commits.fail(StoreFault.AFTER)
         store.commits.fail_resolving(times=10_000)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("a"))
@@ -220,7 +220,7 @@ async def test_callers_wait_for_a_batch_in_doubt_only_so_long_but_memory_follows
 async def test_transactions_behind_a_batch_in_doubt_wait_and_then_go_on(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.commits.fail(Failure.AFTER)
+        store.commits.fail(StoreFault.AFTER)
         store.commits.hold()
         first = asyncio.create_task(desk.commit(put("a")))
         await eventually(lambda: store.commits.batches == [1])
@@ -234,7 +234,7 @@ async def test_transactions_behind_a_batch_in_doubt_wait_and_then_go_on(failing_
 async def test_a_fenced_writer_is_closed_for_good_and_says_so_once(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.commits.fail(Failure.FENCED)
+        store.commits.fail(StoreFault.FENCED)
         store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("a")))]
         await eventually(lambda: store.commits.batches == [1])
@@ -254,7 +254,7 @@ async def test_a_fenced_writer_is_closed_for_good_and_says_so_once(failing_house
 async def test_a_failed_flush_is_fatal_and_leaves_its_callers_in_doubt(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.commits.fail(Failure.FLUSH)
+        store.commits.fail(StoreFault.FLUSH)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("a"))
         assert failed.value.in_doubt

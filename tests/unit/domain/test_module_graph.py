@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from corral.domain.modules.capability_graph import (
     Provided,
     Rival,
-    Why,
+    UnresolvedReason,
     check_graph,
     provisions_on,
     unresolved,
@@ -171,8 +171,8 @@ def test_unresolved_requirements_say_why() -> None:
     offers = {"here": Provided("1.4.0", "a"), "old": ("1.9.0", "b")}
     found = unresolved(module("m", requires=needs), offers)
     assert [(each.id, each.why) for each in found] == [
-        ("old", Why.VERSION_MISMATCH),
-        ("gone", Why.MISSING_PROVIDER),
+        ("old", UnresolvedReason.VERSION_MISMATCH),
+        ("gone", UnresolvedReason.MISSING_PROVIDER),
     ]
     assert found[0].reason == "b provides old 1.9.0, needed is ^2"
     every = unresolved(module("m", requires=needs), offers, with_optional=True)

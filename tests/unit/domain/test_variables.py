@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from corral.domain.groups.variables import (
     ALIASES,
     InstanceFacts,
-    Unresolved,
+    UnresolvedVariable,
     built_in,
     declared,
     defaults,
@@ -98,7 +98,7 @@ def test_bytes_of_any_encoding_stay_and_unresolved_names_have_their_line():
     data = b"\xff\xfe\x00\r\nport=%PORT%\r\n\x80%NOBODY%\n%PORT%%LATE%\n%NOBODY%"
     found = substitute_bytes(data, {"PORT": "1\u00e9"})
     assert found.data == b"\xff\xfe\x00\r\nport=1\xc3\xa9\r\n\x80%NOBODY%\n1\xc3\xa9%LATE%\n%NOBODY%"
-    assert found.unresolved == (Unresolved("NOBODY", 3), Unresolved("LATE", 4))
+    assert found.unresolved == (UnresolvedVariable("NOBODY", 3), UnresolvedVariable("LATE", 4))
     assert found.replaced == 2
 
 

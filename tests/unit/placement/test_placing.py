@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.controller.placement.node_candidates import BUSY, NodeView, node_views, refused_ports
-from corral.controller.placement.node_choice import NoPort, Obstacle, Placement, Refused, choose_ports, place
+from corral.controller.placement.node_choice import (
+    NoPort,
+    Obstacle,
+    Placement,
+    PlacementRefusal,
+    choose_ports,
+    place,
+)
 from corral.controller.state.indexed_mirrors import port_keys, usage_of
 from corral.domain.groups.group import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
 from corral.domain.groups.instance_records import LeasedPort, NodeLedger, Reservation
@@ -33,7 +40,7 @@ def node(id="n1", **fields) -> NodeView:
 
 
 def obstacle(found) -> Obstacle:
-    assert isinstance(found, Refused)
+    assert isinstance(found, PlacementRefusal)
     return found.refusals[0].obstacle
 
 

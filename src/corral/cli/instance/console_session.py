@@ -38,7 +38,7 @@ ENDED: Final = "ended"
 FAILED: Final = "failed"
 
 
-class ConsoleFeed:
+class ConsoleSession:
     """What happens to a console, as a queue with a descriptor that `select` can wait for."""
 
     def __init__(self, client: Client, id: str, *, place: str) -> None:
@@ -213,7 +213,7 @@ def typing_mode() -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def attach_terminal(feed: ConsoleFeed, id: str, *, scrollback: str, raw: bool) -> None:
+def attach_terminal(feed: ConsoleSession, id: str, *, scrollback: str, raw: bool) -> None:
     """Until the person detaches with Ctrl-C, Ctrl-] or Ctrl-D, or nothing more can come."""
     editor = LineEditor()
     screen = ConsoleScreen(editor, prompt=f"{id}> ", raw=raw)
@@ -241,7 +241,7 @@ def attach_terminal(feed: ConsoleFeed, id: str, *, scrollback: str, raw: bool) -
     note("detached")
 
 
-def _show(feed: ConsoleFeed, screen: ConsoleScreen, id: str) -> CommandFailure | None:
+def _show(feed: ConsoleSession, screen: ConsoleScreen, id: str) -> CommandFailure | None:
     for kind, value in feed.take():
         if kind == TEXT:
             screen.write(value)
@@ -260,7 +260,7 @@ def _show(feed: ConsoleFeed, screen: ConsoleScreen, id: str) -> CommandFailure |
     return None
 
 
-def attach_pipe(feed: ConsoleFeed, id: str, *, scrollback: str) -> None:
+def attach_pipe(feed: ConsoleSession, id: str, *, scrollback: str) -> None:
     """Without a terminal: lines of stdin are commands, output is passed on as it is.
 
     Ends when the input has ended and the console has been quiet for a moment, or with the run.
@@ -288,7 +288,7 @@ def attach_pipe(feed: ConsoleFeed, id: str, *, scrollback: str) -> None:
                     feed.send(line.decode("utf-8", "replace").rstrip("\r"))
 
 
-def _pass_events(feed: ConsoleFeed, id: str) -> bool:
+def _pass_events(feed: ConsoleSession, id: str) -> bool:
     """Pass on what came; True when it was the end."""
     for kind, value in feed.take():
         if kind in (TEXT, LATE):

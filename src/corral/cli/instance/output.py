@@ -256,7 +256,7 @@ def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
     from corral.cli.instance import console_session
 
     page = session.client.get(console_path(id), {"newest": "true", "limit": max(1, tail)})
-    feed = console_session.ConsoleFeed(
+    feed = console_session.ConsoleSession(
         session.client, id, place=f"{page['incarnation']}-{page['next_offset']}"
     )
     scrollback = "".join(f"{item['line']}\n" for item in page["items"]) if tail else ""

@@ -36,7 +36,7 @@ EventHandler = Callable[[Event], Awaitable[None]]
 ResyncHandler = Callable[[Cursor], Awaitable[None]]
 
 
-class Subscription:
+class HubSubscription:
     """One subscriber. The ring is its queue: when it falls out of the ring, its `on_resync` is called.
 
     A handler that raises is logged and continues with the next event: delivery is at most once.
@@ -179,7 +179,7 @@ class EventHub:
         self._clock = clock
         self._journals: dict[str, Wakeup] = {}
         self._watchers: collections.Counter[str] = collections.Counter()
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[HubSubscription] = set()
 
     @property
     def head(self) -> Cursor:
@@ -229,7 +229,7 @@ class EventHub:
         types: frozenset[EventType] | None,
         on_event: EventHandler,
         on_resync: ResyncHandler,
-    ) -> Subscription:
+    ) -> HubSubscription:
         """Call `on_event` for each coming event of these types, in order, in a task of its own.
 
         A subscriber that is more than the ring behind gets `on_resync` with the cursor it continues from: it
@@ -237,7 +237,7 @@ class EventHub:
         """
         if self.closed:
             raise Retryable(Code.SHUTTING_DOWN, "the event hub is closed", hint="ask the leader")
-        subscription = Subscription(
+        subscription = HubSubscription(
             reader=self.reader(name, ring_only=True),
             wakeup=self.wakeup,
             selection=EventSelection(types=types),
@@ -247,7 +247,7 @@ class EventHub:
         self._subscriptions.add(subscription)
         return subscription
 
-    async def unsubscribe(self, subscription: Subscription) -> None:
+    async def unsubscribe(self, subscription: HubSubscription) -> None:
         self._subscriptions.discard(subscription)
         await subscription.close()
 

@@ -61,7 +61,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
             return without_data(event, "the data of this event cannot be redacted")
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class EventChunk(msgspec.Struct, frozen=True):
     """Frames of a part of the log, and the cursor of its last event, selected or not."""
 
     body: bytes
@@ -83,7 +83,7 @@ class EventRing:
         self._slots: BoundedRing[_Slot] = BoundedRing(
             capacity=capacity, capacity_bytes=capacity_bytes, floor=head.sequence
         )
-        self._chunks: dict[tuple[int, EventSelection], Chunk] = {}
+        self._chunks: dict[tuple[int, EventSelection], EventChunk] = {}
 
     @property
     def bytes(self) -> int:
@@ -132,7 +132,7 @@ class EventRing:
                     return found, event.cursor
         return found, self.head
 
-    def chunk(self, after: int, selection: EventSelection) -> Chunk:
+    def chunk(self, after: int, selection: EventSelection) -> EventChunk:
         """The frames after a sequence the ring reaches, about 64 KiB at most.
 
         Readers at the same place share one chunk: of hundreds of readers nearly all are.
@@ -145,7 +145,7 @@ class EventRing:
                 self._chunks[key] = known
         return known
 
-    def _join(self, after: int, selection: EventSelection) -> Chunk:
+    def _join(self, after: int, selection: EventSelection) -> EventChunk:
         frames: list[bytes] = []
         size = 0
         everything = selection.everything
@@ -156,5 +156,5 @@ class EventRing:
                 frames.append(slot.frame if shown is slot.event else framed(shown)[1])
                 size += len(frames[-1])
                 if size >= _CHUNK_BYTES:
-                    return Chunk(b"".join(frames), slot.event.cursor)
-        return Chunk(b"".join(frames), self.head)
+                    return EventChunk(b"".join(frames), slot.event.cursor)
+        return EventChunk(b"".join(frames), self.head)

@@ -21,7 +21,7 @@ from corral.controller.instances.starts import (
     start_run,
 )
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import Obstacle, Refused, unsuited
+from corral.controller.placement.node_choice import Obstacle, PlacementRefusal, unsuited
 from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
@@ -53,7 +53,7 @@ def start_instance(
         _check_size(variables)
         check_instance_variables(ws.resolve(record.spec).plan, variables)
     started = start_run(ws, record, _request(ws, record, node, variables))
-    if isinstance(started, Refused):
+    if isinstance(started, PlacementRefusal):
         raise refused_start(ws, record, started, only=node)
     return started
 
@@ -61,7 +61,7 @@ def start_instance(
 def refused_start(
     ws: Workspace,
     group: GroupRecord,
-    refused: Refused,
+    refused: PlacementRefusal,
     *,
     instance: str | None = None,
     only: str | None = None,
@@ -91,7 +91,7 @@ def _refusal(
     return tuple(step for step in ws.steps() if isinstance(step, Append))
 
 
-def _returning(ws: Workspace, spec: GroupSpec, refused: Refused, only: str | None) -> list[str]:
+def _returning(ws: Workspace, spec: GroupSpec, refused: PlacementRefusal, only: str | None) -> list[str]:
     """The suitable nodes that disconnected moments ago: a restarting daemon or controller needs a moment."""
     gone = [
         each.node
@@ -174,14 +174,14 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
         return _ordered(ws, record, reason, after=AfterStop.RESTART)
     _refuse_over_max(ws, group)
     started = run_again(ws, group, record)
-    if isinstance(started, Refused):
+    if isinstance(started, PlacementRefusal):
         raise refused_start(ws, group, started, instance=record.id)
     return started
 
 
 def _refuse_without_plan(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> None:
     planned = plan_run(ws, group, record.variables)
-    if isinstance(planned, Refused):
+    if isinstance(planned, PlacementRefusal):
         raise planned.error(record.group)
 
 

@@ -14,7 +14,7 @@ from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.run_match import RunRelation, Stray, run_relation
 from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import Refused
+from corral.controller.placement.node_choice import PlacementRefusal
 from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
 from corral.domain.ids import NodeId
@@ -85,7 +85,7 @@ def _refused(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> No
 
 def _try_other_ports(
     ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int
-) -> Refused | None:
+) -> PlacementRefusal | None:
     """Retry with other ports, while the refused ones count as busy. Where there are none and the node reports
     when these become free (connections of an ended run linger there), retry with the same ports then."""
     mark = ws.mark()
@@ -98,7 +98,7 @@ def _try_other_ports(
     return _try_again(ws, record, failure, attempts)
 
 
-def _without_place(failure: StartFailure, refused: Refused) -> StartFailure:
+def _without_place(failure: StartFailure, refused: PlacementRefusal) -> StartFailure:
     """The refusal of one node when no other place was found: what is lacking comes first."""
     if failure.code == Code.PORT_IN_USE.name and refused.code is Code.PORT_RANGE_EXHAUSTED:
         lacking = "; ".join(f"{each.node}: {each.reason}" for each in refused.refusals[:_LISTED])
@@ -120,11 +120,13 @@ def _overtaken(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> 
     )
 
 
-def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int) -> Refused | None:
+def _try_again(
+    ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int
+) -> PlacementRefusal | None:
     """Start another run under the same id: elsewhere if possible, with other ports where those were taken."""
     group = ws.group(record.group)
     if group is None or group.deleting:
-        return Refused(code=Code.NO_CAPACITY, summary="the group is gone")
+        return PlacementRefusal(code=Code.NO_CAPACITY, summary="the group is gone")
     mark = ws.mark()
     release(ws, record)
     busy = failure.code == Code.PORT_IN_USE.name
@@ -138,7 +140,7 @@ def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, att
         failure=failure,
     )
     started = start_run(ws, group, request)
-    if isinstance(started, Refused):
+    if isinstance(started, PlacementRefusal):
         ws.back_to(mark)
         return started
     return None

@@ -8,7 +8,7 @@ from corral.controller.instances.crash_loops import count_failure
 from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import Refused
+from corral.controller.placement.node_choice import PlacementRefusal
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.group import RestartOn
@@ -116,7 +116,7 @@ def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
     ws.put_group(msgspec.structs.replace(group, target=target, updated_at=ws.now))
 
 
-def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | Refused:
+def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | PlacementRefusal:
     """Start a new run under the id of an ended one, on the same node if that can take it. The plan is made
     anew from the present templates and catalog."""
     stopped_for_it = ended.after_stop is AfterStop.RESTART
@@ -136,7 +136,7 @@ def restart_run(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
     if group is None or group.deleting:
         return ended
     started = run_again(ws, group, ended)
-    if isinstance(started, Refused):
+    if isinstance(started, PlacementRefusal):
         kept = msgspec.structs.replace(
             ended, after_stop=AfterStop.END, reason=f"could not be restarted: {started.summary}"
         )

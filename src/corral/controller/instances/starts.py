@@ -11,7 +11,7 @@ import msgspec
 
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_candidates import BUSY, refused_ports
-from corral.controller.placement.node_choice import Placement, Refused, place
+from corral.controller.placement.node_choice import Placement, PlacementRefusal, place
 from corral.controller.state.indexed_mirrors import port_keys
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
@@ -136,12 +136,12 @@ def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[Sta
             yield StartRequest.after(record, reason=reason)
 
 
-def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | Refused:
+def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | PlacementRefusal:
     """Plan, place and reserve a new run. Without a plan or a node nothing is changed."""
     if request.claimed_by:
-        return Refused.claimed(request.id, request.claimed_by)
+        return PlacementRefusal.claimed(request.id, request.claimed_by)
     resolved = plan_run(ws, group, request.variables)
-    if isinstance(resolved, Refused):
+    if isinstance(resolved, PlacementRefusal):
         return resolved
     home = home_of(ws, group, request)
     only = home or _chosen(ws, request)
@@ -153,12 +153,12 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         prefer=request.prefer,
         last_ports=request.last_ports if group.spec.static else (),
     )
-    if isinstance(found, Refused):
+    if isinstance(found, PlacementRefusal):
         return found.at_home(request.id, home) if home else found
     try:
         incarnation = ws.next_incarnation()
     except Rejected as error:  # the counter is exhausted: the other folded changes must not be lost
-        return Refused.without_number(error)
+        return PlacementRefusal.without_number(error)
     decision = _decide(ws, group, request, resolved, found)
     record = InstanceRecord(
         id=request.id,
@@ -187,13 +187,15 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
     return record
 
 
-def plan_run(ws: Workspace, group: GroupRecord, variables: Mapping[str, str]) -> ResolvedPlan | Refused:
+def plan_run(
+    ws: Workspace, group: GroupRecord, variables: Mapping[str, str]
+) -> ResolvedPlan | PlacementRefusal:
     """The plan of a run with these variables of its own, as of now; changes nothing."""
     try:
         resolved = ws.resolve(group.spec)
         check_instance_variables(resolved.plan, variables)
     except Rejected as error:
-        return Refused.without_plan(error)
+        return PlacementRefusal.without_plan(error)
     return resolved
 
 
@@ -265,7 +267,7 @@ def settled_home(ws: Workspace, record: InstanceRecord) -> str:
     return record.home or (record.node if group is not None and group.spec.static else "")
 
 
-def passed_over(found: Placement | Refused) -> list[Alternative]:
+def passed_over(found: Placement | PlacementRefusal) -> list[Alternative]:
     """The nodes that were not chosen, and why."""
     rejected = [Alternative(subject=f"node/{each.node}", reason=each.reason) for each in found.refusals]
     if isinstance(found, Placement):

@@ -145,7 +145,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that rank after it, with their lower scores; their ports were not checked."""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """No node can take it."""
 
     code: Code
@@ -156,17 +156,17 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """No node was checked: there is no plan, for this reason."""
 
     @classmethod
-    def without_plan(cls, error: Rejected) -> Refused:
+    def without_plan(cls, error: Rejected) -> PlacementRefusal:
         """Something that the group's document names does not exist, or does not fit together."""
         return cls(code=error.code, summary=error.message, cause=error)
 
     @classmethod
-    def without_number(cls, error: Rejected) -> Refused:
+    def without_number(cls, error: Rejected) -> PlacementRefusal:
         """There is no number left for another start."""
         return cls(code=error.code, summary=f"{error.message}; {error.hint}", cause=error)
 
     @classmethod
-    def claimed(cls, id: str, node: str) -> Refused:
+    def claimed(cls, id: str, node: str) -> PlacementRefusal:
         """A node lists a run of the id that nothing proves to be the cluster's: a second one is not started
         beside it."""
         error = Rejected(
@@ -176,12 +176,12 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         )
         return cls(code=error.code, summary=error.message, cause=error)
 
-    def at_home(self, id: str, home: str) -> Refused:
+    def at_home(self, id: str, home: str) -> PlacementRefusal:
         """The same, for an instance whose directory is on one node: other nodes do not matter."""
         own = tuple(each for each in self.refusals if each.node == home)
         # The free amounts change constantly, and are left out.
         reasons = "; ".join(each.obstacle if each.obstacle in _ROOM else each.reason for each in own)
-        return Refused(
+        return PlacementRefusal(
             code=self.code,
             summary=f"the directory of '{id}' is on node '{home}': {reasons}; wait for that node, "
             "or delete the instance to begin anew elsewhere",
@@ -211,7 +211,7 @@ def place(
     avoid: str | None = None,
     prefer: str | None = None,
     last_ports: Sequence[LeasedPort] = (),
-) -> Placement | Refused:
+) -> Placement | PlacementRefusal:
     """Choose a node and its ports; the same snapshot always gives the same answer.
 
     `only` is a hard filter, `avoid` a node to take when no other can, `prefer` one to take if it can; `last_ports`
@@ -289,12 +289,12 @@ def _score(spec: GroupSpec, node: NodeView) -> float:
     return round(0.45 * memory + 0.2 * cpu + 0.25 * fewness + 0.1 * ports, 6)
 
 
-def _refused(refusals: Sequence[NodeRefusal]) -> Refused:
+def _refused(refusals: Sequence[NodeRefusal]) -> PlacementRefusal:
     counts = collections.Counter(each.obstacle for each in refusals)
     reachable = [each for each in refusals if each.obstacle not in (Obstacle.STATE, Obstacle.CHOICE)]
     only_ports = bool(reachable) and all(each.obstacle is Obstacle.PORTS for each in reachable)
     counted = ", ".join(f"{counts[each]} {each}" for each in Obstacle if counts[each])
-    return Refused(
+    return PlacementRefusal(
         code=Code.PORT_RANGE_EXHAUSTED if only_ports else Code.NO_CAPACITY,
         summary=f"of {len(refusals)} nodes: {counted}" if refusals else "there is no node; enrol one",
         refusals=tuple(refusals),

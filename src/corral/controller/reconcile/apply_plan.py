@@ -19,7 +19,7 @@ from corral.controller.instances.group_changes import drop_group
 from corral.controller.instances.instance_changes import stays
 from corral.controller.instances.starts import is_held, next_requests, passed_over, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import Refused
+from corral.controller.placement.node_choice import PlacementRefusal
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live
@@ -149,7 +149,7 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> Ke
 def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:
     if budget <= 0:
         return 0, True
-    refused: Refused | None = None
+    refused: PlacementRefusal | None = None
     started = 0
     unreadable = ws.unreadable_of(group.spec.name)
     missing = max(0, plan.missing - len(unreadable))
@@ -160,7 +160,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
         if started == budget:
             return started, True
         found = start_run(ws, group, request)
-        if not isinstance(found, Refused):
+        if not isinstance(found, PlacementRefusal):
             started += 1
             continue
         refused = refused or found
@@ -173,7 +173,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
     return started, False
 
 
-def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: Refused) -> None:
+def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: PlacementRefusal) -> None:
     """Record why there are fewer instances than desired, once per reason."""
     reason = f"{refused.code.name}: {refused.summary}"
     if reason == group.reason:

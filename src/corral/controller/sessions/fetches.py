@@ -31,7 +31,7 @@ _SINGLE: Final = frozenset({"", "blob", "manifest"})
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RequestedBlobs(msgspec.Struct, frozen=True, kw_only=True):
     """Requested blobs, one after the other, as one sequence of bytes."""
 
     digests: tuple[str, ...]
@@ -87,7 +87,7 @@ class Fetches:
                     raise refused from None  # the transfer was ended by a grant out of bounds
                 raise
 
-    async def _find(self, node_id: NodeId, request: FetchOpen) -> Wanted:
+    async def _find(self, node_id: NodeId, request: FetchOpen) -> RequestedBlobs:
         """The requested blobs, all of them present. An incomplete bundle is of no use; blobs that the node
         may not read count as absent."""
         digests = _digests(request)
@@ -96,7 +96,7 @@ class Fetches:
         missing = next((digest for digest in digests if digest not in sizes), None)
         if missing is not None:
             raise Rejected(Code.NOT_FOUND, f"there is no blob '{missing[:80]}'")
-        return Wanted(digests=digests, sizes=sizes)
+        return RequestedBlobs(digests=digests, sizes=sizes)
 
     @staticmethod
     async def _read_grants(context: Any, window: CreditWindow) -> None:
@@ -106,7 +106,7 @@ class Fetches:
         finally:
             window.close()
 
-    async def _send(self, context: Any, wanted: Wanted, offset: int, window: CreditWindow) -> None:
+    async def _send(self, context: Any, wanted: RequestedBlobs, offset: int, window: CreditWindow) -> None:
         size = wanted.size
         if offset == size:
             await within(context.write(DataChunk(offset=offset, total_size_bytes=size, last=True)))
@@ -126,7 +126,7 @@ class Fetches:
                     offset += room
                     view = view[room:]
 
-    async def _blocks(self, wanted: Wanted, offset: int) -> AsyncGenerator[bytes]:
+    async def _blocks(self, wanted: RequestedBlobs, offset: int) -> AsyncGenerator[bytes]:
         """The bytes from this offset on, in the store's blocks."""
         digests, skip = wanted.behind(offset)
         if skip or len(digests) == 1:

@@ -65,7 +65,7 @@ class CertificateRenewal:
 _log = structlog.get_logger("corral.controller.session")
 
 
-class Stream(ModuleLink, Protocol):
+class NodeStream(ModuleLink, Protocol):
     """The session that the messages come from."""
 
     def status_reported(self, status: NodeStatus) -> None:
@@ -77,7 +77,7 @@ class NodeFrames:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: NodeStream,
         receivers: FrameReceivers,
         *,
         intake: Intake,

@@ -125,10 +125,10 @@ async def open_term(
     the new leader.
     """
     async with contextlib.AsyncExitStack() as stack:
-        yield await _Opening(deps, state, stack, on_fatal=on_fatal).open(opening)
+        yield await _TermStart(deps, state, stack, on_fatal=on_fatal).open(opening)
 
 
-class _Opening:
+class _TermStart:
     """The steps of opening a term, in order. The cleanup of each step is on the stack when the step returns."""
 
     def __init__(

@@ -39,7 +39,7 @@ class WorkloadRun(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Incarnation
 
 
-class _Payload(msgspec.Struct, frozen=True, array_like=True):
+class _TokenClaims(msgspec.Struct, frozen=True, array_like=True):
     instance: str
     incarnation: int
     expires: int
@@ -77,7 +77,7 @@ class WorkloadTokens:
     def minted(self, id: InstanceId, incarnation: Incarnation) -> tuple[str, dt.datetime]:
         """A token, and its expiry without renewal."""
         expires = (self._clock.now() + self._life).replace(microsecond=0)
-        payload = _Payload(id, incarnation, int(expires.timestamp()))
+        payload = _TokenClaims(id, incarnation, int(expires.timestamp()))
         body = f"{PREFIX}.{_encode(msgspec.json.encode(payload))}"
         return f"{body}.{_encode(self._code(body))}", expires
 
@@ -92,7 +92,7 @@ class WorkloadTokens:
             raise _refused(f"this token of instance '{run.instance}' expired at {ended}", _RENEW)
         return run
 
-    def _genuine(self, text: str) -> _Payload:
+    def _genuine(self, text: str) -> _TokenClaims:
         """The content of the token, if its MAC is valid; nothing in it is read before that check."""
         body, dot, code = text.rpartition(".")
         if not dot or not body.startswith(f"{PREFIX}.") or len(text) > MAX_LENGTH:
@@ -104,7 +104,7 @@ class WorkloadTokens:
         if not hmac.compare_digest(given, self._code(body)):
             raise _refused("this token was not made by this cluster, or was changed", _WHERE)
         try:
-            return msgspec.json.decode(_decode(body.removeprefix(f"{PREFIX}.")), type=_Payload)
+            return msgspec.json.decode(_decode(body.removeprefix(f"{PREFIX}.")), type=_TokenClaims)
         except (ValueError, msgspec.DecodeError):
             raise _refused("this token cannot be read by this version", _WHERE) from None
 

@@ -17,7 +17,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory, write_versioned
 from corral.system.trees.entries import NEW_FILE, open_regular, open_tree, write_whole
 from corral.system.trees.removal import remove_tree
-from corral.system.trees.walk import Found, walk
+from corral.system.trees.walk import TreeEntry, walk
 
 FORMAT: Final = "cached-bootstrap"
 FORMAT_VERSION: Final = 2
@@ -162,7 +162,7 @@ class BootstrapStore:
         return self._root / f".{key.name}.new"
 
 
-def _copy(found: Found, target: pathlib.Path, owner: int, room: int, guard: FileGuard) -> int:
+def _copy(found: TreeEntry, target: pathlib.Path, owner: int, room: int, guard: FileGuard) -> int:
     """Copy one file; returns its bytes. A file that is too large for the room is counted and not copied. A file that
     was replaced meanwhile is left out, and so is one with a secret."""
     try:

@@ -31,7 +31,7 @@ from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
 from corral.system.trees.entries import is_tree, open_regular, open_tree
-from corral.system.trees.walk import Found, walk
+from corral.system.trees.walk import TreeEntry, walk
 from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -84,7 +84,7 @@ def pack(
 def _add(
     archive: tarfile.TarFile,
     path: str,
-    found: Found,
+    found: TreeEntry,
     room: tuple[int, int],
     abort: Abort,
     guard: SecretGuard,

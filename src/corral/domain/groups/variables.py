@@ -168,7 +168,7 @@ class Substituted(msgspec.Struct, frozen=True):
     unresolved: tuple[str, ...] = ()
 
 
-class Unresolved(msgspec.Struct, frozen=True):
+class UnresolvedVariable(msgspec.Struct, frozen=True):
     """A name that no layer defines, and the line (from 1) of its first use."""
 
     name: str
@@ -177,7 +177,7 @@ class Unresolved(msgspec.Struct, frozen=True):
 
 class SubstitutedBytes(msgspec.Struct, frozen=True):
     data: bytes
-    unresolved: tuple[Unresolved, ...] = ()
+    unresolved: tuple[UnresolvedVariable, ...] = ()
     """Each name once, in the order of the data."""
     replaced: int = 0
     """0: `data` is what was given."""
@@ -228,5 +228,5 @@ def substitute_bytes(data: bytes, values: Mapping[str, str]) -> SubstitutedBytes
     return SubstitutedBytes(b"".join(pieces), _listed(missing), replaced)
 
 
-def _listed(missing: Mapping[str, int]) -> tuple[Unresolved, ...]:
-    return tuple(Unresolved(name, line) for name, line in missing.items())
+def _listed(missing: Mapping[str, int]) -> tuple[UnresolvedVariable, ...]:
+    return tuple(UnresolvedVariable(name, line) for name, line in missing.items())

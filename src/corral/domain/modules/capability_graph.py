@@ -28,17 +28,17 @@ class Provided(NamedTuple):
     provider: str
 
 
-class Why(enum.StrEnum):
+class UnresolvedReason(enum.StrEnum):
     MISSING_PROVIDER = "missing_provider"
     VERSION_MISMATCH = "version_mismatch"
     CONFLICT = "conflict"
 
 
-class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
+class UnresolvedRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """A requirement that is not met, and why."""
 
     id: str
-    why: Why
+    why: UnresolvedReason
     reason: str
     optional: bool = False
 
@@ -100,7 +100,7 @@ def unresolved(
     host: ModuleHost = ModuleHost.CONTROLLER,
     from_controller: Mapping[str, Provided | tuple[str, str]] | None = None,
     with_optional: bool = False,
-) -> list[Unresolved]:
+) -> list[UnresolvedRequirement]:
     """What keeps the part on this host from starting; empty when it may. `provided` is the host's own
     registry, `from_controller` the part of the controller's that a node knows."""
     found = []
@@ -115,16 +115,16 @@ def unresolved(
     return found
 
 
-def unmet(requirement: Requirement, offer: Provided | tuple[str, str] | None) -> Unresolved | None:
+def unmet(requirement: Requirement, offer: Provided | tuple[str, str] | None) -> UnresolvedRequirement | None:
     """Why this offer, or none at all, does not meet a requirement; None when it does."""
     if offer is None:
-        why, reason = Why.MISSING_PROVIDER, f"no active module provides {requirement.id}"
+        why, reason = UnresolvedReason.MISSING_PROVIDER, f"no active module provides {requirement.id}"
     elif not parse_range(requirement.version_range).allows(offer[0]):
-        why = Why.VERSION_MISMATCH
+        why = UnresolvedReason.VERSION_MISMATCH
         reason = f"{offer[1]} provides {requirement.id} {offer[0]}, needed is {requirement.version_range}"
     else:
         return None
-    return Unresolved(id=requirement.id, why=why, reason=reason, optional=requirement.optional)
+    return UnresolvedRequirement(id=requirement.id, why=why, reason=reason, optional=requirement.optional)
 
 
 def check_graph(
@@ -137,7 +137,7 @@ def check_graph(
     rivals = tuple(_rivals(candidate, others, built_in))
     manifests = {record.id: record.manifest for record in others} | {candidate.id: candidate}
     edges = _edges(manifests.values())
-    if cycle := _cycle(edges, [_Part(candidate.id, host) for host in candidate.hosts]):
+    if cycle := _cycle(edges, [_GraphNode(candidate.id, host) for host in candidate.hosts]):
         path = " → ".join(_without_repeats(cycle))
         raise Rejected(
             Code.CAPABILITY_CYCLE,
@@ -158,12 +158,12 @@ def check_graph(
     )
 
 
-class _Part(NamedTuple):
+class _GraphNode(NamedTuple):
     module: str
     host: ModuleHost
 
 
-_Edges = Mapping[_Part, Sequence[_Part]]
+_Edges = Mapping[_GraphNode, Sequence[_GraphNode]]
 
 
 def _rivals(
@@ -195,13 +195,13 @@ def _conflict(candidate: str, id: str, owner: str, hint: str) -> Rejected:
 def _edges(manifests: Iterable[Manifest]) -> _Edges:
     """From each part of a module to the parts it cannot start without."""
     known = list(manifests)
-    providers: dict[tuple[str, ModuleHost], list[_Part]] = {}
+    providers: dict[tuple[str, ModuleHost], list[_GraphNode]] = {}
     for manifest in known:
         for host in manifest.hosts:
             for provision in provisions_on(manifest, host):
-                providers.setdefault((provision.id, host), []).append(_Part(manifest.id, host))
+                providers.setdefault((provision.id, host), []).append(_GraphNode(manifest.id, host))
     return {
-        _Part(manifest.id, host): [
+        _GraphNode(manifest.id, host): [
             part
             for requirement in manifest.capabilities.requires
             if not requirement.optional and applies(requirement, manifest, host)
@@ -212,10 +212,10 @@ def _edges(manifests: Iterable[Manifest]) -> _Edges:
     }
 
 
-def _cycle(edges: _Edges, starts: Iterable[_Part]) -> list[_Part]:
+def _cycle(edges: _Edges, starts: Iterable[_GraphNode]) -> list[_GraphNode]:
     """A way from one of these parts back to itself; empty when there is none."""
     for start in starts:
-        came_from: dict[_Part, _Part] = {}
+        came_from: dict[_GraphNode, _GraphNode] = {}
         waiting = [start]
         for part in waiting:  # grows during the loop: breadth first, so the cycle found is a shortest one
             for following in edges.get(part, ()):
@@ -227,14 +227,14 @@ def _cycle(edges: _Edges, starts: Iterable[_Part]) -> list[_Part]:
     return []
 
 
-def _way(start: _Part, last: _Part, came_from: Mapping[_Part, _Part]) -> list[_Part]:
+def _way(start: _GraphNode, last: _GraphNode, came_from: Mapping[_GraphNode, _GraphNode]) -> list[_GraphNode]:
     way = [start, last]
     while way[-1] != start:
         way.append(came_from[way[-1]])
     return way[::-1] if last != start else [start, start]
 
 
-def _without_repeats(cycle: Sequence[_Part]) -> list[str]:
+def _without_repeats(cycle: Sequence[_GraphNode]) -> list[str]:
     """Names without repeats; two parts of one module in a row are named once, but a module on itself is `a →
     a`."""
     names = [part.module for part in cycle]

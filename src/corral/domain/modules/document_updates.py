@@ -32,13 +32,13 @@ MAX_STEPS: Final = 100
 OPERATORS: Final = ("set", "unset", "inc", "min", "max", "push", "pull")
 
 
-class Step(msgspec.Struct, frozen=True):
+class UpdateStep(msgspec.Struct, frozen=True):
     operator: str
     path: Path
     value: Any = None
 
 
-Update = tuple[Step, ...]
+Update = tuple[UpdateStep, ...]
 
 
 def parse_update(document: object) -> Update:
@@ -69,12 +69,12 @@ def apply_update(value: dict[str, Any], update: Update) -> dict[str, Any]:
     return changed
 
 
-def _steps(operator: str, document: dict[str, Any]) -> list[Step]:
+def _steps(operator: str, document: dict[str, Any]) -> list[UpdateStep]:
     given = document[operator]
     if operator == "unset":
         if not isinstance(given, list):
             raise invalid("'unset' takes a list of paths")
-        return [Step(operator, parse_path(path)) for path in given]
+        return [UpdateStep(operator, parse_path(path)) for path in given]
     if not isinstance(given, dict):
         raise invalid(f"'{operator}' takes an object of paths and values")
     found = []
@@ -82,11 +82,11 @@ def _steps(operator: str, document: dict[str, Any]) -> list[Step]:
         check_value(value, what=f"'{operator}' of '{str(path)[:80]}'")
         if operator == "inc" and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise invalid(f"'inc' of '{str(path)[:80]}' takes a number")
-        found.append(Step(operator, parse_path(path), value))
+        found.append(UpdateStep(operator, parse_path(path), value))
     return found
 
 
-def _check_paths(steps: list[Step]) -> None:
+def _check_paths(steps: list[UpdateStep]) -> None:
     ordered = sorted(step.path for step in steps)
     for path, following in itertools.pairwise(ordered):
         if following[: len(path)] == path:
@@ -96,7 +96,7 @@ def _check_paths(steps: list[Step]) -> None:
             raise invalid("the id of a document cannot be changed", hint="insert another one")
 
 
-def _inc(there: Any, step: Step) -> Any:
+def _inc(there: Any, step: UpdateStep) -> Any:
     if there is MISSING:
         return step.value
     if isinstance(there, bool) or not isinstance(there, int | float):
@@ -106,7 +106,7 @@ def _inc(there: Any, step: Step) -> Any:
     return result
 
 
-def _push(there: Any, step: Step) -> Any:
+def _push(there: Any, step: UpdateStep) -> Any:
     if there is MISSING:
         return [step.value]
     if not isinstance(there, list):
@@ -114,7 +114,7 @@ def _push(there: Any, step: Step) -> Any:
     return [*there, step.value]
 
 
-def _pull(there: Any, step: Step) -> Any:
+def _pull(there: Any, step: UpdateStep) -> Any:
     if there is MISSING:
         return there
     if not isinstance(there, list):
@@ -122,15 +122,15 @@ def _pull(there: Any, step: Step) -> Any:
     return [element for element in there if not same(element, step.value)]
 
 
-def _least(there: Any, step: Step) -> Any:
+def _least(there: Any, step: UpdateStep) -> Any:
     return step.value if _unlike(there, step) or order(step.value) < order(there) else there
 
 
-def _greatest(there: Any, step: Step) -> Any:
+def _greatest(there: Any, step: UpdateStep) -> Any:
     return step.value if _unlike(there, step) or order(step.value) > order(there) else there
 
 
-def _unlike(there: Any, step: Step) -> bool:
+def _unlike(there: Any, step: UpdateStep) -> bool:
     """True when there is nothing to compare with."""
     if there is MISSING:
         return True
@@ -139,7 +139,7 @@ def _unlike(there: Any, step: Step) -> bool:
     return False
 
 
-_STEPS: Final[dict[str, Callable[[Any, Step], Any]]] = {
+_STEPS: Final[dict[str, Callable[[Any, UpdateStep], Any]]] = {
     "set": lambda _there, step: step.value,
     "inc": _inc,
     "min": _least,
@@ -149,7 +149,7 @@ _STEPS: Final[dict[str, Callable[[Any, Step], Any]]] = {
 }
 
 
-def _misfit(step: Step, expected: str) -> Exception:
+def _misfit(step: UpdateStep, expected: str) -> Exception:
     return invalid(f"'{step.operator}' of '{'.'.join(step.path)}' needs {expected} there")
 
 

@@ -93,34 +93,34 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Why its desired state is not active, where the intent alone does not explain it."""
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class LifecycleDecision(msgspec.Struct, frozen=True, kw_only=True):
     todo: Todo
     reason: str = ""
 
 
-REST: Final = Decision(todo=Todo.REST)
+REST: Final = LifecycleDecision(todo=Todo.REST)
 
 
-def decide(view: View) -> Decision:
+def decide(view: View) -> LifecycleDecision:
     """The next thing to do."""
     if view.phase in (ModulePhase.FAILED, ModulePhase.UNLOADED):
         return REST
     if view.failed_reason:
-        return Decision(todo=Todo.FAIL, reason=view.failed_reason)
+        return LifecycleDecision(todo=Todo.FAIL, reason=view.failed_reason)
     return _IN_PHASE[view.phase](view)
 
 
-def _installed(view: View) -> Decision:
+def _installed(view: View) -> LifecycleDecision:
     if view.intent is not ModuleIntent.ACTIVE:
-        return _held_back(view) if view.runs is Runs.NOTHING else Decision(todo=Todo.UNLOAD)
+        return _held_back(view) if view.runs is Runs.NOTHING else LifecycleDecision(todo=Todo.UNLOAD)
     if view.hosted and not view.enabled:
         return REST if view.reason == MODULES_DISABLED else _explain(MODULES_DISABLED)
     if view.backing_off:
         return REST
-    return Decision(todo=Todo.LOAD, reason=_waiting(view))
+    return LifecycleDecision(todo=Todo.LOAD, reason=_waiting(view))
 
 
-def _held_back(view: View) -> Decision:
+def _held_back(view: View) -> LifecycleDecision:
     """It rests; paused and then deactivated, or the other way round, the reason is the later one."""
     if (
         view.inactive_reason
@@ -131,42 +131,42 @@ def _held_back(view: View) -> Decision:
     return _explain(_HELD_BACK[view.intent])
 
 
-def _explain(reason: str) -> Decision:
-    return Decision(todo=Todo.EXPLAIN, reason=reason)
+def _explain(reason: str) -> LifecycleDecision:
+    return LifecycleDecision(todo=Todo.EXPLAIN, reason=reason)
 
 
-def _waiting_phase(view: View) -> Decision:
+def _waiting_phase(view: View) -> LifecycleDecision:
     if view.hosted and view.runs is Runs.NOTHING:
-        return Decision(todo=Todo.REWIND, reason=view.lost)
+        return LifecycleDecision(todo=Todo.REWIND, reason=view.lost)
     if view.intent is not ModuleIntent.ACTIVE:
-        return Decision(todo=Todo.WITHDRAW, reason=_inactive_reason(view))
+        return LifecycleDecision(todo=Todo.WITHDRAW, reason=_inactive_reason(view))
     if view.unresolved:
         if view.waited_out:
-            return Decision(todo=Todo.FAIL, reason=f"wait_timeout:{view.unresolved[0]}")
+            return LifecycleDecision(todo=Todo.FAIL, reason=f"wait_timeout:{view.unresolved[0]}")
         if view.reason != _waiting(view):
             return _explain(_waiting(view))
         return REST
     if view.conflict:
-        return Decision(todo=Todo.FAIL, reason=f"capability_conflict:{view.conflict}")
-    return Decision(todo=Todo.START)
+        return LifecycleDecision(todo=Todo.FAIL, reason=f"capability_conflict:{view.conflict}")
+    return LifecycleDecision(todo=Todo.START)
 
 
-def _active(view: View) -> Decision:
+def _active(view: View) -> LifecycleDecision:
     if view.hosted and view.runs in (Runs.NOTHING, Runs.LOADED):
-        return Decision(todo=Todo.REWIND, reason=view.lost)
+        return LifecycleDecision(todo=Todo.REWIND, reason=view.lost)
     if view.hosted and view.runs is Runs.STARTED:
-        return Decision(todo=Todo.BIND)
+        return LifecycleDecision(todo=Todo.BIND)
     if view.intent is not ModuleIntent.ACTIVE:
-        return Decision(todo=Todo.STOP, reason=_inactive_reason(view))
+        return LifecycleDecision(todo=Todo.STOP, reason=_inactive_reason(view))
     if view.unresolved:
-        return Decision(todo=Todo.STOP, reason=f"capability_vanished:{view.unresolved[0]}")
+        return LifecycleDecision(todo=Todo.STOP, reason=f"capability_vanished:{view.unresolved[0]}")
     return REST
 
 
-def _stopping(view: View) -> Decision:
+def _stopping(view: View) -> LifecycleDecision:
     if view.hosted and view.runs is Runs.NOTHING:
-        return Decision(todo=Todo.REWIND, reason=view.lost)
-    return Decision(todo=Todo.FINISH_STOP, reason=view.reason)
+        return LifecycleDecision(todo=Todo.REWIND, reason=view.lost)
+    return LifecycleDecision(todo=Todo.FINISH_STOP, reason=view.reason)
 
 
 _IN_PHASE = {

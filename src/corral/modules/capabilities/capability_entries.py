@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from corral.domain.events import Draft, EventType
-from corral.domain.modules.capability_graph import Provided, Why
+from corral.domain.modules.capability_graph import Provided, UnresolvedReason
 from corral.domain.modules.manifest import Provision
 from corral.modules.capabilities.capability_calls import BuiltInMethod, Consumer
 from corral.modules.scope import Scope
@@ -38,7 +38,7 @@ class UnresolvedView(msgspec.Struct, frozen=True, kw_only=True):
 
     module: str
     id: str
-    why: Why
+    why: UnresolvedReason
     reason: str
     optional: bool
 

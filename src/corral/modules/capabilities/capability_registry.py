@@ -14,7 +14,7 @@ from typing import Final
 from corral.domain.events import Draft, EventType
 from corral.domain.modules.capability_graph import (
     Provided,
-    Unresolved,
+    UnresolvedRequirement,
     provisions_on,
     registry_of,
     unmet,
@@ -200,7 +200,7 @@ class CapabilityRegistry:
         """Ids of the unmet requirements that keep the module from starting, or from running."""
         return tuple(found.id for found in self._unresolved(manifest))
 
-    def _unresolved(self, manifest: Manifest, *, with_optional: bool = False) -> list[Unresolved]:
+    def _unresolved(self, manifest: Manifest, *, with_optional: bool = False) -> list[UnresolvedRequirement]:
         own, others = self.provided(), self._abroad.offers()
         return unresolved(manifest, own, host=self._host, from_controller=others, with_optional=with_optional)
 

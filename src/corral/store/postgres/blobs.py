@@ -18,7 +18,7 @@ from corral.store.digests import check_digest, check_digests, mismatch, no_such_
 from corral.store.port import BlobInfo, BlobStamp
 from corral.store.postgres import blob_batches
 from corral.store.postgres.blob_batches import CHUNK, KEEP, read_chunk, removed
-from corral.store.postgres.connections import PostgresServer, close_connection
+from corral.store.postgres.connections import PostgresConnector, close_connection
 from corral.store.postgres.faults import FAILURES, translated
 from corral.system.clock import Clock, SystemClock
 
@@ -35,7 +35,7 @@ _LEFT_OVERS: Final = """select distinct upload from blob_chunk c
 class PostgresBlobs:
     """The `BlobEngine`."""
 
-    def __init__(self, server: PostgresServer, pool: Any, *, clock: Clock | None = None) -> None:
+    def __init__(self, server: PostgresConnector, pool: Any, *, clock: Clock | None = None) -> None:
         self._server = server
         self._pool = pool
         self._clock = clock or SystemClock()

@@ -17,7 +17,7 @@ import structlog
 
 from corral.domain.ids import Epoch
 from corral.store.port import BatchOutcome, Put, Transaction
-from corral.store.postgres.connections import PostgresServer, close_connection
+from corral.store.postgres.connections import PostgresConnector, close_connection
 from corral.store.postgres.faults import FAILURES, describe, ended_connection, fence_error, translated
 from corral.store.rows import decode_outcome
 from corral.store.store_errors import Fenced, StoreUnavailable
@@ -75,7 +75,7 @@ _END_BACK_END: Final = """select count(pg_terminate_backend(pid, 1000)) from pg_
 class PostgresCommits:
     """The `CommitEngine`. Trimming has a connection of its own: no batch waits behind a purge."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: PostgresConnector) -> None:
         self._batches = FencedConnection(server)
         self._trims = FencedConnection(server)
 
@@ -134,7 +134,7 @@ class FencedConnection:
     Invariant: no new connection is used before every lost one has ended at the server.
     """
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: PostgresConnector) -> None:
         self._server = server
         self._turn = asyncio.Lock()
         self._connection: Any = None

@@ -62,7 +62,7 @@ def _milliseconds(seconds: float) -> str:
     return str(round(seconds * 1000))
 
 
-class PostgresServer:
+class PostgresConnector:
     """Where the database is, and how to connect to it in a role."""
 
     def __init__(self, url: str, *, entropy: Entropy, deadlines: Deadlines | None = None) -> None:
@@ -114,7 +114,7 @@ async def _no_reset(_connection: Any) -> None:
 class KeptConnection:
     """One connection for one task at a time, opened when needed and again after it broke."""
 
-    def __init__(self, server: PostgresServer, name: str) -> None:
+    def __init__(self, server: PostgresConnector, name: str) -> None:
         self._server = server
         self._name = name
         self._connection: Any = None

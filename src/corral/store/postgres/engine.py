@@ -11,7 +11,7 @@ from corral.store.migrations import load_migrations, pending
 from corral.store.port import Store
 from corral.store.postgres.blobs import PostgresBlobs
 from corral.store.postgres.commit_engine import PostgresCommits
-from corral.store.postgres.connections import Deadlines, KeptConnection, PostgresServer, close_connection
+from corral.store.postgres.connections import Deadlines, KeptConnection, PostgresConnector, close_connection
 from corral.store.postgres.faults import refusing_configuration
 from corral.store.postgres.leases import PostgresLeases
 from corral.store.postgres.read_engine import PostgresReads
@@ -56,7 +56,7 @@ async def open_postgres(
 ) -> Store:
     """Open the store in this database, migrated. Raises INVALID_CONFIG for what an operator has to change,
     FORMAT_TOO_NEW for a newer schema, `StoreUnavailable` for failures that may pass."""
-    server = PostgresServer(url, entropy=entropy or SystemEntropy(), deadlines=deadlines)
+    server = PostgresConnector(url, entropy=entropy or SystemEntropy(), deadlines=deadlines)
     where = _without_password(url)
     async with contextlib.AsyncExitStack() as undo:
         with refusing_configuration(where):

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class _Entry:
+class _LockEntry:
     """The lock of one key, and how many hold it or wait for it."""
 
     __slots__ = ("lock", "users")
@@ -26,7 +26,7 @@ class KeyedLocks(Generic[K]):
 
     def __init__(self, *, holders: int = 1) -> None:
         self._holders = holders
-        self._entries: dict[K, _Entry] = {}
+        self._entries: dict[K, _LockEntry] = {}
 
     def __len__(self) -> int:
         """Keys that are held or waited for."""
@@ -47,16 +47,16 @@ class Hold(Generic[K]):
 
     __slots__ = ("_entries", "_entry", "_holders", "_key")
 
-    def __init__(self, entries: dict[K, _Entry], key: K, holders: int) -> None:
+    def __init__(self, entries: dict[K, _LockEntry], key: K, holders: int) -> None:
         self._entries = entries
         self._key = key
         self._holders = holders
-        self._entry: _Entry
+        self._entry: _LockEntry
 
     async def __aenter__(self) -> None:
         entry = self._entries.get(self._key)
         if entry is None:
-            entry = self._entries[self._key] = _Entry(self._holders)
+            entry = self._entries[self._key] = _LockEntry(self._holders)
         self._entry = entry
         entry.users += 1
         try:

@@ -50,7 +50,7 @@ def remove_tree(path: pathlib.Path) -> None:
             os.close(parent)
 
 
-class _Level:
+class _RemovalLevel:
     """A directory on the way down: its identity, its name, and the subdirectories left to visit."""
 
     __slots__ = ("gone", "identity", "more", "name", "waiting")
@@ -71,7 +71,7 @@ class _Removal:
         self._parent = parent
         self._here = -1
         self._top = -1
-        self._levels: list[_Level] = []
+        self._levels: list[_RemovalLevel] = []
         self._moved_up = 0
         self._failed: OSError | None = None
 
@@ -86,7 +86,7 @@ class _Removal:
         try:
             for _ in range(_PASSES):
                 self._failed, self._moved_up = None, 0
-                self._levels = [_Level(name, os.fstat(self._top))]
+                self._levels = [_RemovalLevel(name, os.fstat(self._top))]
                 self._go_to(os.dup(self._top))
                 self._empty()
                 if self._failed is None:
@@ -144,7 +144,7 @@ class _Removal:
                 self._note(name, error)
             return
         self._go_to(below)
-        self._levels.append(_Level(name, os.fstat(below)))
+        self._levels.append(_RemovalLevel(name, os.fstat(below)))
         self._read()
 
     def _move_up(self, name: str) -> bool:

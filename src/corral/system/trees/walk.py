@@ -23,13 +23,13 @@ _PASSED_BY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.E
 """A directory that is gone, swapped for something else, not accessible, or an excluded mount."""
 
 
-class Found(NamedTuple):
+class TreeEntry(NamedTuple):
     """An entry of the tree, a link as itself. `here` is open until the walk continues."""
 
     name: str
     status: os.stat_result
     here: int
-    levels: list[_Level]
+    levels: list[_WalkLevel]
 
     @property
     def path(self) -> str:
@@ -41,7 +41,7 @@ class Found(NamedTuple):
         return stat.S_ISDIR(self.status.st_mode)
 
 
-class _Level(NamedTuple):
+class _WalkLevel(NamedTuple):
     name: str
     identity: tuple[int, int]
     waiting: list[str]
@@ -50,7 +50,7 @@ class _Level(NamedTuple):
 
 def walk(
     root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES, mounted: bool = True
-) -> Iterator[Found]:
+) -> Iterator[TreeEntry]:
     """Everything below an open directory; of each directory first its own entries. Entries that vanish
     meanwhile or are not accessible are skipped, and unless `mounted` so is the content of mounts: a mount in
     a tree is meant to be read with the tree, and not changed with it. PATH_REFUSED beyond `deepest` nested
@@ -91,12 +91,12 @@ def walk(
         os.close(here)
 
 
-def _level(name: str, descriptor: int) -> _Level:
+def _level(name: str, descriptor: int) -> _WalkLevel:
     found = os.fstat(descriptor)
-    return _Level(name, (found.st_dev, found.st_ino), [])
+    return _WalkLevel(name, (found.st_dev, found.st_ino), [])
 
 
-def _entries(here: int, levels: list[_Level]) -> Iterator[Found]:
+def _entries(here: int, levels: list[_WalkLevel]) -> Iterator[TreeEntry]:
     with os.scandir(here) as names:
         for entry in names:
             try:
@@ -105,10 +105,10 @@ def _entries(here: int, levels: list[_Level]) -> Iterator[Found]:
                 continue  # the workload changed it meanwhile
             if stat.S_ISDIR(status.st_mode):
                 levels[-1].waiting.append(entry.name)
-            yield Found(entry.name, status, here, levels)
+            yield TreeEntry(entry.name, status, here, levels)
 
 
-def _above(here: int, level: _Level, name: str) -> int:
+def _above(here: int, level: _WalkLevel, name: str) -> int:
     try:
         above = os.open("..", DIRECTORY, dir_fd=here)
     except OSError as error:

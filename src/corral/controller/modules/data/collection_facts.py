@@ -95,11 +95,11 @@ class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def put(self, space: Space) -> Put:
-        body = msgspec.json.encode(_Stored(collections=self.collections))
+        body = msgspec.json.encode(_StoredFacts(collections=self.collections))
         return Put(collection=space.usage, id=USAGE, body=body, expect=self.revision)
 
 
-class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredFacts(msgspec.Struct, frozen=True, kw_only=True):
     collections: dict[str, CollectionFacts]
 
 
@@ -110,7 +110,7 @@ async def read_facts(reads: ReadEngine, space: Space) -> DocumentFacts:
 def decode_facts(document: Document | None) -> DocumentFacts:
     if document is None:
         return DocumentFacts()
-    stored = msgspec.json.decode(document.body, type=_Stored)
+    stored = msgspec.json.decode(document.body, type=_StoredFacts)
     return DocumentFacts(collections=stored.collections, revision=document.revision)
 
 

@@ -20,7 +20,7 @@ _ATTEMPTS: Final = 10
 _ROWS: Final = 100
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True):
+class _KeyRow(msgspec.Struct, frozen=True, array_like=True):
     value: bytes
     expires: int | None = None
 
@@ -128,7 +128,7 @@ class StoredKeys:
     def _live(self, document: Document | None) -> KeyEntry | None:
         if document is None:
             return None
-        row = msgspec.msgpack.decode(document.body, type=_Row)
+        row = msgspec.msgpack.decode(document.body, type=_KeyRow)
         if row.expires is not None and row.expires <= self._now():
             return None
         return KeyEntry(row.value, row.expires)
@@ -181,7 +181,7 @@ def _recounted(usage: KeyUsage, key: str, before: Document | None, after: KeyEnt
     count, size = usage.count, usage.bytes
     if before is not None:
         count -= 1
-        size -= entry_cost(key, msgspec.msgpack.decode(before.body, type=_Row).value)
+        size -= entry_cost(key, msgspec.msgpack.decode(before.body, type=_KeyRow).value)
     if after is not None:
         count += 1
         size += entry_cost(key, after.value)
@@ -191,12 +191,12 @@ def _recounted(usage: KeyUsage, key: str, before: Document | None, after: KeyEnt
 def _steps(space: Space, key: str, before: Document | None, after: KeyEntry | None) -> list[Step]:
     """Steps for the entry, and for its document in the expiry order."""
     revision = ABSENT if before is None else before.revision
-    was = None if before is None else msgspec.msgpack.decode(before.body, type=_Row).expires
+    was = None if before is None else msgspec.msgpack.decode(before.body, type=_KeyRow).expires
     steps: list[Step] = []
     if after is None:
         steps.append(Delete(collection=space.keys, id=key, expect=revision))
     else:
-        body = msgspec.msgpack.encode(_Row(after.value, after.expires))
+        body = msgspec.msgpack.encode(_KeyRow(after.value, after.expires))
         steps.append(Put(collection=space.keys, id=key, body=body, expect=revision))
     becomes = None if after is None else after.expires
     if was is not None and was != becomes:

@@ -256,7 +256,7 @@ def _frame(message: ConsoleMessage) -> bytes:
     )
 
 
-class ConsoleLine(CommandLine, frozen=True, kw_only=True):
+class ConsoleInput(CommandLine, frozen=True, kw_only=True):
     """A line for the instance. With an `id` it may be sent again, also on another connection: it arrives once."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[!-~]+$")] | None = None
@@ -265,7 +265,7 @@ class ConsoleLine(CommandLine, frozen=True, kw_only=True):
 class ConsoleDialogue:
     """A console on a WebSocket: pages out, commands in. Each command is answered, in order."""
 
-    _decoder: Final = BodyDecoder(ConsoleLine)
+    _decoder: Final = BodyDecoder(ConsoleInput)
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class ConsoleDialogue:
         await _follow(self._view, self._id, self._reader, send=send, beat=beat)
 
     async def receive(self, text: str) -> bytes:
-        asked: ConsoleLine | None = None
+        asked: ConsoleInput | None = None
         try:
             authorise(self._caller, Permission.INSTANCES_COMMAND)
             asked = self._decoder.decode(text.encode())
@@ -309,7 +309,7 @@ class ConsoleDialogue:
             return encode({"error": detail, **_named(asked)})
         return encode({"ack": {"command": asked.command, **_named(asked)}})
 
-    async def _send(self, asked: ConsoleLine) -> None:
+    async def _send(self, asked: ConsoleInput) -> None:
         """A line with an id that was sent before is acknowledged, and not sent again."""
         now = self._view.setting.clock.now()
         guard = line_guard(asked.id, caller=self._caller, instance=self._id, line=asked.command)
@@ -323,7 +323,7 @@ class ConsoleDialogue:
             await attempt.finish(event, answer=ApiResponse())
 
 
-def _named(asked: ConsoleLine | None) -> dict[str, str]:
+def _named(asked: ConsoleInput | None) -> dict[str, str]:
     return {"id": asked.id} if asked is not None and asked.id is not None else {}
 
 

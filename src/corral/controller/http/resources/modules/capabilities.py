@@ -12,7 +12,7 @@ from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.http.resources.modules.module_schemas import MODULES
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.modules.capability_graph import Why
+from corral.domain.modules.capability_graph import UnresolvedReason
 from corral.domain.modules.records import PackageRecord, awaited_capability
 from corral.domain.permissions import Permission
 from corral.modules.capabilities.capability_entries import CapabilityView
@@ -89,7 +89,7 @@ def _unresolved_on_nodes(state: ClusterState, modules: Modules) -> list[Unresolv
             module=module,
             id=capability,
             version_range=_needed(modules.find(module), capability),
-            why=str(Why.MISSING_PROVIDER),
+            why=str(UnresolvedReason.MISSING_PROVIDER),
             reason=f"no active module provides {capability} there in the version that is needed",
             optional=False,
             nodes=sorted(nodes),
