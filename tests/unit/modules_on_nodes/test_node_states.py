@@ -151,7 +151,7 @@ def test_with_a_node_go_its_rows(world):
 
 
 def asked(world, *nodes):
-    world.take(request_recovery(world.state, "small", set(nodes), now=NOW))
+    world.take(request_recovery(world.state, "small", set(nodes), request="", now=NOW))
 
 
 def test_a_recovery_is_owed_until_the_node_says_that_it_was_carried_out(world):

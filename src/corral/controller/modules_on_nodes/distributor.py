@@ -148,7 +148,8 @@ class Distributor:
         if part is None or stored is None or not stored.record.pending_recover_ms:
             return part
         desired = msgspec.structs.replace(part.desired, recover_ms=stored.record.pending_recover_ms)
-        return DesiredPackage(record=part.record, desired=desired)
+        record = msgspec.structs.replace(part.record, request=stored.record.recover_request)
+        return DesiredPackage(record=record, desired=desired)
 
     def _find(self, id: str) -> DesiredPackage | None:
         """The desired package, computed once per revision of a record, not per session."""

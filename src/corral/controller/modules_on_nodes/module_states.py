@@ -120,9 +120,10 @@ def runs_with_refusal(row: NodeModuleState) -> bool:
 
 
 def request_recovery(
-    state: ClusterState, id: str, nodes: Collection[NodeId], *, now: dt.datetime
+    state: ClusterState, id: str, nodes: Collection[NodeId], *, request: str, now: dt.datetime
 ) -> list[Step]:
-    """Requests another try of the module on these nodes, except on those that never reported it."""
+    """Requests another try of the module on these nodes, except on those that never reported it; `request` is the
+    id of the request of the API."""
     rows = [stored for stored in state.module_node_states.of_module(id) if stored.record.node in nodes]
     return [
         MODULE_NODE_STATES.put(
@@ -132,6 +133,7 @@ def request_recovery(
                 recover_asked_ms=next_request_ms(
                     now, stored.record.recover_asked_ms, stored.record.recover_done_ms
                 ),
+                recover_request=request,
             ),
             expect=stored.revision,
         )
@@ -202,6 +204,7 @@ def _reported(
         error=report.last_error[:MOST_ERROR],
         refused_sha256=digest_of(report.refused_sha256),
         recover_asked_ms=asked,
+        recover_request=before.recover_request if before else "",
         recover_done_ms=report.recover_ms if report.HasField("recover_ms") else asked,
         reload_done_ms=report.reload_ms if report.HasField("reload_ms") else None,
         updated_at=reported_time(report.updated_at_ms, now) or now,

@@ -17,6 +17,7 @@ from corral.domain.modules.phases import ModulePhase
 from corral.domain.modules.records import NodeModuleState, PackageRecord, next_request_ms, node_module_key
 from corral.errors import Code, Rejected
 from corral.store.store_errors import Conflict
+from corral.system import log_context
 from corral.system.clock import Clock
 
 
@@ -86,7 +87,9 @@ class RecoverRequest:
         stepped = node is None and self._record.phase is ModulePhase.FAILED
         while True:
             nodes = self._concerned() if node is None else {NodeId(node)}
-            marks = request_recovery(self._state, id, nodes, now=self._clock.now())
+            marks = request_recovery(
+                self._state, id, nodes, request=log_context.bound_request(), now=self._clock.now()
+            )
             try:
                 if marks or not stepped:
                     await self._ledger.commit(*marks, *(() if stepped else (entry,)))

@@ -203,6 +203,8 @@ class NodeModuleState(Record, frozen=True, kw_only=True):
     reload_done_ms: int | None = None
     """The last reload that it carried out; None: its daemon does not count them."""
     updated_at: dt.datetime
+    recover_request: str = ""
+    """The id of the request for another try, for log records of what follows on the node."""
 
     @property
     def pending_recover_ms(self) -> int:
