@@ -4,8 +4,8 @@ stored."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from corral.domain.file_paths import check_glob, check_path
 from corral.domain.groups.artifacts import check_artifact
@@ -38,8 +38,28 @@ _LAST_UID: Final = 4_294_967_294
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._:\[\]-]|%[A-Z][A-Z0-9_]*%)*")
 
 
+class _Bound(NamedTuple):
+    """How many entries a map of a group may have, and how many characters their keys and values."""
+
+    entries: int
+    key: int
+    value: int
+
+
+_BOUNDS: Final[Mapping[str, _Bound]] = {
+    "labels": _Bound(64, 128, 1024),
+    "node_labels": _Bound(64, 63, 255),
+    "properties": _Bound(1000, 128, 131_072),
+    "env": _Bound(1000, 256, 131_072),
+    "variable_types": _Bound(1000, 128, 0),
+    "ports": _Bound(256, 63, 0),
+}
+
+
 def check_group(spec: GroupSpec) -> GroupSpec:
     """Refuse a group that cannot work, with the field."""
+    for field, bound in _BOUNDS.items():
+        _check_bound(field, getattr(spec, field), bound)
     group_name(spec.name)
     if len(spec.name) > _MAX_NAME:
         raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
@@ -59,6 +79,22 @@ def check_group(spec: GroupSpec) -> GroupSpec:
     refuse_hidden(spec, field="document")
     _check_nodes(spec)
     return spec
+
+
+def _check_bound(field: str, entries: Mapping[str, object], bound: _Bound) -> None:
+    if len(entries) > bound.entries:
+        raise invalid(field, f"it has {len(entries)} entries", f"use at most {bound.entries}")
+    for name, value in entries.items():
+        if not name:
+            raise invalid(field, "a key of it is empty", "name each entry")
+        if len(name) > bound.key:
+            raise invalid(
+                field, f"the key '{name[:40]}…' has {len(name)} characters", f"use at most {bound.key}"
+            )
+        if isinstance(value, str) and len(value) > bound.value:
+            raise invalid(
+                f"{field}/{name}", f"its value has {len(value)} characters", f"use at most {bound.value}"
+            )
 
 
 def _check_texts(spec: GroupSpec) -> None:
