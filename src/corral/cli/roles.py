@@ -169,12 +169,9 @@ def _log_warnings_alone() -> None:
     """To stderr: what is printed is the answer."""
     import logging
 
-    import structlog
+    from corral.system.logger import log_plainly
 
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_plainly(sys.stderr, least=logging.WARNING)
 
 
 @click.command()

@@ -43,6 +43,7 @@ from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy, SystemEntropy, new_id
 from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_ring import LogPort
+from corral.system.logger import log_plainly
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
 from corral.system.service.process import Shutdown, run_service
@@ -353,6 +354,7 @@ def run_controller(
             config, logs=logs, found_cluster=found_cluster, accept_older_store=accept_older_store
         )
 
+    log_plainly(sys.stderr)
     make_directory(config.data)
     raise_descriptors()
     with start_logging(

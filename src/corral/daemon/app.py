@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import sys
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -36,6 +37,7 @@ from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.files import DirectoryLock
 from corral.system.log_ring import LogPort
+from corral.system.logger import log_plainly
 from corral.system.logs import start_logging
 from corral.system.service.loop_watch import LoopWatch
 from corral.system.service.process import Shutdown, run_service
@@ -268,6 +270,7 @@ def console_orders(consoles: NodeConsoles) -> dict[str, Order]:
 
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
     """Run a daemon until it is asked to stop; returns the exit code."""
+    log_plainly(sys.stderr)
     make_data_directory(config.data)
     raise_descriptors()  # before the keeper is started: it and the daemon hold several for every run
     with start_logging(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import structlog
 
@@ -92,6 +92,25 @@ def logger(name: str) -> Logger:
         cache_logger_on_first_use=True,
     )
     return made
+
+
+def log_plainly(stream: TextIO | None = None, *, least: int = logging.NOTSET) -> None:
+    """Where records go while no log is started, to `stream` or standard output. structlog's own setting renders the
+    values of variables in tracebacks where `rich` is installed: they may be secrets."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.StackInfoRenderer(),
+            structlog.dev.set_exc_info,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(
+                colors=False, exception_formatter=structlog.dev.plain_traceback, sort_keys=False
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+    )
 
 
 SECONDS: Final = 1.0

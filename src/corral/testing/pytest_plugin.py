@@ -17,6 +17,7 @@ import grpc
 import pytest
 import uvloop
 
+from corral.system.logger import log_plainly
 from corral.testing.leaks import SETTLE_SECONDS, difference, leaks_since, lingering_tasks, take_census
 from corral.testing.reaper import Guardian, Reaper
 from corral.testing.waiting import eventually
@@ -35,7 +36,8 @@ def pytest_asyncio_loop_factories() -> dict[str, LoopFactory]:
 def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores SIGINT for what it runs in the background, and children would inherit that: a
     test that interrupts a program must find it interruptible, however the tests were started. The marker is
-    that of the runtimes' contract."""
+    that of the runtimes' contract. Tracebacks in what is logged show no values of variables."""
+    log_plainly()
     config.addinivalue_line("markers", "control_groups: how it goes depends on the kind of control groups")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,11 +6,11 @@ import asyncio
 import pathlib
 import sys
 
-import structlog
 from store_cases import at_work, happened, put
 
 from corral.store.engine_selection import open_store
 from corral.store.port import Append
+from corral.system.logger import log_plainly
 
 
 async def main(url: str, data: str) -> None:
@@ -27,5 +27,5 @@ async def main(url: str, data: str) -> None:
         await asyncio.gather(*(caller(name) for name in range(8)))
 
 
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+log_plainly(sys.stderr)
 asyncio.run(main(sys.argv[1], sys.argv[2]))

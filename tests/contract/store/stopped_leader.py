@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import structlog
 from store_cases import SHORT
 
 from corral.store.leadership import Leadership
@@ -18,6 +17,7 @@ from corral.store.postgres.engine import open_postgres
 from corral.store.postgres.faults import FAILURES
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
+from corral.system.logger import log_plainly
 
 # Only being cut off by the successor may free the lock, no time-out of the server.
 PATIENT = Deadlines(idle_in_transaction=3600.0, statement=3600.0)
@@ -44,5 +44,5 @@ async def main(url: str) -> None:
     holding.cancel()
 
 
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+log_plainly(sys.stderr)
 asyncio.run(main(sys.argv[1]))
