@@ -10,10 +10,10 @@ import click
 
 from corral.cli.api.client import PAGE
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import CommandRefused, WrongUsage
+from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import colour_enabled, coloured, paint_state
-from corral.cli.terminal.values import check_times, moment_of, time_options
+from corral.cli.terminal.values import check_times, local_time, moment_of, time_options
 from corral.system import log_text
 
 LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
@@ -104,15 +104,39 @@ def followed(
     for source in ("controller", *nodes):
         records = session.client.pages(LOGS, {**asked, "source": source}, position="after")
         found += [{"source": source, **record} for record in records]
+    found.sort(key=lambda record: moment_of(record.get("at")))
+    kept = _kept_since(session)
     if not found:
         raise CommandRefused(
             f"no log record of request '{id}' is kept",
-            hint="older records are in DATA/logs of the controller and of each node; "
+            hint="older records are in DATA/logs of the controller"
+            + (f", whose log in memory begins at {local_time(kept)}," if kept else "")
+            + " and of each node; "
             "what happens to a request is logged at the level that 'corral logs level' sets",
             code="NOT_FOUND",
         )
-    for record in sorted(found, key=lambda record: moment_of(record.get("at"))):
-        show_streamed(session.output, record, _sourced_line, name="message")
+    gone = kept and _may_be_gone(found, kept)
+    for record in found:
+        shown = {**record, "controller_log_since": kept} if gone else record
+        show_streamed(session.output, shown, _sourced_line, name="message")
+    if gone and session.output == "table":
+        note(
+            f"the controller's log in memory begins at {local_time(kept)}, when it was started or later: "
+            "what it logged for this request before is in DATA/logs of the controller"
+        )
+
+
+def _kept_since(session: ApiSession) -> str:
+    """The time of the oldest record that the controller still has; empty: it has none, or does not tell."""
+    page = session.client.get(LOGS, {"source": "controller", "after": "0", "limit": 1})
+    return str(page.get("kept_since") or "") if isinstance(page, dict) else ""
+
+
+def _may_be_gone(found: list[Item], kept: str) -> bool:
+    """Whether the controller may have logged something for the request that it does not have any more: it has nothing
+    of it, or there is something older than what it has."""
+    own = any(record["source"] == "controller" for record in found)
+    return not own or moment_of(found[0].get("at")) < moment_of(kept)
 
 
 @logs.command("level")
@@ -158,21 +182,41 @@ def _show(
         raise WrongUsage("--tail 0 shows nothing", hint="add -f to see what comes")
     if follow and until:
         raise WrongUsage("--until and --follow cannot be meant together", hint="leave one of them out")
-    newest = _newest_number(session, source)
+    newest, kept = _newest_and_kept(session, source)
     params: dict[str, object] = {"source": source, "level": level, "since": since, "until": until}
     found = _since(session, params) if since else _history(session, params, newest, tail)
     for record in found:
         if int(record.get("number", 0)) > newest:
             break  # what came since then is the stream's to tell
         show_streamed(session.output, record, _line, name="message")
+    if (
+        session.output == "table"
+        and source == "controller"
+        and kept
+        and _asks_for_more(since, tail, newest, kept)
+    ):
+        note(
+            f"the controller's log in memory begins at {local_time(kept)}, when it was started or later: "
+            "older records are in its DATA/logs"
+        )
     if follow:
         _follow(session, source, newest, level)
 
 
-def _newest_number(session: ApiSession, source: str) -> int:
+def _newest_and_kept(session: ApiSession, source: str) -> tuple[int, str]:
+    """The number of the newest record, and the time of the oldest one."""
     found = session.client.get(LOGS, {"source": source, "limit": 1})
-    items = found.get("items") if isinstance(found, dict) else None
-    return int(items[-1].get("number", 0)) if items else 0
+    page = found if isinstance(found, dict) else {}
+    items = page.get("items")
+    return int(items[-1].get("number", 0)) if items else 0, str(page.get("kept_since") or "")
+
+
+def _asks_for_more(since: str | None, tail: int, newest: int, kept: str) -> bool:
+    """Whether older records than there are were asked for: since a time before, or more than were ever made."""
+    if since is not None:
+        return moment_of(since) < moment_of(kept)
+    given = click.get_current_context().get_parameter_source("tail")
+    return given is click.core.ParameterSource.COMMANDLINE and newest < tail
 
 
 def _since(session: ApiSession, params: dict[str, object]) -> Iterable[Item]:

@@ -37,6 +37,8 @@ def asked(server: StandIn) -> list[dict[str, object]]:
     queries: list[dict[str, object]] = []
 
     def answer(request: Request) -> tuple[int, object]:
+        if "request" not in request.query:
+            return 200, {"items": [], "next": None}
         queries.append(request.query)
         found = KEPT[str(request.query["source"])] if request.query["request"] == "req-1" else []
         later = [each for each in found if int(str(each["number"])) > int(str(request.query["after"]))]
@@ -117,3 +119,53 @@ def test_what_cannot_be_an_id_is_refused_before_anything_is_asked(
         assert "hint: use the X-Request-Id of an answer" in done.stderr
         assert done.stderr.replace("\n", "").isprintable()
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("own", "kept", "gone"),
+    [
+        (True, "2026-01-01T00:00:00Z", False),
+        (True, "2026-01-01T00:00:02Z", True),
+        (False, "2026-01-01T00:00:09Z", True),
+        (True, None, False),
+    ],
+)
+def test_a_part_of_the_controller_that_may_be_gone_is_told(
+    corral: Corral, server: StandIn, own: bool, kept: str | None, gone: bool
+) -> None:
+    def answer(request: Request) -> tuple[int, object]:
+        source = str(request.query["source"])
+        items = KEPT[source] if own or source != "controller" else []
+        return 200, {"items": items, "next": None, "kept_since": kept}
+
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": NODES, "next": None})
+    server.answers["GET", "/api/v1/logs"] = answer
+    done = corral("logs", "--request", "req-1")
+    assert done.returncode == 0
+    assert ("the controller's log in memory begins at" in done.stderr) == gone
+    assert ("DATA/logs" in done.stderr) == gone
+    shown = [
+        json.loads(line) for line in corral("logs", "--request", "req-1", "-o", "json").stdout.splitlines()
+    ]
+    assert {each.get("controller_log_since") for each in shown} == {kept if gone else None}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--tail", "50"), True),
+        (("--tail", "4"), False),
+        ((), False),
+        (("--since", "2026-01-01T00:00:00Z"), True),
+        (("--since", "2026-01-01T00:00:03Z"), False),
+        (("--tail", "50", "-o", "json"), False),
+    ],
+)
+def test_older_records_than_there_are_are_told_to_be_in_the_files(
+    corral: Corral, server: StandIn, words: tuple[str, ...], told: bool
+) -> None:
+    page = {"items": KEPT["controller"], "next": None, "kept_since": "2026-01-01T00:00:01Z"}
+    server.answers["GET", "/api/v1/logs"] = (200, page)
+    done = corral("logs", "controller", *words)
+    assert done.returncode == 0, done.stderr
+    assert ("older records are in its DATA/logs" in done.stderr) == told

@@ -156,6 +156,18 @@ async def test_what_cannot_be_the_id_of_a_request_is_refused(
     assert "X-Request-Id" in error["hint"]
 
 
+@pytest.mark.parametrize("source", ["controller", "node:node-1"])
+async def test_an_answer_says_since_when_records_are_kept(
+    client: httpx.AsyncClient, rig: Rig, source: str
+) -> None:
+    await rig.node("node-1")
+    await fill(rig, source, "one", "two", request="req-1")
+    shown = (await client.get(LOGS, params={"source": source, "after": 0})).json()
+    for more in ({}, {"request": "req-1"}, {"limit": 1}, {"request": "req-9", "after": 0}):
+        answer = await client.get(LOGS, params={"source": source, **more})
+        assert answer.json()["kept_since"] == shown["items"][0]["at"]
+
+
 async def test_a_wrong_place_to_resume_is_refused(client: httpx.AsyncClient) -> None:
     answer = await client.get(f"{LOGS}/stream?source=controller", headers={"Last-Event-ID": "5-5"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_CURSOR")

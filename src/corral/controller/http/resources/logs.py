@@ -82,6 +82,12 @@ class LogShape(msgspec.Struct, frozen=True, kw_only=True):
     dropped_before: int
 
 
+class LogPage(Page[LogShape], frozen=True, kw_only=True):
+    """Some records of a log. Those before `kept_since` are not there any more, or are of a former process."""
+
+    kept_since: dt.datetime | None = None
+
+
 class LogLevelShape(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     level: str
@@ -153,7 +159,7 @@ async def list_logs(
     hub: EventHub,
     setting: ProcessContext,
     call: ApiCall[None, LogQuery],
-) -> Page[LogShape]:
+) -> LogPage:
     """After a number or a time: what follows it. Without either: the newest records, or the newest before a
     time. Oldest first always."""
     query = call.query
@@ -166,10 +172,14 @@ async def list_logs(
     if after is None and query.since is not None:
         after = await _number(source, filter.span.first_number) - 1
     if after is None:
-        found = await _newest(source, filter, query.limit)
-        return Page(items=[_log_shape(item) for item in found], next=None)
-    found, position, more = await _following(source, filter, after, query.limit)
-    return Page(items=[_log_shape(item) for item in found], next=str(position) if more else None)
+        found, next = await _newest(source, filter, query.limit), None
+    else:
+        found, position, more = await _following(source, filter, after, query.limit)
+        next = str(position) if more else None
+    oldest = await source.read(after=0, limit=1)
+    return LogPage(
+        items=[_log_shape(item) for item in found], next=next, kept_since=oldest[0][1].at if oldest else None
+    )
 
 
 class LogFilter(NamedTuple):
@@ -326,7 +336,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.LOGS_READ,
         summary="Read a log; without `after` its newest records",
         query=LogQuery,
-        response=Page[LogShape],
+        response=LogPage,
         handler=list_logs,
     ),
     Stream(
