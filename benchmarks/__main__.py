@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import history
 from benchmarks.figures import combined
-from benchmarks.trees import ROOT, new_root
+from benchmarks.trees import DISK, ROOT, new_root
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = 3
@@ -90,7 +90,8 @@ def _in_own_process(claim: str, root: pathlib.Path, *, title: str) -> list[Resul
     into = root / f"{claim}.json"
     into.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks", claim, "--into", str(into)]
-    done = subprocess.run(command, env={**os.environ, ROOT: str(root)}, check=False)
+    environment = {key: value for key, value in os.environ.items() if key != DISK}  # no controller knows it
+    done = subprocess.run(command, env={**environment, ROOT: str(root)}, check=False)
     print(f"{title} took {time.monotonic() - began:.0f} s", file=sys.stderr)
     if done.returncode:
         return None

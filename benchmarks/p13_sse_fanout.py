@@ -143,7 +143,7 @@ class Server:
 
     def __init__(self, kind: str, directory: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, kind, directory],
+            [sys.executable, "-m", "benchmarks.p13_sse_fanout", kind, directory],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -157,7 +157,10 @@ def say_hello(port: int, token: str) -> None:
 
 def against(kind: str, directory: str) -> list[float]:
     process = subprocess.Popen(
-        [sys.executable, __file__, kind, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.p2_event_latency", kind, directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None

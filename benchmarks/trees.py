@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import Final
 
-ROOT: Final = "CORRAL_BENCH_TREES"
-"""The variable by which the processes of one run share a root."""
+DISK: Final = "CORRAL_BENCH_DIR"
+ROOT: Final = "BENCHMARK_TREES"
+"""The variable by which the processes of one run share a root. Controllers refuse unknown ones named CORRAL_…."""
 
 _GET_FLAGS: Final = 0x80086601
 _SET_FLAGS: Final = 0x40086602
@@ -29,7 +30,7 @@ _TOP_DIRECTORY: Final = 0x00020000
 
 def disk() -> pathlib.Path:
     """A real disk, `CORRAL_BENCH_DIR` or else /var/tmp: a memory disk has no flush."""
-    return pathlib.Path(os.environ.get("CORRAL_BENCH_DIR", "/var/tmp"))
+    return pathlib.Path(os.environ.get(DISK, "/var/tmp"))
 
 
 def fresh_directory() -> pathlib.Path:
