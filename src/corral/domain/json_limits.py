@@ -13,6 +13,7 @@ K = TypeVar("K", bound=Hashable)
 MAX_DEPTH: Final = 32
 """Maps and lists inside each other, for every free value that comes from outside."""
 
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _REST: Final = bytes(set(range(256)) - set(b"{}[]"))
@@ -20,6 +21,8 @@ _REST: Final = bytes(set(range(256)) - set(b"{}[]"))
 
 def deeper_than(value: object, levels: int) -> bool:
     """Whether more maps and lists are nested. Looks no deeper than that, and never recurses."""
+    if type(value) is dict and levels > 0 and _SCALARS.issuperset(map(type, value.values())):
+        return False  # the data of nearly every event: abstract types cost more than all the rest of it
     here = [value] if isinstance(value, Mapping | list | tuple) else []
     for _ in range(levels):
         if not here:
