@@ -19,7 +19,7 @@ from corral.controller.sessions.join_services import AdminService, BootstrapServ
 from corral.errors import Code, Rejected
 from corral.pki.authority import Authority, ServerIdentity
 from corral.system.addresses import affordable
-from corral.system.aio.tasks import Tasks
+from corral.system.aio.tasks import Tasks, to_completion
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.controller_config import ControllerConfig
@@ -121,13 +121,29 @@ class LinkServer:
         clock: Clock,
         entropy: Entropy,
     ) -> None:
+        self._config = config
+        self._lookup = lookup
+        self._certificates = certificates
+        self._clock = clock
+        self._entropy = entropy
         self._servers: list[grpc.aio.Server] = []
+        """Those that have their port and were not stopped."""
         self._tasks = Tasks()
-        self.bootstrap_port = 0
+
+    async def start(self) -> None:
+        """Listen on both ports. PORT_IN_USE when one of them is taken. After a failure, `stop` frees the other."""
+        bounds = self._bind_control()
+        if self._config.bootstrap.enabled:
+            bounds |= self._bind_bootstrap()
+        for server in self._servers:
+            await _start(server)
+        self._tasks.spawn(AddressGuard(bounds, clock=self._clock).run(), name="link/guard-addresses")
+
+    def _bind_control(self) -> dict[int, Bound]:
+        config, lookup, clock, entropy = self._config, self._lookup, self._clock, self._entropy
         most = affordable(config.grpc.connections, part=4)
         options = server_options(connections=most, handshake_seconds=config.grpc.handshake_seconds)
-        control, self.port = bind(config.grpc.listen, certificates.mutual(), options)
-        bounds = {self.port: Bound(config.grpc.connections_per_address, most)}
+        control, port = bind(config.grpc.listen, self._certificates.mutual(), options)
         self._servers.append(control)
         daemon = DaemonService(lookup=lookup, settings=config.link, clock=clock, entropy=entropy)
         admin = AdminService(lookup=lookup, clock=clock, entropy=entropy)
@@ -135,31 +151,33 @@ class LinkServer:
         add_DaemonServiceServicer_to_server(daemon, counting)  # type: ignore[no-untyped-call]  # generated
         add_DataServiceServicer_to_server(DataService(lookup=lookup, clock=clock), counting)  # type: ignore[no-untyped-call]
         add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
-        if config.bootstrap.enabled:
-            rate = config.bootstrap.rate_per_minute
-            limit = TokenBuckets[str](burst=rate, per_second=rate / 60, monotonic=clock.monotonic)
-            most = affordable(config.bootstrap.connections, part=8)
-            options = server_options(
-                connections=most,
-                handshake_seconds=config.grpc.handshake_seconds,
-                idle_seconds=_JOIN_IDLE_SECONDS,
-            )
-            joining, self.bootstrap_port = bind(
-                str(config.bootstrap_address), certificates.one_sided(), options
-            )
-            bounds[self.bootstrap_port] = Bound(config.bootstrap.connections_per_address, most)
-            self._servers.append(joining)
-            service = BootstrapService(lookup=lookup, limit=limit)
-            add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
-        self._guard = AddressGuard(bounds, clock=clock)
+        return {port: Bound(config.grpc.connections_per_address, most)}
 
-    async def start(self) -> None:
-        """Listen on both ports."""
-        for server in self._servers:
-            await server.start()
-        self._tasks.spawn(self._guard.run(), name="link/guard-addresses")
+    def _bind_bootstrap(self) -> dict[int, Bound]:
+        config = self._config
+        rate = config.bootstrap.rate_per_minute
+        limit = TokenBuckets[str](burst=rate, per_second=rate / 60, monotonic=self._clock.monotonic)
+        most = affordable(config.bootstrap.connections, part=8)
+        options = server_options(
+            connections=most,
+            handshake_seconds=config.grpc.handshake_seconds,
+            idle_seconds=_JOIN_IDLE_SECONDS,
+        )
+        joining, port = bind(str(config.bootstrap_address), self._certificates.one_sided(), options)
+        self._servers.append(joining)
+        service = BootstrapService(lookup=self._lookup, limit=limit)
+        add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
+        return {port: Bound(config.bootstrap.connections_per_address, most)}
 
     async def stop(self) -> None:
+        """Drain, then free the ports. Idempotent."""
         await self._tasks.close()
-        for server in self._servers:
+        for server in list(self._servers):
+            await _start(server)  # only a started server frees its port
             await server.stop(_DRAIN_SECONDS)
+            self._servers.remove(server)
+
+
+async def _start(server: grpc.aio.Server) -> None:
+    """Idempotent. A start that is cancelled would leave gRPC with a server that can never be stopped."""
+    await to_completion(server.start(), name="link/listen")

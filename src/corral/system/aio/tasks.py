@@ -106,6 +106,20 @@ async def cancel_and_wait(*futures: asyncio.Future[Any]) -> None:
     await asyncio.gather(*futures, return_exceptions=True)
 
 
+async def to_completion(work: Coroutine[Any, Any, T], *, name: str) -> T:
+    """Run `work` to its end also when the caller is cancelled meanwhile: the cancellation comes afterwards. For short
+    work of a library that nothing could clean up after if it ended halfway."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        failure_of(task)  # marked as retrieved
+        raise
+
+
 @overload
 async def first_of(
     first: Coroutine[Any, Any, T], /, *others: Condition, name: str = ..., timeout: float | None = ...
