@@ -232,8 +232,8 @@ class _ControllerStart:
             self._rest.callback(access_log.close)
         server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
         setting.metrics.watch_connections(server.connections)
-        await server.start()
         self._rest.push_async_callback(server.stop)
+        await server.start()
         return server.address
 
     def _lead(self, loop: LeadershipLoop) -> asyncio.Task[None]:
