@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from corral.testing.leaks import Census, difference, lingering_tasks, take_census
+from corral.testing.survivors import now_in_ticks, survivors
 from corral.testing.waiting import eventually
 
 Moment = Literal["before", "after"]
 """Of a cancellation: before what the start waits for can happen, or just after it has happened."""
 
 END_SECONDS = 30.0
+_MACHINERY_TASKS = ("AioServer.",)
+"""Of a gRPC server in this process: it waits for the next call of a kind in a task of its own."""
 
 
 class CutShort:
@@ -70,7 +73,7 @@ def _sent(steps: Any, value: Any) -> Callable[[], Any]:
     return lambda: steps.send(value)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def cut_tasks(qualname: str, cut: CutShort) -> AsyncIterator[None]:
     """Meanwhile the first task that runs this coroutine function is cut short."""
     loop = asyncio.get_running_loop()
@@ -89,10 +92,21 @@ async def cut_tasks(qualname: str, cut: CutShort) -> AsyncIterator[None]:
         loop.set_task_factory(None)
 
 
-class OpenThings:
-    """What is open now; `left` compares later."""
+async def over(start: Coroutine[Any, Any, None]) -> None:
+    """The start ends, cancelled or not; it does not hang."""
+    task = asyncio.create_task(start)
+    done, _ = await asyncio.wait({task}, timeout=END_SECONDS)
+    assert done, f"the start hangs at {task.get_stack()}"
+    with contextlib.suppress(asyncio.CancelledError):
+        task.result()
 
-    def __init__(self) -> None:
+
+class OpenThings:
+    """What is open now; `left` compares later. Processes count when they belong to the directory."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._since = now_in_ticks()
         self._census: Census = take_census()
         self._watched = _pidfds()
         self._tasks = set(lingering_tasks())
@@ -107,11 +121,12 @@ class OpenThings:
         return []
 
     def _now(self) -> list[str]:
-        new = [f"task {name}" for name in lingering_tasks() if name not in self._tasks]
+        tasks = [name for name in lingering_tasks() if not any(word in name for word in _MACHINERY_TASKS)]
+        new = [f"task {name}" for name in tasks if name not in self._tasks]
         new += difference(self._census, take_census())
         if (watched := _pidfds()) > self._watched:
             new.append(f"{watched - self._watched} descriptors of processes")
-        return new
+        return new + [str(each) for each in survivors([self._directory], since=self._since)]
 
 
 def _pidfds() -> int:

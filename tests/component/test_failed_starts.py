@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from cut_short import END_SECONDS, CutShort, Moment, OpenThings, cut_tasks
+from cut_short import END_SECONDS, CutShort, Moment, OpenThings, cut_tasks, over
 
 from corral.controller.app import open_controller
 from corral.errors import Code, Rejected
@@ -34,22 +34,12 @@ async def opened_until_ready(data: pathlib.Path, **flags: object) -> None:
             await asyncio.gather(leading, ready, return_exceptions=True)
 
 
-async def over(task: asyncio.Task[None]) -> None:
-    """The task ends by itself, cancelled or not; it does not hang."""
-    done, _ = await asyncio.wait({task}, timeout=END_SECONDS)
-    if not done:
-        task.print_stack()
-    assert done, "the start hangs"
-    with contextlib.suppress(asyncio.CancelledError):
-        task.result()
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_start_that_is_cancelled_anywhere_leaves_nothing(
     scratch: pathlib.Path, moment: Moment
 ) -> None:
     await opened_until_ready(scratch / "warm-up")
-    open_things = OpenThings()
+    open_things = OpenThings(scratch)
     for number in range(1, MOST):
         cut = CutShort(number, moment)
 
@@ -58,7 +48,7 @@ async def test_a_start_that_is_cancelled_anywhere_leaves_nothing(
             await cut.run(opening.__aenter__())
             await opening.__aexit__(None, None, None)
 
-        await over(asyncio.create_task(start()))
+        await over(start())
         assert await open_things.left() == [], f"cancelled {moment} suspension {number}"
         if not cut.reached:
             return
@@ -70,11 +60,11 @@ async def test_a_term_whose_opening_is_cancelled_anywhere_leaves_nothing(
     scratch: pathlib.Path, moment: Moment
 ) -> None:
     await opened_until_ready(scratch / "warm-up")
-    open_things = OpenThings()
+    open_things = OpenThings(scratch)
     for number in range(1, MOST):
         cut = CutShort(number, moment)
         async with cut_tasks("LeadershipLoop.run", cut):
-            await over(asyncio.create_task(opened_until_ready(scratch / f"{number}")))
+            await over(opened_until_ready(scratch / f"{number}"))
         assert await open_things.left() == [], f"cancelled {moment} suspension {number}"
         if not cut.reached:
             return
@@ -86,7 +76,7 @@ async def test_a_start_that_finds_a_port_taken_frees_the_others(scratch: pathlib
     await opened_until_ready(scratch / "warm-up")
     addresses = dict(zip(("http", "grpc", "bootstrap"), free_addresses(3), strict=True))
     flags = {f"{name}__listen": address for name, address in addresses.items()}
-    open_things = OpenThings()
+    open_things = OpenThings(scratch)
     with listening(addresses[taken]):
         with pytest.raises(Rejected) as refused:
             async with asyncio.timeout(END_SECONDS):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from typing import Final
 
 import structlog
 
-from corral.errors import Code, Rejected
+from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.runtimes.process.provider import SEGMENT_BYTES, ProcessRuntime
 from corral.runtimes.process.run_lookup import RUNTIME
@@ -16,10 +17,12 @@ from corral.runtimes.sessions.multiplexer import Multiplexer, ScreenMultiplexer,
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.sdk.runtime import RuntimeProvider
 
-__all__ = ["Runtimes", "open_runtimes", "runtime_of"]
+__all__ = ["Runtimes", "close_runtimes", "open_runtimes", "runtime_of"]
 
 _log = structlog.get_logger("corral.runtimes")
 
+_QUIT_TRIES: Final = 6
+_QUIT_PAUSE: Final = 0.02
 _INSTALL: Final = "install `{name}` on this node, or choose another runtime"
 
 
@@ -83,27 +86,40 @@ async def open_runtimes(
     facts: CgroupFacts | None = None,
 ) -> Runtimes:
     """Find or start the keeper, prove the control groups, and look which programs are installed. `facts` is
-    the result of an earlier `cgroups.prove`, if there is one."""
+    the result of an earlier `cgroups.prove`, if there is one. After a failure or a cancellation nothing is left
+    open."""
     process = ProcessRuntime(data, cgroups, segment_bytes, facts=facts)
-    await process.start_keeper()
     multiplexers: tuple[Multiplexer, ...] = (TmuxMultiplexer(), ScreenMultiplexer())
-    sessions = {
-        multiplexer.name: SessionRuntime(
-            ProcessRuntime(
+    sessions: dict[str, SessionRuntime] = {}
+    missing = frozenset(multiplexer.name for multiplexer in multiplexers if not multiplexer.program)
+    runtimes = Runtimes(process, sessions, missing)
+    try:
+        await process.start_keeper()
+        for multiplexer in multiplexers:
+            own = ProcessRuntime(
                 data,
                 cgroups,
                 segment_bytes,
                 facts=process.facts,
                 name=multiplexer.name,
                 keeper=process.keeper,
-            ),
-            multiplexer,
-        )
-        for multiplexer in multiplexers
-    }
-    for runtime in sessions.values():
-        await runtime.open()
-    missing = frozenset(multiplexer.name for multiplexer in multiplexers if not multiplexer.program)
-    runtimes = Runtimes(process, sessions, missing)
+            )
+            sessions[multiplexer.name] = SessionRuntime(own, multiplexer)
+            await sessions[multiplexer.name].open()
+    except BaseException:
+        await close_runtimes(runtimes)
+        raise
     _log.info("runtimes.ready", runtimes=list(runtimes.names()))
     return runtimes
+
+
+async def close_runtimes(runtimes: Runtimes) -> None:
+    """Detach from every run. A keeper without runs is ended."""
+    await runtimes.close()
+    try:
+        for _ in range(_QUIT_TRIES):  # a shim whose run has just ended may be there for a moment more
+            if await runtimes.end_keeper():
+                break
+            await asyncio.sleep(_QUIT_PAUSE)
+    except (CorralError, OSError) as error:
+        _log.warning("runtime.keeper_left", reason=str(error))

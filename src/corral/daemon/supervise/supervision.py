@@ -25,15 +25,13 @@ from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.errors import CorralError
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.cgroups.selection import open_cgroups, owner_of
-from corral.runtimes.node_runtimes import Runtimes, open_runtimes
+from corral.runtimes.node_runtimes import Runtimes, close_runtimes, open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, boot_id
 from corral.system.daemon_config import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
 
-_QUIT_TRIES: Final = 6
-_QUIT_PAUSE: Final = 0.02
 _TELL_SECONDS: Final = 3.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -64,14 +62,7 @@ class NodeRuntime:
 
     async def close(self) -> None:
         """Detach from every run. A keeper without runs is ended."""
-        await self.runtimes.close()
-        try:
-            for _ in range(_QUIT_TRIES):  # a shim whose run has just ended may be there for a moment more
-                if await self.runtimes.end_keeper():
-                    break
-                await asyncio.sleep(_QUIT_PAUSE)
-        except (CorralError, OSError) as error:
-            _log.warning("runtime.keeper_left", reason=str(error))
+        await close_runtimes(self.runtimes)
         await self.cgroups.close()
 
 

@@ -25,6 +25,7 @@ from corral.errors import Code, Retryable
 from corral.runtimes.keeper import keeper_protocol
 from corral.runtimes.keeper.keeper_protocol import LOCK, lock_name, socket_name
 from corral.runtimes.process.descriptors import readable
+from corral.system.threads import to_end
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -206,7 +207,7 @@ class KeeperClient:
         async with self._starting:
             ends = asyncio.get_running_loop().time() + _START_SECONDS
             while (connection := await self._connect()) is None:
-                if await asyncio.to_thread(self._start):
+                if await to_end(self._start):
                     await self._welcome()
                 elif asyncio.get_running_loop().time() > ends:
                     raise self._silent()
