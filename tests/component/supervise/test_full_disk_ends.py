@@ -52,11 +52,13 @@ def fill(node: SupervisedNode) -> pathlib.Path:
 
 
 async def fill_spool(node: SupervisedNode) -> None:
-    """Until neither the disk nor the spool, in the room that it has, takes anything."""
-    fill(node)
-    with contextlib.suppress(Retryable):
-        while True:
-            await node.spool.put(b"")
+    """Until neither the disk nor the spool, in the room that it has, takes anything. What the spool gives back of a
+    record that it could not write is taken, too."""
+    while free(node):
+        fill(node)
+        with contextlib.suppress(Retryable):
+            while True:
+                await node.spool.put(b"")
 
 
 def live_states(node: SupervisedNode, id: str) -> list[str]:
