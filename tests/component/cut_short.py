@@ -7,11 +7,13 @@ import contextlib
 import pathlib
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from corral.testing.leaks import Census, difference, lingering_tasks, take_census
 from corral.testing.survivors import now_in_ticks, survivors
 from corral.testing.waiting import eventually
+
+T = TypeVar("T")
 
 Moment = Literal["before", "after"]
 """Of a cancellation: before what the start waits for can happen, or just after it has happened."""
@@ -92,13 +94,12 @@ async def cut_tasks(qualname: str, cut: CutShort) -> AsyncIterator[None]:
         loop.set_task_factory(None)
 
 
-async def over(start: Coroutine[Any, Any, None]) -> None:
-    """The start ends, cancelled or not; it does not hang."""
+async def over(start: Coroutine[Any, Any, T]) -> T | None:
+    """What the start yields, None when it is cancelled; it does not hang."""
     task = asyncio.create_task(start)
     done, _ = await asyncio.wait({task}, timeout=END_SECONDS)
     assert done, f"the start hangs at {task.get_stack()}"
-    with contextlib.suppress(asyncio.CancelledError):
-        task.result()
+    return None if task.cancelled() else task.result()
 
 
 class OpenThings:

@@ -6,11 +6,19 @@ import pathlib
 
 import pytest
 from cut_short import CutShort, Moment, OpenThings, over
+from supervised_node import start_frame
+from test_daemon_wiring import OrderingController
 
 from corral.daemon.app import open_daemon
+from corral.testing import workloads
 from corral.testing.cluster import LocalCluster, RecordedLog, daemon_config
+from corral.testing.scripted_peers import ScriptedController
+from corral.testing.survivors import survivors
+from corral.testing.waiting import eventually
 
 MOST = 400
+
+pytestmark = pytest.mark.system
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -34,3 +42,37 @@ async def test_a_start_that_is_cancelled_anywhere_leaves_nothing(
         if not cut.reached:
             return
     pytest.fail("it never got through")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_run_is_untouched_by_a_start_that_is_cancelled_anywhere(
+    scratch: pathlib.Path, moment: Moment
+) -> None:
+    script = OrderingController()
+    async with ScriptedController(script) as controller, LocalCluster(scratch) as cluster:
+        controller.enrol(scratch / "n1", "n1")
+        address = controller.address
+        daemon = await cluster.daemon("n1", None, controllers=[address])
+        await script.orders.put(start_frame("one", workloads.silent()))
+        await eventually(lambda: "RUNNING" in script.states())
+        await daemon.app.stop()
+        config = daemon_config(scratch / "n1", controllers=[address])
+
+        async def start(cut: CutShort) -> int:
+            opening = open_daemon(config, logs=RecordedLog())
+            app = await cut.run(opening.__aenter__())
+            adopted = app.supervision.supervisor.live_count()
+            await opening.__aexit__(None, None, None)
+            return adopted
+
+        await start(CutShort(MOST, moment))
+        runs, open_things = survivors([scratch]), OpenThings(scratch)
+        for number in range(1, MOST):
+            cut = CutShort(number, moment)
+            adopted = await over(start(cut))
+            assert await open_things.left() == [], f"cancelled {moment} suspension {number}"
+            assert survivors([scratch]) == runs, f"cancelled {moment} suspension {number}"
+            if not cut.reached:
+                assert adopted == 1
+                return
+        pytest.fail("it never got through")
