@@ -95,7 +95,8 @@ def _line(event: Item) -> str:
     shown = coloured(name, _colour(name)) if colour_enabled() else name
     data = details(event.get("data"))
     rest = printable(f"{plain(event.get('subject'))}  {data}" if data != "-" else plain(event.get("subject")))
-    return f"{short_time(event.get('at'))}  {shown}  {rest}"
+    line = f"{printable(short_time(event.get('at')))}  {shown}  {rest}"
+    return line.replace("\n", "\\n")  # an event is one line, whatever others put into it
 
 
 def _colour(name: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from corral.cli.event import _line as event_line
 from corral.cli.logs import _line as cli_line
 from corral.domain.records import LogRecord
 from corral.system.log_output import as_human
@@ -99,3 +100,11 @@ def test_corral_logs_prints_the_same_fields(text: str) -> None:
     line = cli_line(record)
     assert len(line.splitlines()) == 1
     assert parsed(line.replace("T", " ", 1)) == ("l", text, {text: text}, 0)
+
+
+@pytest.mark.parametrize("text", FORGERIES)
+def test_an_event_is_one_line_too(text: str) -> None:
+    event = {"at": "2026-01-01T00:00:00Z", "type": "A" + text, "subject": text, "data": {"message": text}}
+    line = event_line(event)
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
