@@ -72,6 +72,11 @@ class PretendNode:
         return cls(identity, controller.grpc_address, **handshake)
 
     @property
+    def ordered(self) -> set[tuple[str, int]]:
+        """The runs it was told to start, however often: an order whose answer takes long is sent again."""
+        return {(start.instance_id, start.incarnation) for start in self.starts}
+
+    @property
     def id(self) -> str:
         return self.identity.node_id
 

@@ -227,12 +227,13 @@ async def test_a_start_without_an_answer_is_sent_again_with_pauses_and_a_bound(f
     node.deaf = True
     await fleet.group(min=1)
     await eventually(lambda: len(node.starts) == 8)
+    assert len({(s.instance_id, s.incarnation, s.plan_hash, s.plugin_token) for s in node.starts}) == 1
     node.deaf = False
     await node.drop()
     await node.connect()
     await fleet.running(1)
     assert 8 < len(node.starts) <= 16, "a new session begins to count anew"
-    assert len({(s.instance_id, s.incarnation, s.plan_hash, s.plugin_token) for s in node.starts}) == 1
+    assert node.ordered == {("lobby-1", node.starts[0].incarnation)}
 
 
 async def test_transient_refusals_are_tried_elsewhere_and_bounded(fleet):

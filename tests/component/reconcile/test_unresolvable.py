@@ -50,7 +50,7 @@ async def test_a_group_whose_artifact_is_gone_says_so_once_and_goes_on_when_it_i
     await fleet.reaches("lobby-2", "RUNNING")
     with pytest.raises(CommandRefused, match="cannot be started"):
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
-    assert len(node.starts) == 2
+    assert len(node.ordered) == 2
     assert len(await fleet.events("GROUP_SHORT")) == 1
     await publish(fleet)
     await fleet.running(2)
@@ -65,8 +65,8 @@ async def test_what_a_node_cannot_fetch_is_tried_with_pauses_and_then_left_alone
     await publish(fleet)
     await fleet.group(min=1, artifact=PAPER, crash_loop={"failures": 2, "pause_seconds": 3600})
     await eventually(lambda: fleet.group_record().paused is not None)
-    assert len(node.starts) == 10  # five tries of each of two instances
-    assert len({start.incarnation for start in node.starts}) == 10
+    assert len(node.ordered) == 10  # five tries of each of two instances
+    assert len({incarnation for _, incarnation in node.ordered}) == 10
     assert "503 from example.org" in fleet.group_record().paused.reason
     assert all(not record.ports for record in fleet.reservations().values())
     assert not fleet.reservations()
@@ -79,7 +79,7 @@ async def test_a_template_that_the_controller_lost_is_final_for_a_start_and_paus
     node.on_start = refuse("TEMPLATE_NOT_FOUND", "template 'base' has no such version")
     await fleet.group(min=1)
     await eventually(lambda: fleet.group_record().paused is not None)
-    assert len(node.starts) == 3
+    assert len(node.ordered) == 3
 
 
 async def test_a_plan_that_cannot_be_read_costs_nobody_else_his_start(fleet):
