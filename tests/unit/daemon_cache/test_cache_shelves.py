@@ -33,34 +33,34 @@ KEY = BootstrapKey(
 
 
 def scanned(root) -> CacheContents:
-    shelves = CacheContents(root)
-    shelves.scan()
-    return shelves
+    stores = CacheContents(root)
+    stores.scan()
+    return stores
 
 
-def stored(shelves: CacheContents, content: bytes) -> str:
+def stored(stores: CacheContents, content: bytes) -> str:
     digest = hashlib.sha256(content).hexdigest()
-    part = shelves.parts / f"{digest}.part"
+    part = stores.parts / f"{digest}.part"
     part.write_bytes(content)
-    shelves.contents.admit(part, digest)
-    shelves.added(len(content))
+    stores.contents.admit(part, digest)
+    stores.added(len(content))
     return digest
 
 
-def manifest_of(shelves: CacheContents, **files: bytes) -> TemplateManifest:
+def manifest_of(stores: CacheContents, **files: bytes) -> TemplateManifest:
     return TemplateManifest(
         files=tuple(
-            TemplateFile(path=path, mode=0o644, size=len(content), digest=stored(shelves, content))
+            TemplateFile(path=path, mode=0o644, size=len(content), digest=stored(stores, content))
             for path, content in sorted(files.items())
         )
     )
 
 
 def put(
-    shelves: CacheContents, name: str, hash: str, *, now_ms: int = 1000, **files: bytes
+    stores: CacheContents, name: str, hash: str, *, now_ms: int = 1000, **files: bytes
 ) -> TemplateManifest:
-    manifest = manifest_of(shelves, **files)
-    shelves.templates.put(name, hash, manifest, now_ms=now_ms)
+    manifest = manifest_of(stores, **files)
+    stores.templates.put(name, hash, manifest, now_ms=now_ms)
     return manifest
 
 
@@ -90,12 +90,12 @@ def test_a_restart_finds_what_was_there(scratch):
 
 
 def test_the_last_use_is_remembered_and_chooses_the_known_version(scratch):
-    shelves = scanned(scratch / "cache")
-    put(shelves, "lobby", "a" * 64, now_ms=1000, x=b"1")
-    put(shelves, "lobby", "b" * 64, now_ms=2000, x=b"2")
-    put(shelves, "other", "c" * 64, now_ms=9000, x=b"3")
-    shelves.templates.used("a" * 64, now_ms=3000)
-    for one in (shelves, scanned(scratch / "cache")):
+    stores = scanned(scratch / "cache")
+    put(stores, "lobby", "a" * 64, now_ms=1000, x=b"1")
+    put(stores, "lobby", "b" * 64, now_ms=2000, x=b"2")
+    put(stores, "other", "c" * 64, now_ms=9000, x=b"3")
+    stores.templates.used("a" * 64, now_ms=3000)
+    for one in (stores, scanned(scratch / "cache")):
         assert one.templates.newest("lobby").hash == "a" * 64
         assert one.templates.newest("nothing") is None
 
@@ -113,8 +113,8 @@ def test_the_last_use_is_remembered_and_chooses_the_known_version(scratch):
     ids=["no JSON", "empty", "cut short", "wrong type", "another hash", "a temporary file"],
 )
 def test_a_damaged_entry_is_dropped_and_no_reason_to_fail(scratch, harm):
-    shelves = scanned(scratch / "cache")
-    put(shelves, "lobby", "a" * 64, x=b"1")
+    stores = scanned(scratch / "cache")
+    put(stores, "lobby", "a" * 64, x=b"1")
     harm(scratch / "cache" / "templates" / ("a" * 64 + ".json"))
     again = scanned(scratch / "cache")
     assert again.templates.all() == []
@@ -122,8 +122,8 @@ def test_a_damaged_entry_is_dropped_and_no_reason_to_fail(scratch, harm):
 
 
 def test_a_manifest_that_was_changed_on_disk_is_not_believed(scratch):
-    shelves = scanned(scratch / "cache")
-    put(shelves, "lobby", "a" * 64, x=b"1")
+    stores = scanned(scratch / "cache")
+    put(stores, "lobby", "a" * 64, x=b"1")
     path = scratch / "cache" / "templates" / ("a" * 64 + ".json")
     path.write_bytes(path.read_bytes().replace(b'"path":"x"', b'"path":"y"'))
     again = scanned(scratch / "cache")
@@ -182,8 +182,8 @@ def test_a_link_in_place_of_a_content_is_not_followed(scratch):
 
 
 def test_parts_wait_a_day_for_their_continuation(scratch):
-    shelves = scanned(scratch / "cache")
-    young, old, strange = (shelves.parts / name for name in ("young.part", "old.part", "strange"))
+    stores = scanned(scratch / "cache")
+    young, old, strange = (stores.parts / name for name in ("young.part", "old.part", "strange"))
     for path in (young, old, strange):
         path.write_bytes(b"x")
     past = time.time() - PART_AGE_SECONDS - 60
@@ -194,38 +194,38 @@ def test_parts_wait_a_day_for_their_continuation(scratch):
 
 
 def test_while_the_daemon_runs_only_old_parts_go(scratch):
-    shelves = scanned(scratch / "cache")
-    assert not shelves.parts_due()
+    stores = scanned(scratch / "cache")
+    assert not stores.parts_due()
     past = time.time() - PART_AGE_SECONDS - 60
     for name in ("young.part", "old.part", "artifact-whole"):
-        (shelves.parts / name).write_bytes(b"x")
-    os.utime(shelves.parts / "old.part", (past, past))
-    os.utime(shelves.parts / "artifact-whole", (past, past))
-    shelves.drop_old_parts()
-    assert sorted(path.name for path in shelves.parts.iterdir()) == ["artifact-whole", "young.part"]
+        (stores.parts / name).write_bytes(b"x")
+    os.utime(stores.parts / "old.part", (past, past))
+    os.utime(stores.parts / "artifact-whole", (past, past))
+    stores.drop_old_parts()
+    assert sorted(path.name for path in stores.parts.iterdir()) == ["artifact-whole", "young.part"]
 
 
 def test_the_lists_in_memory_are_those_used_last_and_not_too_many(scratch):
-    shelves = scanned(scratch / "cache")
+    stores = scanned(scratch / "cache")
     file = TemplateFile(path="x", mode=0o644, size=1, digest="d" * 64)
     many = TemplateManifest(files=(file,) * (REMEMBERED_FILES // 2))
     for letter in "abc":
-        shelves.templates.put("lobby", letter * 64, many, now_ms=1)
-        shelves.templates.remembered("a" * 64)
-    assert shelves.templates.remembered("a" * 64) is not None
-    assert shelves.templates.remembered("b" * 64) is None
-    assert shelves.templates.remembered("c" * 64) is not None
-    shelves.templates.forget("a" * 64)
-    assert shelves.templates.remembered("a" * 64) is None
-    assert shelves.templates.manifest("b" * 64) == many
+        stores.templates.put("lobby", letter * 64, many, now_ms=1)
+        stores.templates.remembered("a" * 64)
+    assert stores.templates.remembered("a" * 64) is not None
+    assert stores.templates.remembered("b" * 64) is None
+    assert stores.templates.remembered("c" * 64) is not None
+    stores.templates.forget("a" * 64)
+    assert stores.templates.remembered("a" * 64) is None
+    assert stores.templates.manifest("b" * 64) == many
 
 
 def test_an_artifact_without_its_note_or_of_another_size_is_dropped(scratch):
-    shelves = scanned(scratch / "cache")
+    stores = scanned(scratch / "cache")
     for content in (b"one", b"two", b"three"):
-        part = shelves.parts / "jar"
+        part = stores.parts / "jar"
         part.write_bytes(content)
-        shelves.artifacts.put(part, artifact_facts(content))
+        stores.artifacts.put(part, artifact_facts(content))
     root = scratch / "cache" / "artifacts"
     (root / f"{artifact_facts(b'one').sha256}.json").unlink()
     harmed = root / artifact_facts(b"two").sha256
@@ -243,9 +243,9 @@ def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
     (world / "cache" / "classes.jsa").write_bytes(b"b" * 20)
     (world / "world.dat").write_bytes(b"w")
     (world / "cache" / "link").symlink_to("/etc/passwd")
-    shelves = scanned(scratch / "cache")
+    stores = scanned(scratch / "cache")
     assert (
-        shelves.bootstraps.copy_aside(
+        stores.bootstraps.copy_aside(
             KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, guard=NO_SECRETS
         )
         == 30
@@ -253,16 +253,16 @@ def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
     assert scanned(scratch / "cache").bootstraps.all() == [], "a daemon that dies here has kept nothing"
     guard = SecretGuard(SecretMask(), frozenset({"cache/a.jar"}), put_names=False)
     assert (
-        shelves.bootstraps.copy_aside(
+        stores.bootstraps.copy_aside(
             KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, guard=guard
         )
         == 20
     )
-    shelves.bootstraps.copy_aside(
+    stores.bootstraps.copy_aside(
         KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, guard=NO_SECRETS
     )
-    shelves.bootstraps.put(KEY, now_ms=7000)
-    for one in (shelves, scanned(scratch / "cache")):
+    stores.bootstraps.put(KEY, now_ms=7000)
+    for one in (stores, scanned(scratch / "cache")):
         (known,) = one.bootstraps.all()
         assert (known.key, known.size, known.has_cds) == (KEY, 30, True)
         tree = one.bootstraps.tree(KEY)
@@ -275,15 +275,15 @@ def test_a_file_into_which_a_workload_wrote_a_secret_is_no_first_run_result(scra
     world.mkdir()
     (world / "plain").write_bytes(b"plain")
     (world / "large").write_bytes(b"x" * (2 << 20) + b"TOPSECRET" + b"x" * 10)
-    shelves = scanned(scratch / "cache")
+    stores = scanned(scratch / "cache")
     guard = SecretGuard(SecretMask({"PW": "TOPSECRET"}), frozenset(), put_names=False)
-    size = shelves.bootstraps.copy_aside(
+    size = stores.bootstraps.copy_aside(
         KEY, world, Globs(("**",)), owner=os.geteuid(), limit=9 << 20, guard=guard
     )
     assert size == 5
-    shelves.bootstraps.put(KEY, now_ms=7000)
+    stores.bootstraps.put(KEY, now_ms=7000)
     kept = [path for path in (scratch / "cache").rglob("*") if path.is_file()]
-    assert [path.name for path in kept if path.parent == shelves.bootstraps.tree(KEY)] == ["plain"]
+    assert [path.name for path in kept if path.parent == stores.bootstraps.tree(KEY)] == ["plain"]
     assert not any(b"TOPSECRET" in path.read_bytes() for path in kept)
 
 
@@ -291,9 +291,9 @@ def test_a_first_run_larger_than_its_limit_is_refused(scratch):
     world = scratch / "work"
     world.mkdir()
     (world / "big").write_bytes(b"a" * 1000)
-    shelves = scanned(scratch / "cache")
+    stores = scanned(scratch / "cache")
     with pytest.raises(Rejected) as caught:
-        shelves.bootstraps.copy_aside(
+        stores.bootstraps.copy_aside(
             KEY, world, Globs(("**",)), owner=os.geteuid(), limit=999, guard=NO_SECRETS
         )
     assert caught.value.code is Code.CACHE_FULL
@@ -307,8 +307,8 @@ def test_first_run_results_of_a_version_that_shared_them_are_removed(scratch):
     known = {"key": {"config_format": "paper", "version": "1.21", "digest": "d" * 64}, "size": 1}
     note = {"format": FORMAT, "version": 1, "value": {**known, "has_cds": False}}
     (old / "bootstrap.json").write_text(json.dumps(note))
-    shelves = scanned(scratch / "cache")
-    assert (shelves.bootstraps.all(), old.exists()) == ([], False)
+    stores = scanned(scratch / "cache")
+    assert (stores.bootstraps.all(), old.exists()) == ([], False)
 
 
 @pytest.mark.trap("T76")
@@ -321,10 +321,10 @@ def test_first_run_results_are_for_the_same_group_user_files_and_jar_alone(scrat
     world = scratch / "work"
     (world / "cache").mkdir(parents=True)
     (world / "cache" / "a.jar").write_bytes(b"a")
-    shelves = scanned(scratch / "cache")
-    shelves.bootstraps.copy_aside(
+    stores = scanned(scratch / "cache")
+    stores.bootstraps.copy_aside(
         KEY, world, Globs(KEY.paths), owner=os.geteuid(), limit=1000, guard=NO_SECRETS
     )
-    shelves.bootstraps.put(KEY, now_ms=7000)
-    assert shelves.bootstraps.find(KEY) is not None
-    assert shelves.bootstraps.find(msgspec.structs.replace(KEY, **changed)) is None
+    stores.bootstraps.put(KEY, now_ms=7000)
+    assert stores.bootstraps.find(KEY) is not None
+    assert stores.bootstraps.find(msgspec.structs.replace(KEY, **changed)) is None

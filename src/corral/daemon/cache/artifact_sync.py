@@ -13,7 +13,7 @@ from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.downloads import Downloads
 from corral.daemon.cache.quota import CacheQuota, CacheReservation
 from corral.daemon.cache.sealed_files import disk_work, is_digest
-from corral.daemon.cache.template_session import LINE_TROUBLE, TemplateSessions
+from corral.daemon.cache.template_session import LINK_ERROR_CODES, TemplateSessions
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.groups.plans import PlanArtifact
 from corral.domain.urls import shown_url
@@ -36,13 +36,13 @@ class ArtifactSync:
     def __init__(
         self,
         *,
-        shelves: CacheContents,
+        stores: CacheContents,
         room: CacheQuota,
         sessions: TemplateSessions,
         downloads: Downloads,
         clock: Clock,
     ) -> None:
-        self._shelves = shelves
+        self._stores = stores
         self._room = room
         self._sessions = sessions
         self._downloads = downloads
@@ -58,7 +58,7 @@ class ArtifactSync:
                 hint="name one: nothing is run that cannot be checked",
                 field="sha256",
             )
-        part = self._shelves.parts / f"artifact-{artifact.sha256}"
+        part = self._stores.parts / f"artifact-{artifact.sha256}"
         async with self._room.reserving(artifact.size, subject=described(artifact)) as reservation:
             with disk_work(described(artifact)):
                 size = (
@@ -87,8 +87,8 @@ class ArtifactSync:
             size=size,
             cached_at_ms=int(self._clock.now().timestamp() * 1000),
         )
-        known = self._shelves.artifacts.find(artifact.sha256)
-        await to_end(self._shelves.artifacts.put, part, facts)
+        known = self._stores.artifacts.find(artifact.sha256)
+        await to_end(self._stores.artifacts.put, part, facts)
         if known is None:
             reservation.arrived(size)
         _log.info("cache.artifact_ready", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
@@ -117,7 +117,7 @@ class ArtifactSync:
                         f"the controller has no file for {described(artifact)}",
                         hint="upload it to the catalog again; for an extension, install its module again",
                     ) from error
-                if error.code not in LINE_TROUBLE:
+                if error.code not in LINK_ERROR_CODES:
                     raise
                 now = sum(path.stat().st_size for path in part.parent.glob(f"{part.name}.*"))
                 fruitless, before = (0 if now > before else fruitless + 1), now

@@ -44,11 +44,11 @@ MOST_ENTRIES: Final = 2000
 
 
 def cache_status(
-    shelves: CacheContents, room: CacheQuota, *, request_id: str = "", failures: Iterable[CacheFailure] = ()
+    stores: CacheContents, room: CacheQuota, *, request_id: str = "", failures: Iterable[CacheFailure] = ()
 ) -> CacheStatus:
-    templates = heapq.nlargest(MOST_ENTRIES, shelves.templates.all(), key=lambda one: one.used_ms)
-    artifacts = heapq.nlargest(MOST_ENTRIES, shelves.artifacts.all(), key=lambda one: one.used_ms)
-    bootstraps = heapq.nlargest(MOST_ENTRIES, shelves.bootstraps.all(), key=lambda one: one.used_ms)
+    templates = heapq.nlargest(MOST_ENTRIES, stores.templates.all(), key=lambda one: one.used_ms)
+    artifacts = heapq.nlargest(MOST_ENTRIES, stores.artifacts.all(), key=lambda one: one.used_ms)
+    bootstraps = heapq.nlargest(MOST_ENTRIES, stores.bootstraps.all(), key=lambda one: one.used_ms)
     return CacheStatus(
         templates=[
             TemplateCacheEntry(name=one.name, hash=one.hash, size_bytes=one.size, last_used_ms=one.used_ms)
@@ -74,7 +74,7 @@ def cache_status(
             )
             for one in bootstraps
         ],
-        total_size_bytes=shelves.size,
+        total_size_bytes=stores.size,
         request_id=request_id,
         failures=failures,
         quota_bytes=room.quota,
@@ -108,36 +108,36 @@ class NodeCache:
         link_wait: float = LINK_WAIT_SECONDS,
         answer_seconds: float = TEMPLATE_SECONDS,
     ) -> None:
-        self._shelves = CacheContents(root)
-        self._room = CacheQuota(self._shelves, quota=settings.quota_bytes)
+        self._stores = CacheContents(root)
+        self._room = CacheQuota(self._stores, quota=settings.quota_bytes)
         self._sessions = TemplateSessions(patience=link_wait, answer_seconds=answer_seconds)
-        templates = TemplateSync(shelves=self._shelves, room=self._room, sessions=self._sessions, clock=clock)
+        templates = TemplateSync(stores=self._stores, room=self._room, sessions=self._sessions, clock=clock)
         artifacts = ArtifactSync(
-            shelves=self._shelves,
+            stores=self._stores,
             room=self._room,
             sessions=self._sessions,
             downloads=downloads,
             clock=clock,
         )
         self._supply = Supply(
-            shelves=self._shelves,
+            stores=self._stores,
             room=self._room,
             templates=templates,
             artifacts=artifacts,
             clock=clock,
         )
-        self._keeping: SharedWork[int] = SharedWork()
+        self._bootstrap_saves: SharedWork[int] = SharedWork()
         self._prewarming = PrewarmOrders(self)
         self.handlers: dict[str, Order] = {
             "template_data": lambda _, message: self._sessions.answered(message.template_data),
             "template_up_to_date": lambda _, message: self._sessions.answered(message.template_up_to_date),
             "template_unavailable": lambda _, message: self._sessions.answered(message.template_unavailable),
             "pre_warm_cache": lambda reply, message: self._prewarming.begin(reply, message.pre_warm_cache),
-            "request_cache_status": self._tell_status,
+            "request_cache_status": self._send_status,
         }
 
     async def __aenter__(self) -> NodeCache:
-        await to_end(self._shelves.scan)
+        await to_end(self._stores.scan)
         await self._room.settle()
         return self
 
@@ -145,7 +145,7 @@ class NodeCache:
         self._sessions.end()
         await self._prewarming.close()
         await self._supply.close()
-        await self._keeping.close()
+        await self._bootstrap_saves.close()
 
     def on_connected(self, connection: LinkConnection) -> None:
         self._sessions.begin(connection)
@@ -164,7 +164,7 @@ class NodeCache:
                 self._room.unpin(*pin)
 
     def status(self, request_id: str = "", failures: list[CacheFailure] | None = None) -> CacheStatus:
-        return cache_status(self._shelves, self._room, request_id=request_id, failures=failures or ())
+        return cache_status(self._stores, self._room, request_id=request_id, failures=failures or ())
 
     async def keep_bootstrap(
         self, key: BootstrapKey, root: pathlib.Path, *, owner: int, guard: FileGuard
@@ -172,9 +172,9 @@ class NodeCache:
         """Store those files of an ended run that the key selects and `guard` lets pass; returns their size. All of them
         belong to this owner, which is no other workload's. It is an optimisation: a failure is logged, and the result
         is 0."""
-        if self._shelves.bootstraps.find(key) is not None or not key.paths:
+        if self._stores.bootstraps.find(key) is not None or not key.paths:
             return 0
-        return await self._keeping.run(
+        return await self._bootstrap_saves.run(
             key,
             lambda: self._keep_bootstrap(key, root, owner, guard),
             name=f"cache/bootstrap/{key.version}",
@@ -183,10 +183,10 @@ class NodeCache:
     async def _keep_bootstrap(
         self, key: BootstrapKey, root: pathlib.Path, owner: int, guard: FileGuard
     ) -> int:
-        shelf = self._shelves.bootstraps
+        store = self._stores.bootstraps
         try:
             size = await to_end(
-                shelf.copy_aside,
+                store.copy_aside,
                 key,
                 root,
                 Globs(key.paths),
@@ -195,11 +195,11 @@ class NodeCache:
                 limit=self._room.quota,
             )
             async with self._room.reserving(size, subject="a first run") as reservation:
-                await to_end(shelf.put, key, now_ms=self._supply.now_ms())
+                await to_end(store.put, key, now_ms=self._supply.now_ms())
                 reservation.arrived(size)
         except CorralError as error:
             _log.warning("cache.bootstrap_not_kept", group=key.group, version=key.version, reason=str(error))
-            await to_end(shelf.drop_aside, key)
+            await to_end(store.drop_aside, key)
             return 0
         return size
 
@@ -211,7 +211,7 @@ class NodeCache:
         async with self.use() as use:
             await use.artifact(artifact)
 
-    def _tell_status(self, reply: Reply, message: ControllerMessage) -> None:
+    def _send_status(self, reply: Reply, message: ControllerMessage) -> None:
         reply(DaemonMessage(cache_status=self.status(message.request_cache_status.request_id)))
 
 

@@ -32,14 +32,14 @@ Count = Callable[[int], None]
 class PieceSources:
     """Pieces of large files that exist already: in other versions of the same template."""
 
-    def __init__(self, shelves: CacheContents) -> None:
-        self._shelves = shelves
+    def __init__(self, stores: CacheContents) -> None:
+        self._stores = stores
         self._places: dict[str, tuple[pathlib.Path, int]] = {}
 
     def learn(self, manifest: TemplateManifest) -> None:
         for file in manifest.files:
             for index, piece in enumerate(file.pieces):
-                self._places.setdefault(piece, (self._shelves.contents.path(file.digest), index * PIECE))
+                self._places.setdefault(piece, (self._stores.contents.path(file.digest), index * PIECE))
 
     def __contains__(self, piece: str) -> bool:
         return piece in self._places
@@ -59,13 +59,13 @@ class ContentFetch:
         self,
         channel: DataChannel,
         *,
-        shelves: CacheContents,
+        stores: CacheContents,
         sources: PieceSources,
         progress: Count,
         arrived: Count,
     ) -> None:
         self._channel = channel
-        self._shelves = shelves
+        self._stores = stores
         self._sources = sources
         self._progress = progress
         self._arrived = arrived
@@ -83,9 +83,9 @@ class ContentFetch:
     def _make_empty(self, files: Iterable[TemplateFile]) -> None:
         for file in files:
             if file.digest == hashlib.sha256().hexdigest():
-                part = part_of(self._shelves.parts, file.digest)
+                part = part_of(self._stores.parts, file.digest)
                 part.write_bytes(b"")
-                self._shelves.contents.admit(part, file.digest)
+                self._stores.contents.admit(part, file.digest)
 
     def _bundles(self, files: Iterable[TemplateFile]) -> Iterator[list[TemplateFile]]:
         """The bundles. A file with a large partial file of an earlier attempt is fetched by itself, from where it
@@ -93,7 +93,7 @@ class ContentFetch:
         bundle: list[TemplateFile] = []
         size = 0
         for file in files:
-            part = part_of(self._shelves.parts, file.digest)
+            part = part_of(self._stores.parts, file.digest)
             if part.exists():
                 if part.stat().st_size >= WORTH_CONTINUING:
                     yield [file]
@@ -108,7 +108,7 @@ class ContentFetch:
             yield bundle
 
     async def _fetch_small(self, files: Sequence[TemplateFile]) -> None:
-        arriving = SmallFiles(files, parts=self._shelves.parts, contents=self._shelves.contents)
+        arriving = SmallFiles(files, parts=self._stores.parts, contents=self._stores.contents)
         try:
             offset = await to_end(arriving.begin)
             await self._pour([file.digest for file in files], offset, arriving.take)
@@ -118,17 +118,17 @@ class ContentFetch:
             self._arrived(arriving.stored)
 
     async def _fetch_large(self, file: TemplateFile) -> None:
-        arriving = LargeFile(file, parts=self._shelves.parts, contents=self._shelves.contents)
+        arriving = LargeFile(file, parts=self._stores.parts, contents=self._stores.contents)
         try:
             await to_end(arriving.begin)
             while not arriving.complete:
-                wanted = file.pieces[arriving.piece]
-                if arriving.within or wanted not in self._sources:
+                expected = file.pieces[arriving.piece]
+                if arriving.within or expected not in self._sources:
                     await self._pour(
                         self._run_of_pieces(file, arriving.piece), arriving.within, arriving.take
                     )
-                elif not await to_end(arriving.copy, *self._sources.place(wanted)):
-                    self._sources.forget(wanted)
+                elif not await to_end(arriving.copy, *self._sources.place(expected)):
+                    self._sources.forget(expected)
             await to_end(arriving.finish)
             self._arrived(file.size)
         finally:

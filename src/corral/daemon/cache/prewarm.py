@@ -65,20 +65,20 @@ class PrewarmOrders:
         def template(ref: TemplateRef) -> Callable[[], Awaitable[None]]:
             return lambda: self._cache.warm_template(ref.name, ref.hash)
 
-        def artifact(wanted: PlanArtifact) -> Callable[[], Awaitable[None]]:
-            return lambda: self._cache.warm_artifact(wanted)
+        def artifact(planned: PlanArtifact) -> Callable[[], Awaitable[None]]:
+            return lambda: self._cache.warm_artifact(planned)
 
         for ref in order.templates:
             yield f"template/{ref.name}", template(ref)
         for entry in order.entries:
-            wanted = PlanArtifact(
+            planned = PlanArtifact(
                 platform=entry.platform,
                 version=entry.platform_version,
                 file=entry.jar_file,
                 url=entry.download_url,
                 sha256=entry.sha256,
             )
-            yield f"artifact/{entry.platform}/{entry.platform_version}", artifact(wanted)
+            yield f"artifact/{entry.platform}/{entry.platform_version}", artifact(planned)
 
     async def _attempt(self, subject: str, work: Callable[[], Awaitable[None]]) -> CacheFailure | None:
         try:

@@ -30,9 +30,9 @@ Pin = tuple[str, str]
 class CacheReservation:
     """Room for a transfer under way; bytes that have arrived are counted as held instead."""
 
-    def __init__(self, room: CacheQuota, shelves: CacheContents, *, subject: str) -> None:
+    def __init__(self, room: CacheQuota, stores: CacheContents, *, subject: str) -> None:
         self._room = room
-        self._shelves = shelves
+        self._stores = stores
         self._subject = subject
         self._size = 0
         self.left = 0
@@ -44,7 +44,7 @@ class CacheReservation:
             self._size = size
 
     def arrived(self, size: int) -> None:
-        self._shelves.added(size)
+        self._stores.added(size)
         self.left = max(0, self.left - size)
 
 
@@ -55,8 +55,8 @@ class CacheQuota:
     what is pinned or protected then stays afterwards.
     """
 
-    def __init__(self, shelves: CacheContents, *, quota: int) -> None:
-        self._shelves = shelves
+    def __init__(self, stores: CacheContents, *, quota: int) -> None:
+        self._stores = stores
         self._pins: collections.Counter[Pin] = collections.Counter()
         self._protected: collections.Counter[str] = collections.Counter()
         self._reservations: list[CacheReservation] = []
@@ -86,11 +86,11 @@ class CacheQuota:
     async def reserving(self, size: int, *, subject: str) -> AsyncIterator[CacheReservation]:
         """Room for so many bytes that are about to arrive. CACHE_FULL: Rejected when they are more than the quota,
         Retryable when what is in use leaves too little."""
-        reservation = CacheReservation(self, self._shelves, subject=subject)
+        reservation = CacheReservation(self, self._stores, subject=subject)
         self._reservations.append(reservation)
         try:
-            if self._shelves.parts_due():
-                await to_end(self._shelves.drop_old_parts)
+            if self._stores.parts_due():
+                await to_end(self._stores.drop_old_parts)
             await reservation.expect(size)
             yield reservation
         finally:
@@ -133,14 +133,14 @@ class CacheQuota:
 
     def _excess(self, size: int) -> int:
         reserved = sum(reservation.left for reservation in self._reservations)
-        return self._shelves.size + reserved + size - self.quota
+        return self._stores.size + reserved + size - self.quota
 
     def _choose(self, excess: int, pins: Collection[Pin], protected: Collection[str]) -> Eviction:
-        shelves = self._shelves
+        stores = self._stores
         candidates: list[EvictionCandidate] = []
         kept: list[Mapping[str, int]] = []
-        for template in shelves.templates.all():
-            manifest = shelves.templates.manifest(template.hash)
+        for template in stores.templates.all():
+            manifest = stores.templates.manifest(template.hash)
             contents = {file.digest: file.size for file in manifest.files} if manifest else {}
             if (TEMPLATE, template.hash) in pins:
                 kept.append(contents)
@@ -154,7 +154,7 @@ class CacheQuota:
                     contents=contents,
                 )
             )
-        for artifact in shelves.artifacts.all():
+        for artifact in stores.artifacts.all():
             if (ARTIFACT, artifact.facts.sha256) not in pins:
                 candidates.append(
                     EvictionCandidate(
@@ -164,7 +164,7 @@ class CacheQuota:
                         size=artifact.facts.size,
                     )
                 )
-        for bootstrap in shelves.bootstraps.all():
+        for bootstrap in stores.bootstraps.all():
             if (BOOTSTRAP, bootstrap.key.name) not in pins:
                 candidates.append(
                     EvictionCandidate(
@@ -174,13 +174,13 @@ class CacheQuota:
                         size=bootstrap.size,
                     )
                 )
-        present = dict(shelves.contents.all())
+        present = dict(stores.contents.all())
         return choose(excess, candidates=candidates, kept=kept, present=present, protected=protected)
 
     async def _evict(self, eviction: Eviction) -> None:
         eviction = eviction.without(self._pins)
         for entry in eviction.entries:
-            self._shelves.forget(entry.kind, entry.key)
+            self._stores.forget(entry.kind, entry.key)
             _log.info("cache.evicted", kind=entry.kind, key=entry.key[:12], used_ms=entry.used_ms)
-        await to_end(self._shelves.discard, eviction)
-        self._shelves.removed(eviction.freed)
+        await to_end(self._stores.discard, eviction)
+        self._stores.removed(eviction.freed)

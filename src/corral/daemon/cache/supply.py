@@ -76,13 +76,13 @@ class Supply:
     def __init__(
         self,
         *,
-        shelves: CacheContents,
+        stores: CacheContents,
         room: CacheQuota,
         templates: TemplateSync,
         artifacts: ArtifactSync,
         clock: Clock,
     ) -> None:
-        self._shelves = shelves
+        self._stores = stores
         self._room = room
         self._templates = templates
         self._artifacts = artifacts
@@ -104,49 +104,49 @@ class Supply:
     async def pinned_template(self, hash: str, pins: list[Pin]) -> TemplateManifest | None:
         """The version, if it is here and complete; pinned whenever it is here."""
         async with self._room.lock:
-            found = self._shelves.templates.find(hash)
+            found = self._stores.templates.find(hash)
             _log.debug("cache.template_looked_up", hash=hash[:12], found=found is not None)
             if found is None:
                 return None
             self._pin(TEMPLATE, hash, pins)
-        manifest = self._shelves.whole_at_a_glance(hash) or await self._look(hash)
+        manifest = self._stores.whole_at_a_glance(hash) or await self._look(hash)
         if manifest is not None:
-            self._shelves.templates.used(hash, now_ms=self.now_ms())
+            self._stores.templates.used(hash, now_ms=self.now_ms())
         return manifest
 
     async def _look(self, hash: str) -> TemplateManifest | None:
         """Look up a version: once for a hundred starts of one group."""
         return await self._looking.run(
-            hash, lambda: to_end(self._shelves.whole, hash), name=f"cache/look/{hash[:12]}"
+            hash, lambda: to_end(self._stores.whole, hash), name=f"cache/look/{hash[:12]}"
         )
 
     async def pinned_artifact(self, sha256: str, pins: list[Pin]) -> pathlib.Path | None:
         async with self._room.lock:
-            known = self._shelves.artifacts.find(sha256)
+            known = self._stores.artifacts.find(sha256)
             if known is None:
                 return None
             self._pin(ARTIFACT, sha256, pins)
-        if not await to_end(self._shelves.artifacts.files.sound, sha256, known.facts.size):
-            if self._shelves.artifacts.find(sha256) is known:  # else another call found it, too
-                self._shelves.artifacts.forget(sha256)
-                self._shelves.removed(known.facts.size)
+        if not await to_end(self._stores.artifacts.files.sound, sha256, known.facts.size):
+            if self._stores.artifacts.find(sha256) is known:  # else another call found it, too
+                self._stores.artifacts.forget(sha256)
+                self._stores.removed(known.facts.size)
             return None
-        self._shelves.artifacts.used(sha256, now_ms=self.now_ms())
-        return self._shelves.artifacts.path(sha256)
+        self._stores.artifacts.used(sha256, now_ms=self.now_ms())
+        return self._stores.artifacts.path(sha256)
 
     def pinned_bootstrap(self, key: BootstrapKey, pins: list[Pin]) -> pathlib.Path | None:
-        if self._shelves.bootstraps.find(key) is None:
+        if self._stores.bootstraps.find(key) is None:
             return None
         self._pin(BOOTSTRAP, key.name, pins)
-        self._shelves.bootstraps.used(key, now_ms=self.now_ms())
-        return self._shelves.bootstraps.tree(key)
+        self._stores.bootstraps.used(key, now_ms=self.now_ms())
+        return self._stores.bootstraps.tree(key)
 
     def newest_hash(self, name: str) -> str:
-        newest = self._shelves.templates.newest(name)
+        newest = self._stores.templates.newest(name)
         return newest.hash if newest else ""
 
     def content_path(self, digest: str) -> pathlib.Path:
-        return self._shelves.contents.path(digest)
+        return self._stores.contents.path(digest)
 
     async def bring_template(self, name: str, hash: str) -> str:
         return await self._joined.run(

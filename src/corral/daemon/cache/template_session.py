@@ -18,7 +18,7 @@ from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUnava
 T = TypeVar("T")
 TemplateAnswer = TemplateData | TemplateUpToDate | TemplateUnavailable
 
-LINE_TROUBLE: Final = frozenset(
+LINK_ERROR_CODES: Final = frozenset(
     {
         Code.UNREACHABLE,
         Code.TRANSFER_INTERRUPTED,
@@ -55,16 +55,16 @@ class TemplateSession:
     def bulk(self) -> bool:
         return self._connection.supports.bulk
 
-    async def ask(self, name: str, *, known: str, wanted: str) -> TemplateAnswer:
+    async def ask(self, name: str, *, known: str, expected: str) -> TemplateAnswer:
         """Request a template and wait for the answer, one request for a name at a time: the answers of a published peer
         name nothing else. TIMEOUT or UNREACHABLE when none comes."""
         async with self._turns.hold(name):
             if self._over.is_set():
                 raise self._lost()
             answer: asyncio.Future[TemplateAnswer] = asyncio.get_running_loop().create_future()
-            self._asked[name] = (wanted, answer)
+            self._asked[name] = (expected, answer)
             try:
-                request = TemplateRequest(template_name=name, known_hash=known, wanted_hash=wanted)
+                request = TemplateRequest(template_name=name, known_hash=known, wanted_hash=expected)
                 if not self._connection.send(DaemonMessage(template_request=request)):
                     raise self._lost()
                 async with asyncio.timeout(self._answer_seconds):
@@ -77,15 +77,15 @@ class TemplateSession:
             finally:
                 del self._asked[name]
 
-    def answered(self, told: TemplateAnswer) -> None:
+    def answered(self, received: TemplateAnswer) -> None:
         """Handle an answer. One without a waiting request, or for a request that was given up (a peer that knows hashes
         names the requested one), is ignored."""
-        wanted, answer = self._asked.get(told.template_name, ("", None))
+        expected, answer = self._asked.get(received.template_name, ("", None))
         if answer is None or answer.done():
             return
-        if self.by_digest and wanted and told.hash and told.hash != wanted:
+        if self.by_digest and expected and received.hash and received.hash != expected:
             return
-        answer.set_result(told)
+        answer.set_result(received)
 
     async def transfer(self, work: Callable[[DataChannel], Awaitable[T]], *, name: str) -> T:
         """Do this over the data channel, a few at a time. UNREACHABLE when the connection ends first, and then the work
@@ -151,9 +151,9 @@ class TemplateSessions:
             session, self._current = self._current, None
             session.close()
 
-    def answered(self, told: TemplateAnswer) -> None:
+    def answered(self, received: TemplateAnswer) -> None:
         if self._current is not None:
-            self._current.answered(told)
+            self._current.answered(received)
 
     async def current(self) -> TemplateSession:
         """The session; TEMPLATE_UNAVAILABLE when there is no controller for longer than a change of certificates or a

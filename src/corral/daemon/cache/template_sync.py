@@ -18,7 +18,7 @@ from corral.daemon.cache.contents import CacheContents
 from corral.daemon.cache.quota import CacheQuota
 from corral.daemon.cache.sealed_files import disk_work, is_digest
 from corral.daemon.cache.template_archive import MAX_MANIFEST, ArchiveUnpack, check_manifest, read_manifest
-from corral.daemon.cache.template_session import LINE_TROUBLE, TemplateSession, TemplateSessions
+from corral.daemon.cache.template_session import LINK_ERROR_CODES, TemplateSession, TemplateSessions
 from corral.daemon.link.data_channel import DataChannel
 from corral.domain.template_diff import apply_delta
 from corral.domain.templates import TemplateFile, TemplateManifest, manifest_digest
@@ -41,9 +41,9 @@ class TemplateSync:
     """Fetches versions into the cache; several may be under way."""
 
     def __init__(
-        self, *, shelves: CacheContents, room: CacheQuota, sessions: TemplateSessions, clock: Clock
+        self, *, stores: CacheContents, room: CacheQuota, sessions: TemplateSessions, clock: Clock
     ) -> None:
-        self._shelves = shelves
+        self._stores = stores
         self._room = room
         self._sessions = sessions
         self._clock = clock
@@ -52,7 +52,7 @@ class TemplateSync:
         self._coming: dict[str, asyncio.Future[None]] = {}
         """Contents being fetched, by digest, each with a future for the end of its fetch, successful or not."""
 
-    async def bring(self, name: str, wanted: str) -> str:
+    async def bring(self, name: str, expected: str) -> str:
         """Make this version (empty: the current one) usable; returns its hash. After a broken connection the transfer
         waits a moment and goes on; TEMPLATE_UNAVAILABLE when that does not help."""
         fruitless = wrong = 0
@@ -60,11 +60,11 @@ class TemplateSync:
             session, before = await self._sessions.current(), self._received[name]
             try:
                 with disk_work(f"template '{name}'"):
-                    return await self._bring(session, name, wanted)
+                    return await self._bring(session, name, expected)
             except CorralError as error:
                 if error.code is Code.ARTIFACT_DIGEST_MISMATCH:
                     wrong += 1
-                elif error.code in LINE_TROUBLE:
+                elif error.code in LINK_ERROR_CODES:
                     fruitless = 0 if self._received[name] > before else fruitless + 1
                 else:
                     raise
@@ -73,34 +73,34 @@ class TemplateSync:
                 _log.warning("cache.transfer_broken", template=name, reason=str(error))
             await asyncio.sleep(doubled(_PAUSE, max(fruitless, wrong)))
 
-    async def _bring(self, session: TemplateSession, name: str, wanted: str) -> str:
-        at_hand = await to_end(self._shelves.templates.manifest, wanted) if wanted else None
+    async def _bring(self, session: TemplateSession, name: str, expected: str) -> str:
+        at_hand = await to_end(self._stores.templates.manifest, expected) if expected else None
         if at_hand is not None and session.by_digest:
-            await self._complete(session, name, wanted, at_hand)  # only contents are missing
-            return wanted
+            await self._complete(session, name, expected, at_hand)  # only contents are missing
+            return expected
         known = await self._known(session, name)
-        match answer := await session.ask(name, known=known, wanted=wanted):
+        match answer := await session.ask(name, known=known, expected=expected):
             case TemplateUnavailable():
                 raise _refusal(name, answer)
             case TemplateUpToDate():
-                return await self._up_to_date(session, answer, known, wanted)
+                return await self._up_to_date(session, answer, known, expected)
             case TemplateData():
-                return await self._take(session, answer, name, known, wanted)
+                return await self._take(session, answer, name, known, expected)
 
     async def _known(self, session: TemplateSession, name: str) -> str:
         """The cached version; for a peer that can send only whole ones, only if it is complete."""
-        newest = self._shelves.templates.newest(name)
+        newest = self._stores.templates.newest(name)
         if newest is None or session.by_digest:
             return newest.hash if newest else ""
-        return newest.hash if await to_end(self._shelves.whole, newest.hash) is not None else ""
+        return newest.hash if await to_end(self._stores.whole, newest.hash) is not None else ""
 
     async def _up_to_date(
-        self, session: TemplateSession, answer: TemplateUpToDate, known: str, wanted: str
+        self, session: TemplateSession, answer: TemplateUpToDate, known: str, expected: str
     ) -> str:
         name = answer.template_name
-        if (wanted and known != wanted) or (answer.hash and answer.hash != known):
+        if (expected and known != expected) or (answer.hash and answer.hash != known):
             raise _unavailable(name, "the controller has another version than the plan")
-        manifest = await to_end(self._shelves.templates.manifest, known) if known else None
+        manifest = await to_end(self._stores.templates.manifest, known) if known else None
         if manifest is None:
             raise _unavailable(name, "what the controller calls up to date is not here")
         if session.by_digest:
@@ -108,12 +108,12 @@ class TemplateSync:
         return known
 
     async def _take(
-        self, session: TemplateSession, data: TemplateData, name: str, known: str, wanted: str
+        self, session: TemplateSession, data: TemplateData, name: str, known: str, expected: str
     ) -> str:
         hash = data.hash or hashlib.sha256(data.tar_gz).hexdigest()
-        if not is_digest(hash) or (wanted and hash != wanted):
+        if not is_digest(hash) or (expected and hash != expected):
             raise _unavailable(
-                name, f"the controller sent version {hash[:12]}…, the plan names {wanted[:12]}…"
+                name, f"the controller sent version {hash[:12]}…, the plan names {expected[:12]}…"
             )
         if data.HasField("offer"):
             manifest = await self._offered(session, data, name, known)
@@ -127,7 +127,7 @@ class TemplateSync:
     ) -> TemplateManifest:
         """The manifest: derived from the known one, or fetched."""
         if data.delta and known:
-            old = await to_end(self._shelves.templates.manifest, known)
+            old = await to_end(self._stores.templates.manifest, known)
             manifest = await to_end(_changed, old, data) if old is not None else None
             if manifest is not None:
                 return await to_end(check_manifest, manifest, name=name)
@@ -154,7 +154,7 @@ class TemplateSync:
 
     async def _missing(self, manifest: TemplateManifest) -> list[TemplateFile]:
         async with self._room.lock:
-            return await to_end(self._shelves.missing, manifest)
+            return await to_end(self._stores.missing, manifest)
 
     async def _fetch(self, session: TemplateSession, name: str, files: Sequence[TemplateFile]) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -167,7 +167,7 @@ class TemplateSync:
                 async def fetch(channel: DataChannel) -> None:
                     fetching = ContentFetch(
                         channel,
-                        shelves=self._shelves,
+                        stores=self._stores,
                         sources=sources,
                         progress=functools.partial(self._count, name),
                         arrived=reservation.arrived,
@@ -200,31 +200,31 @@ class TemplateSync:
         self._count(name, len(archive))
         sizes: dict[str, int] = {}
         keep = functools.partial(self._keep, sizes)
-        unpacking = ArchiveUnpack(name=name, parts=self._shelves.parts, keep=keep, limit=self._room.quota)
+        unpacking = ArchiveUnpack(name=name, parts=self._stores.parts, keep=keep, limit=self._room.quota)
         async with self._room.lock:  # nothing is evicted between the contents' arrival and their record
             try:
                 manifest = await to_end(unpacking.run, archive)
             finally:
-                self._shelves.added(sum(sizes.values()))
+                self._stores.added(sum(sizes.values()))
             await self._note(name, hash, manifest)
 
     def _keep(self, sizes: dict[str, int], part: pathlib.Path, digest: str) -> None:
         size = part.stat().st_size
-        if not self._shelves.contents.sound(digest, size):
-            self._shelves.contents.admit(part, digest)
+        if not self._stores.contents.sound(digest, size):
+            self._stores.contents.admit(part, digest)
             sizes[digest] = size
 
     async def _note(self, name: str, hash: str, manifest: TemplateManifest) -> None:
         now_ms = int(self._clock.now().timestamp() * 1000)
-        before = self._shelves.templates.find(hash)
-        noted = await to_end(self._shelves.templates.put, name, hash, manifest, now_ms=now_ms)
-        self._shelves.added(noted.stored - (before.stored if before else 0))
+        before = self._stores.templates.find(hash)
+        noted = await to_end(self._stores.templates.put, name, hash, manifest, now_ms=now_ms)
+        self._stores.added(noted.stored - (before.stored if before else 0))
         _log.info("cache.template_ready", template=name, hash=hash[:12], files=len(manifest.files))
 
     def _sources(self, name: str) -> PieceSources:
-        sources = PieceSources(self._shelves)
-        for known in self._shelves.templates.all():
-            if known.name == name and (manifest := self._shelves.templates.manifest(known.hash)) is not None:
+        sources = PieceSources(self._stores)
+        for known in self._stores.templates.all():
+            if known.name == name and (manifest := self._stores.templates.manifest(known.hash)) is not None:
                 sources.learn(manifest)
         return sources
 

@@ -31,26 +31,26 @@ _LINE: Final = re.compile(r"at line (\d+)")
 def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
     """The file with this value at this path; `create`: missing tables on the path are created."""
     mark, text = decoded(data)
-    wanted = _parsed(text)
-    _put(wanted, steps, value, create=create)
+    expected = _parsed(text)
+    _put(expected, steps, value, create=create)
 
     def edit(document: Any, inline: bool) -> None:
         _put(document, steps, value, create=create, inline=inline)
 
-    return (mark + _edited(text, wanted, edit)).encode()
+    return (mark + _edited(text, expected, edit)).encode()
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
     """Merge table by table, the upper one's values win; arrays are values, arrays of tables included."""
     mark, text = decoded(lower)
-    wanted, other = _parsed(text), _parsed(decoded(upper)[1])
-    _merge(wanted, other)
+    expected, other = _parsed(text), _parsed(decoded(upper)[1])
+    _merge(expected, other)
     return (
-        mark + _edited(text, wanted, lambda document, inline: _merge(document, other, inline=inline))
+        mark + _edited(text, expected, lambda document, inline: _merge(document, other, inline=inline))
     ).encode()
 
 
-def _edited(text: str, wanted: dict[str, Any], edit: Callable[[Any, bool], None]) -> str:
+def _edited(text: str, expected: dict[str, Any], edit: Callable[[Any, bool], None]) -> str:
     """The text edited to have the intended content: with new tables of their own, or inline where such tables are not
     possible (after dotted keys); else a text without comments."""
     newline = newline_of(text)
@@ -60,11 +60,11 @@ def _edited(text: str, wanted: dict[str, Any], edit: Callable[[Any, bool], None]
         with contextlib.suppress(TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
             edit(document, inline)
             result = _ended(tomlkit.dumps(document), text)
-            if _same(tomllib.loads(result), wanted):
+            if _same(tomllib.loads(result), expected):
                 return result
     with contextlib.suppress(ValueError):
-        result = _ended(tomlkit.dumps(wanted), text)
-        if _same(tomllib.loads(result), wanted):
+        result = _ended(tomlkit.dumps(expected), text)
+        if _same(tomllib.loads(result), expected):
             return result
     raise Impossible("TOML has no such value, or the file is laid out in a way that cannot be edited")
 

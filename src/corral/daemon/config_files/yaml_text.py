@@ -186,7 +186,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
     splices = Splices(text)
     leaf = _leaf(document.root, steps, create=create)
     new = settled(value, text=leaf is not None and leaf.kind == "scalar" and leaf.tag == STR)
-    wanted = put_shape(shape(document.root), steps, shape_of(new))
+    expected = put_shape(shape(document.root), steps, shape_of(new))
 
     def edit() -> None:
         if document.root is None:
@@ -194,7 +194,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
         else:
             _put(splices, document.root, steps, new)
 
-    return (mark + _outcome(splices, edit, wanted, document)).encode()
+    return (mark + _outcome(splices, edit, expected, document)).encode()
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
@@ -207,25 +207,25 @@ def merge(lower: bytes, upper: bytes) -> bytes:
         return upper
     splices = Splices(text)
     root, top = document.root, other.root
-    wanted = merged_shape(root, top, YamlCopier(document.anchors), YamlCopier(other.anchors))
+    expected = merged_shape(root, top, YamlCopier(document.anchors), YamlCopier(other.anchors))
 
     def edit() -> None:
         _merge(splices, root, top, YamlCopier(document.anchors), YamlCopier(other.anchors))
 
-    return (mark + _outcome(splices, edit, wanted, document)).encode()
+    return (mark + _outcome(splices, edit, expected, document)).encode()
 
 
-def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document: YamlDocument) -> str:
+def _outcome(splices: Splices, edit: Callable[[], None], expected: Shape, document: YamlDocument) -> str:
     try:
         edit()
         result = splices.result()
-        if shape(read(result).root) == wanted:
+        if shape(read(result).root) == expected:
             return result
     except (Awkward, Malformed):
         pass
     if document.plain:
-        result = with_newlines(as_text(wanted), newline_of(splices.text))
-        if shape(read(result).root) == wanted:
+        result = with_newlines(as_text(expected), newline_of(splices.text))
+        if shape(read(result).root) == expected:
             return result
     raise Impossible("the file is laid out in a way that cannot be edited")
 

@@ -65,7 +65,7 @@ class LinkConnection:
         self.outbox: Outbox[DaemonMessage] = ControllerOutbox(self._controller)
         self._memory = memory
         self._clock = clock
-        self._heard_at = clock.monotonic()
+        self._received_at = clock.monotonic()
         self._channel = grpc.aio.secure_channel(
             address,
             identity.channel_credentials(),
@@ -115,7 +115,7 @@ class LinkConnection:
         if ack.session_id:
             self._memory.obey(ack.epoch)
         self._memory.learn(ack.controller_grpc_addrs)
-        self._heard_at = self._clock.monotonic()
+        self._received_at = self._clock.monotonic()
         self.ack = ack
         self.supports = support_of(ack.features)
         self._controller = PublishedController(
@@ -170,7 +170,7 @@ class LinkConnection:
         looks open."""
         patience = _SILENT_INTERVALS * self.ack.heartbeat_interval_ms / 1000
         while patience:
-            silence = self._clock.monotonic() - self._heard_at
+            silence = self._clock.monotonic() - self._received_at
             if silence >= patience:
                 raise Retryable(Code.UNREACHABLE, f"{self.address} has been silent for {silence:.1f} s")
             await asyncio.sleep(patience - silence)
@@ -178,7 +178,7 @@ class LinkConnection:
 
     async def _read(self) -> None:
         while isinstance(frame := await read_frame(self._call), ControllerMessage):
-            self._heard_at = self._clock.monotonic()
+            self._received_at = self._clock.monotonic()
             try:
                 self._memory.obey(frame.epoch)
             except Rejected as stale:

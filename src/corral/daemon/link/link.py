@@ -36,7 +36,7 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong
 
 _STEADY_SECONDS: Final = 5.0
-_TOLD_MAX: Final = 500
+_ERROR_TEXT_MAX: Final = 500
 _log = structlog.get_logger("corral.daemon.link")
 _OFTEN: Final = frozenset(("ping", "spool_ack", "console_ack"))
 """Frames that are not logged one by one: logging that a log record was confirmed would never end."""
@@ -279,18 +279,18 @@ class DaemonLink:
         try:
             handler(connection, message)
         except Exception as error:
-            self._tell_failed(connection, kind, error)
+            self._report_failure(connection, kind, error)
 
-    def _tell_failed(self, connection: LinkConnection, kind: str, error: Exception) -> None:
+    def _report_failure(self, connection: LinkConnection, kind: str, error: Exception) -> None:
         """Report and skip a frame whose handler failed: the link stays up for all other frames. Closing the connection
         would only make the controller send the frame again."""
         if (unsaid := self._quota.admit(kind)) is None:
             return
         _log.error("link.frame_failed", kind=kind, address=connection.address, unsaid=unsaid, exc_info=error)
-        told = f"{kind} could not be dealt with: {type(error).__name__}: {error}"[:_TOLD_MAX]
+        text = f"{kind} could not be dealt with: {type(error).__name__}: {error}"[:_ERROR_TEXT_MAX]
         report = ErrorReport(
             error_code=error.code.name if isinstance(error, CorralError) else Code.INTERNAL.name,
-            error_message=told.encode(errors="replace").decode(),
+            error_message=text.encode(errors="replace").decode(),
             context=f"frame:{kind}",
         )
         connection.send(DaemonMessage(error_report=report))

@@ -50,9 +50,9 @@ def seconds_to_renewal(
     due = renewal_time(certificate_pem)
     expires = x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc
     life = 3 * (expires - due).total_seconds()
-    wanted = min((due - now).total_seconds(), life * 2 / 3 - in_use)
+    until_due = min((due - now).total_seconds(), life * 2 / 3 - in_use)
     allowed = 0.0 if since_renewal is None else min(_SPACING_SECONDS, life / 3) - since_renewal
-    return max(0.0, wanted, allowed)
+    return max(0.0, until_due, allowed)
 
 
 class _Pending(msgspec.Struct, frozen=True, kw_only=True):

@@ -200,19 +200,19 @@ class SpoolWorker:
         with self._changed:
             self._refusing = reason
             left, self._jobs, self._reads = [*self._jobs, *self._reads], deque(), []
-        wanted = [job for job in left if _is_wanted(job)]
-        _answer(wanted, [reason] * len(wanted))
+        jobs = [job for job in left if _claim(job)]
+        _answer(jobs, [reason] * len(jobs))
 
     def _perform(self, group: _Group) -> None:
         """Answer every job of a group, whatever its outcome."""
-        wanted = [job for job in group.jobs if _is_wanted(job)]
+        jobs = [job for job in group.jobs if _claim(job)]
         before = self._table.committed.highest
         try:
-            results = self._commit(wanted, group.drop)
+            results = self._commit(jobs, group.drop)
         except BaseException as error:
-            _answer(wanted, [_ended(error)] * len(wanted))
+            _answer(jobs, [_ended(error)] * len(jobs))
             raise
-        _answer(wanted, results)
+        _answer(jobs, results)
         if self._table.committed.highest > before:
             self._grown()
 
@@ -266,7 +266,7 @@ class SpoolWorker:
         )
 
 
-def _is_wanted(job: _Job) -> bool:
+def _claim(job: _Job) -> bool:
     """False when the caller gave up meanwhile; after a True it cannot give up any more."""
     return job.answer is None or job.answer.set_running_or_notify_cancel()
 

@@ -39,17 +39,17 @@ def full_disk(directory: pathlib.Path) -> str:
 
 
 def check_room(
-    directory: pathlib.Path, *, reserve_mb: int, wanted_mb: int = 0, copied_bytes: int = 0
+    directory: pathlib.Path, *, reserve_mb: int, needed_mb: int = 0, copied_bytes: int = 0
 ) -> None:
     """DISK_FULL, with the numbers, unless the reserve stays untouched."""
     free = free_bytes(directory)
-    needed = (reserve_mb + wanted_mb) * _MEBI + copied_bytes
+    needed = (reserve_mb + needed_mb) * _MEBI + copied_bytes
     if free >= needed:
         return
     copied = f" and {copied_bytes / _MEBI:.0f} MB of files" if copied_bytes else ""
     raise Retryable(
         Code.DISK_FULL,
-        f"{directory} has {free // _MEBI} MB free; needed are {wanted_mb} MB for the instance{copied}, "
+        f"{directory} has {free // _MEBI} MB free; needed are {needed_mb} MB for the instance{copied}, "
         f"beside a reserve of {reserve_mb} MB",
         hint="make room on the node, or lower disk.reserve_mb or the group's disk_mb",
         retry_after=RETRY_SECONDS,

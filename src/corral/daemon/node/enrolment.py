@@ -140,8 +140,8 @@ async def identify(
     INVALID_CONFIG where the configuration names another node, or no controller."""
     data = config.data
     if join:
-        wanted = config.node_id(host_name=socket.gethostname())
-        await enrol(data, token_text=join, node_id=wanted, machine_id=machine_id, learn=memory.remember)
+        node_id = config.node_id(host_name=socket.gethostname())
+        await enrol(data, token_text=join, node_id=node_id, machine_id=machine_id, learn=memory.remember)
     identity = load_identity(data)
     if identity is None:
         raise Rejected(

@@ -85,16 +85,16 @@ class KnownControllers:
             self._store(epoch)
 
     def _store(self, epoch: int) -> None:
-        wanted = _Remembered(epoch=epoch, controllers=self._learned)
-        if wanted != self._remembered:
+        current = _Remembered(epoch=epoch, controllers=self._learned)
+        if current != self._remembered:
             try:
-                store(self._path, wanted, name=_FORMAT, version=_VERSION)
+                store(self._path, current, name=_FORMAT, version=_VERSION)
             except Retryable as full:
                 try:
-                    write_allocated(self._room, self._path, wanted, name=_FORMAT, version=_VERSION)
+                    write_allocated(self._room, self._path, current, name=_FORMAT, version=_VERSION)
                 except OSError:
                     raise full from None
-            self._remembered = wanted
+            self._remembered = current
             self._make_room()
 
     def _make_room(self) -> None:

@@ -131,8 +131,8 @@ class HeldPorts:
 
     def take(self, run: str, ports: Iterable[LeasedPort]) -> None:
         """Take all of them, or none and PORT_IN_USE. A run that has them already keeps them."""
-        wanted = list(ports)
-        for port in wanted:
+        requested = list(ports)
+        for port in requested:
             for key in _keys(port):
                 holder = self._holders.get(key, run)
                 if holder != run:
@@ -142,7 +142,7 @@ class HeldPorts:
                         hint="it is free once nothing of that run is left",
                         field="port",
                     )
-        for port in wanted:
+        for port in requested:
             for key in _keys(port):
                 self._holders[key] = run
 

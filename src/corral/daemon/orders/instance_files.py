@@ -97,7 +97,7 @@ class FileWalk:
         names = self._names(here, after[0] if after else b"", room)
         for name in names:
             self._look_up()
-            told_before = bool(after) and name == after[0]
+            listed_before = bool(after) and name == after[0]
             entry = _entry(here, name, prefix)
             if entry is None:
                 continue
@@ -105,10 +105,10 @@ class FileWalk:
             try:
                 if below >= 0 and self._summarize > 0:
                     self._sum_up(entry, below)
-                if not told_before:
-                    self._tell(entry, beneath + name)
+                if not listed_before:
+                    self._list(entry, beneath + name)
                 if below >= 0 and not entry.summary:
-                    rest = after[1:] if told_before else []
+                    rest = after[1:] if listed_before else []
                     self._descend(below, prefix + name + b"/", beneath + name + b"/", rest, depth=depth + 1)
             finally:
                 if below >= 0:
@@ -148,7 +148,7 @@ class FileWalk:
             entry.summary = True
             entry.child_count = min(count, _MOST_COUNTED)
 
-    def _tell(self, entry: FileEntry, place: bytes) -> None:
+    def _list(self, entry: FileEntry, place: bytes) -> None:
         self._room -= entry.ByteSize() + _FRAMING
         if self._room < 0 or len(self._tree.entries) >= self._most:
             raise _Enough
@@ -166,11 +166,11 @@ def read_part(
         raise Rejected(
             Code.INVALID_FIELD, f"offset {offset} is negative", hint="count from 0", field="offset"
         )
-    wanted = bounded(length, default=DEFAULT_BYTES, most=MOST_BYTES)
+    count = bounded(length, default=DEFAULT_BYTES, most=MOST_BYTES)
     with open_tree(root) as top, open_beneath(top, path) as file:
         size = os.fstat(file).st_size
-        begin = max(size - wanted, 0) if tail else offset
-        content = _bytes(file, begin, wanted) if begin < size else b""
+        begin = max(size - count, 0) if tail else offset
+        content = _bytes(file, begin, count) if begin < size else b""
     end = begin + len(content)
     return InstanceFileContent(
         content=content,
@@ -179,9 +179,9 @@ def read_part(
     )
 
 
-def _bytes(file: int, begin: int, wanted: int) -> bytes:
+def _bytes(file: int, begin: int, count: int) -> bytes:
     held = bytearray()
-    while len(held) < wanted and (block := os.pread(file, wanted - len(held), begin + len(held))):
+    while len(held) < count and (block := os.pread(file, count - len(held), begin + len(held))):
         held += block
     return bytes(held)
 

@@ -114,17 +114,17 @@ class LinkOrders:
         await self._tasks.close()
 
     def _start(self, reply: Reply, message: ControllerMessage) -> None:
-        wanted = message.start_instance
+        request = message.start_instance
         try:
-            order = msgspec.structs.replace(read_start(wanted), request=request_of(message.cause))
+            order = msgspec.structs.replace(read_start(request), request=request_of(message.cause))
             known = self._supervisor.instances.find(order.instance_id)
             run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
         except StartRefusal as refusal:
-            number = wanted.incarnation
-            self._refuse(reply, wanted.instance_id, refusal.failure, refusal.run, incarnation=number)
+            number = request.incarnation
+            self._refuse(reply, request.instance_id, refusal.failure, refusal.run, incarnation=number)
         except CorralError as error:
             failure = failed_start(VALIDATION, error)
-            self._refuse(reply, wanted.instance_id, failure, None, incarnation=wanted.incarnation)
+            self._refuse(reply, request.instance_id, failure, None, incarnation=request.incarnation)
         else:
             if run is known:
                 reply_to_start(reply, run)
@@ -145,28 +145,28 @@ class LinkOrders:
         )
 
     async def _stopping(self, reply: Reply, message: ControllerMessage) -> None:
-        wanted = message.stop_instance
+        request = message.stop_instance
         order = StopOrder(
-            reason=wanted.reason or "the controller asked for it",
-            force=wanted.force,
-            decision=wanted.decision_id,
+            reason=request.reason or "the controller asked for it",
+            force=request.force,
+            decision=request.decision_id,
             request=request_of(message.cause),
         )
         problem: CorralError | None = None
-        with log_context.bound(instance=wanted.instance_id, decision=wanted.decision_id):
+        with log_context.bound(instance=request.instance_id, decision=request.decision_id):
             try:
-                require(wanted)
-                if not await self._supervisor.end_lost(wanted.instance_id, wanted.incarnation):
+                require(request)
+                if not await self._supervisor.end_lost(request.instance_id, request.incarnation):
                     await self._supervisor.stop(
-                        wanted.instance_id, incarnation=wanted.incarnation, order=order
+                        request.instance_id, incarnation=request.incarnation, order=order
                     )
             except Exception as error:
                 problem = _as_ours(error)
-        run = self._supervisor.instances.find(wanted.instance_id)
+        run = self._supervisor.instances.find(request.instance_id)
         reply(
             stop_ack(
-                wanted.instance_id,
-                run.order.incarnation if run else wanted.incarnation,
+                request.instance_id,
+                run.order.incarnation if run else request.incarnation,
                 state=run.state if run else InstanceState.STOPPED,
                 error=problem,
             )
@@ -174,10 +174,10 @@ class LinkOrders:
 
     def _ask_run_ends(self, reply: Reply, message: ControllerMessage) -> None:
         self._tasks.spawn(
-            self._telling_ends(reply, message.ask_run_ends), name="supervise/run-ends", keeps_ids=True
+            self._send_run_ends(reply, message.ask_run_ends), name="supervise/run-ends", keeps_ids=True
         )
 
-    async def _telling_ends(self, reply: Reply, asked: AskRunEnds) -> None:
+    async def _send_run_ends(self, reply: Reply, asked: AskRunEnds) -> None:
         names = [
             (name, self._supervisor.instances.find(name.instance_id)) for name in asked.runs[:MOST_ASKED]
         ]
@@ -186,9 +186,9 @@ class LinkOrders:
 
     def _workload_report(self, _: Reply, message: ControllerMessage) -> None:
         """Player counts and metrics in it have reached the controller already."""
-        said = message.workload_report
-        if said.ready:
-            self._supervisor.workload_said_ready(said.instance_id, said.incarnation)
+        report = message.workload_report
+        if report.ready:
+            self._supervisor.workload_reported_ready(report.instance_id, report.incarnation)
 
     def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
         id = message.send_command.instance_id
@@ -206,23 +206,23 @@ class LinkOrders:
     ) -> None:
         if before is not None:
             await asyncio.wait({before})
-        wanted = message.send_command
+        request = message.send_command
         problem: CorralError | None = None
         arrived_before = False
-        with log_context.bound(instance=wanted.instance_id):
+        with log_context.bound(instance=request.instance_id):
             try:
-                arrived_before = await self._command(wanted)
-                _log.info("command.accepted", incarnation=wanted.incarnation, repeated=arrived_before)
+                arrived_before = await self._command(request)
+                _log.info("command.accepted", incarnation=request.incarnation, repeated=arrived_before)
             except Exception as error:
                 problem = _as_ours(error)
-                _log.info("command.refused", incarnation=wanted.incarnation, code=problem.code.name)
-        run = self._supervisor.instances.find(wanted.instance_id)
+                _log.info("command.refused", incarnation=request.incarnation, code=problem.code.name)
+        run = self._supervisor.instances.find(request.instance_id)
         reply(
             DaemonMessage(
                 send_command_ack=SendCommandAck(
-                    request_id=wanted.request_id,
-                    instance_id=wanted.instance_id,
-                    incarnation=run.order.incarnation if run else wanted.incarnation,
+                    request_id=request.request_id,
+                    instance_id=request.instance_id,
+                    incarnation=run.order.incarnation if run else request.incarnation,
                     accepted=problem is None,
                     error_code=problem.code.name if problem else "",
                     error_message=cut(str(problem)) if problem else "",
@@ -232,19 +232,19 @@ class LinkOrders:
             )
         )
 
-    async def _command(self, wanted: SendCommand) -> bool:
+    async def _command(self, request: SendCommand) -> bool:
         """True when the line had arrived before."""
-        require(wanted)
-        if wanted.command_id:
+        require(request)
+        if request.command_id:
             return await self._supervisor.send_command_once(
-                wanted.instance_id,
-                incarnation=wanted.incarnation,
-                line=wanted.command,
-                id=wanted.command_id,
-                repeated=wanted.repeated,
+                request.instance_id,
+                incarnation=request.incarnation,
+                line=request.command,
+                id=request.command_id,
+                repeated=request.repeated,
             )
         await self._supervisor.send_command(
-            wanted.instance_id, incarnation=wanted.incarnation, line=wanted.command
+            request.instance_id, incarnation=request.incarnation, line=request.command
         )
         return False
 

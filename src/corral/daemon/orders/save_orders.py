@@ -108,7 +108,7 @@ def _add(
         content, entry.size = guard.content(path, file, status.st_size)
         entry.mode = 0o755 if status.st_mode & _EXECUTABLE else 0o644
         try:
-            archive.addfile(entry, cast(IO[bytes], _Wanted(content, abort)))
+            archive.addfile(entry, cast(IO[bytes], _AbortableFile(content, abort)))
         except OSError as error:
             if error.errno is not None:
                 raise
@@ -118,7 +118,7 @@ def _add(
         return entry.size
 
 
-class _Wanted(io.RawIOBase):
+class _AbortableFile(io.RawIOBase):
     """A file that is read only as long as its order is open."""
 
     def __init__(self, file: IO[bytes], abort: Abort) -> None:
@@ -178,65 +178,65 @@ class SaveOrders:
         await self._tasks.close()
 
     def _save(self, reply: Reply, message: ControllerMessage) -> None:
-        wanted = SaveFiles()
-        wanted.CopyFrom(message.save_files)
+        request = SaveFiles()
+        request.CopyFrom(message.save_files)
         self._tasks.spawn(
-            self._answer(reply, wanted), name=f"supervise/save/{wanted.instance_id}", keeps_ids=True
+            self._answer(reply, request), name=f"supervise/save/{request.instance_id}", keeps_ids=True
         )
 
-    async def _answer(self, reply: Reply, wanted: SaveFiles) -> None:
+    async def _answer(self, reply: Reply, request: SaveFiles) -> None:
         try:
             async with self._turns:
-                await self._send(wanted)
+                await self._send(request)
         except CorralError as error:
-            self._refuse(reply, wanted, error)
+            self._refuse(reply, request, error)
         except OSError as error:
-            doing = f"packing the files of '{wanted.instance_id}'"
-            self._refuse(reply, wanted, as_ours(error, doing=doing, otherwise=Code.FILE_UNREADABLE))
+            doing = f"packing the files of '{request.instance_id}'"
+            self._refuse(reply, request, as_ours(error, doing=doing, otherwise=Code.FILE_UNREADABLE))
         except Exception as error:
-            _log.error("instance.save_failed", instance=wanted.instance_id, exc_info=error)
-            self._refuse(reply, wanted, Bug(f"the files of '{wanted.instance_id}' cannot be read: {error}"))
+            _log.error("instance.save_failed", instance=request.instance_id, exc_info=error)
+            self._refuse(reply, request, Bug(f"the files of '{request.instance_id}' cannot be read: {error}"))
 
-    async def _send(self, wanted: SaveFiles) -> None:
+    async def _send(self, request: SaveFiles) -> None:
         connection = self._connection
         if connection is None or not connection.supports.bulk:
             raise Retryable(Code.UNREACHABLE, "there is no controller to send files to", retry_after=1.0)
         archive = self._directories.staging(new_id("save", self._entropy), static=False)
         try:
-            await self.pack(wanted, archive)
+            await self.pack(request, archive)
             async with DataChannel(connection) as channel:
-                await channel.push(wanted.request_id, archive)
+                await channel.push(request.request_id, archive)
         finally:
             archive.unlink(missing_ok=True)
 
-    async def pack(self, wanted: SaveFiles, archive: pathlib.Path) -> None:
+    async def pack(self, request: SaveFiles, archive: pathlib.Path) -> None:
         """Pack the chosen files of the ordered run into `archive`."""
-        require(wanted)
-        run = self._supervisor.expect(wanted.instance_id, wanted.incarnation)
-        for position, path in enumerate(wanted.paths):
+        require(request)
+        run = self._supervisor.expect(request.instance_id, request.incarnation)
+        for position, path in enumerate(request.paths):
             check_glob(path, field=f"paths/{position}")
-        directory = self._directories.path(wanted.instance_id, static=run.order.static)
+        directory = self._directories.path(request.instance_id, static=run.order.static)
         if not is_tree(directory):
-            raise Rejected(Code.NOT_FOUND, f"the files of '{wanted.instance_id}' are gone")
-        chosen = globs(tuple(wanted.paths))
-        guard = await asyncio.to_thread(run.mask.guard, put_names=wanted.secret_names)
+            raise Rejected(Code.NOT_FOUND, f"the files of '{request.instance_id}' are gone")
+        chosen = globs(tuple(request.paths))
+        guard = await asyncio.to_thread(run.mask.guard, put_names=request.secret_names)
         await in_thread(
             lambda abort: pack(
                 directory,
                 chosen,
                 archive,
-                max_bytes=wanted.max_bytes,
-                max_files=wanted.max_files,
+                max_bytes=request.max_bytes,
+                max_files=request.max_files,
                 abort=abort,
                 guard=guard,
             )
         )
 
-    def _refuse(self, reply: Reply, wanted: SaveFiles, error: CorralError) -> None:
+    def _refuse(self, reply: Reply, request: SaveFiles, error: CorralError) -> None:
         reply(
             DaemonMessage(
                 save_files_failed=SaveFilesFailed(
-                    request_id=wanted.request_id,
+                    request_id=request.request_id,
                     error_code=error.code.name,
                     error_message=cut(str(error)),
                 )

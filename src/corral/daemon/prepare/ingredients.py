@@ -74,14 +74,14 @@ class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
 
 async def fetch(plan: Plan, use: FileUse, progress: StartProgress) -> Ingredients:
     """Fetch everything; StageFailed with the stage of the part that failed."""
-    wanted = (plan.artifact,) if plan.artifact else ()
+    artifacts = (plan.artifact,) if plan.artifact else ()
     added = tuple(extension.artifact for extension in plan.extensions)
-    if not wanted and not added:
+    if not artifacts and not added:
         templates, artifact, extensions = await _templates(plan, use, progress), [], []
     else:
         templates, artifact, extensions = await _side_by_side(
             _templates(plan, use, progress),
-            _artifacts(RUNTIME_PROVISION, wanted, use, progress),
+            _artifacts(RUNTIME_PROVISION, artifacts, use, progress),
             _artifacts(EXTENSION_PROVISION, added, use, progress),
         )
     with progress.stage(TEMPLATE_APPLY):
@@ -93,7 +93,7 @@ async def fetch(plan: Plan, use: FileUse, progress: StartProgress) -> Ingredient
         return Ingredients(
             layout=layout,
             texts=layout.paths - placed,
-            placed={wanted.sha256: path for wanted, path in (*artifact, *extensions)},
+            placed={one.sha256: path for one, path in (*artifact, *extensions)},
             use=use,
         )
 
@@ -109,13 +109,13 @@ async def _templates(plan: Plan, use: FileUse, progress: StartProgress) -> list[
 
 
 async def _artifacts(
-    stage: str, wanted: tuple[PlanArtifact, ...], use: FileUse, progress: StartProgress
+    stage: str, artifacts: tuple[PlanArtifact, ...], use: FileUse, progress: StartProgress
 ) -> list[tuple[PlanArtifact, pathlib.Path]]:
-    if not wanted:
+    if not artifacts:
         return []
     with progress.stage(stage):
-        check_places(wanted)
-        return [(artifact, await use.artifact(artifact)) for artifact in wanted]
+        check_places(artifacts)
+        return [(artifact, await use.artifact(artifact)) for artifact in artifacts]
 
 
 def check_places(artifacts: tuple[PlanArtifact, ...]) -> None:

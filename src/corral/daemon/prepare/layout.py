@@ -45,10 +45,10 @@ class TreeLayout(msgspec.Struct, frozen=True, kw_only=True):
     def paths(self) -> frozenset[str]:
         return frozenset((*(file.path for file in self.copies), *(merge.path for merge in self.merges)))
 
-    def only(self, wanted: frozenset[str]) -> TreeLayout:
+    def only(self, paths: frozenset[str]) -> TreeLayout:
         """The layout of some of its files; directories are included with their files."""
-        copies = tuple(file for file in self.copies if file.path in wanted)
-        merges = tuple(merge for merge in self.merges if merge.path in wanted)
+        copies = tuple(file for file in self.copies if file.path in paths)
+        merges = tuple(merge for merge in self.merges if merge.path in paths)
         found = [*(file.path for file in copies), *(merge.path for merge in merges)]
         return TreeLayout(directories=directories_of(found, ()), copies=copies, merges=merges)
 

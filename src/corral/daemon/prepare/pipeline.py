@@ -168,7 +168,7 @@ class Preparer:
         check_room(
             self._directories.static if order.static else self._directories.running,
             reserve_mb=self._reserve_mb,
-            wanted_mb=plan.disk_mb if plan is not None else 0,
+            needed_mb=plan.disk_mb if plan is not None else 0,
         )
         values = resolve_values(order, self._node, self._secrets)
         if values.secret:

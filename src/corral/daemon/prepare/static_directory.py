@@ -202,11 +202,11 @@ class StaticBuilder:
         give(tree.path, user)
         if seed != update.stored:
             tree.write_seed(seed)
-        _tell_kept(tree.path, seed)
+        _log_kept(tree.path, seed)
         return seed
 
 
-def _tell_kept(path: pathlib.Path, seed: Seed) -> None:
+def _log_kept(path: pathlib.Path, seed: Seed) -> None:
     if seed.kept:
         shown = dict(itertools.islice(sorted(seed.kept.items()), _SHOWN))
         _log.warning("instances.static_files_kept", path=str(path), count=len(seed.kept), kept=shown)

@@ -122,8 +122,8 @@ def offers(plan: Plan, found: Ingredients) -> dict[str, OfferedFile]:
     ]
     for path, mode, files in parts:
         fills = path in found.texts and chosen.matches(path)
-        told = ([(file.digest, file.mode) for file in files], mode, fills)
-        source = hashlib.sha256(_ENCODER.encode(told)).hexdigest()
+        identity = ([(file.digest, file.mode) for file in files], mode, fills)
+        source = hashlib.sha256(_ENCODER.encode(identity)).hexdigest()
         known = len(files) == 1 and not fills
         made[path] = OfferedFile(
             source=source,

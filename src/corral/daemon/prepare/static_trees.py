@@ -132,8 +132,8 @@ class StaticTree:
         """Whether the world already has exactly this file."""
         try:
             with open_beneath(root, path) as present, (staged / path).open("rb") as new:
-                found, wanted = os.fstat(present), os.fstat(new.fileno())
-                if (found.st_mode, found.st_size) != (wanted.st_mode, wanted.st_size):
+                found, expected = os.fstat(present), os.fstat(new.fileno())
+                if (found.st_mode, found.st_size) != (expected.st_mode, expected.st_size):
                     return False
                 while block := new.read(_BLOCK):
                     if os.read(present, len(block)) != block:

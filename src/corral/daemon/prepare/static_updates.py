@@ -274,8 +274,8 @@ class StaticUpdate:
 
     def _old_values(self, known: Laid) -> str:
         names = known.outdated_names(self._values, self._digests)
-        told = ", ".join(self._old_value(name, known) for name in names)
-        return f"; it was filled with {told}: a patch sets it at every start" if told else ""
+        values = ", ".join(self._old_value(name, known) for name in names)
+        return f"; it was filled with {values}: a patch sets it at every start" if values else ""
 
     def _old_value(self, name: str, known: Laid) -> str:
         if name in known.secrets or name in self._values.secret:

@@ -78,7 +78,7 @@ class WorkingTreeBuilder:
                         plan, found, staged, owner, values, progress, laid=ahead, first_run=first_run
                     )
             if key:
-                self._warm.want(key, lambda target: self._make_ahead(plan, target, first_run, links=links))
+                self._warm.request(key, lambda target: self._make_ahead(plan, target, first_run, links=links))
             with progress.stage(PROCESS_START):
                 give(staged, user)
                 return self._directories.place(staged, order.instance_id, order.incarnation)
@@ -142,7 +142,7 @@ class WorkingTreeBuilder:
             try:
                 copied = 0 if clone else size
                 check_room(
-                    staged.parent, reserve_mb=self._reserve_mb, wanted_mb=plan.disk_mb, copied_bytes=copied
+                    staged.parent, reserve_mb=self._reserve_mb, needed_mb=plan.disk_mb, copied_bytes=copied
                 )
             except CorralError:
                 self._warm.clear()  # the next attempt can use this room

@@ -48,7 +48,7 @@ class WarmTrees:
         self._used: dict[str, float] = {}
         """When each tree was requested last, by the loop's clock."""
         self._ready: OrderedDict[str, list[pathlib.Path]] = OrderedDict()
-        self._wanted: OrderedDict[str, MakeTree] = OrderedDict()
+        self._requested: OrderedDict[str, MakeTree] = OrderedDict()
         self._busy = 0
         self._wake = asyncio.Event()
         self._tasks = Tasks()
@@ -75,7 +75,7 @@ class WarmTrees:
                 return True
         return False
 
-    def want(self, key: str, make: MakeTree) -> None:
+    def request(self, key: str, make: MakeTree) -> None:
         """Have some of these built from now on; the trees longest unused are removed."""
         if not self._each:
             return
@@ -84,13 +84,13 @@ class WarmTrees:
         self._used[key] = asyncio.get_running_loop().time()
         while len(self._ready) > _MOST_KEYS:
             self._forget(next(iter(self._ready)))
-        self._wanted[key] = make
+        self._requested[key] = make
         self._wake.set()
         if not self._tasks:
             self._tasks.spawn(self._run(), name="prepare/warm")
 
     def _forget(self, key: str) -> None:
-        self._wanted.pop(key, None)
+        self._requested.pop(key, None)
         self._used.pop(key, None)
         for tree in self._ready.pop(key, ()):
             self._directories.drop(tree)
@@ -106,7 +106,7 @@ class WarmTrees:
         for trees in self._ready.values():
             while trees:
                 self._directories.drop(trees.pop())
-        self._wanted.clear()
+        self._requested.clear()
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -117,15 +117,15 @@ class WarmTrees:
             self._wake.clear()
             self._drop_idle()
             await asyncio.sleep(_QUIET_SECONDS)  # a burst of starts comes first
-            while self._wanted and not self._busy:
-                key, make = self._wanted.popitem(last=False)
+            while self._requested and not self._busy:
+                key, make = self._requested.popitem(last=False)
                 await self._fill(key, make)
 
     async def _fill(self, key: str, make: MakeTree) -> None:
         trees = self._ready.get(key)
         while trees is not None and len(trees) < self._each:
             if self._busy:
-                self._wanted.setdefault(key, make)
+                self._requested.setdefault(key, make)
                 return
             making = self._root / new_id("making", self._entropy)
             try:

@@ -17,10 +17,10 @@ _SHOWN: Final = 200
 _SEARCH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def find_java(wanted: str, configured: str) -> str:
+def find_java(requested: str, configured: str) -> str:
     """The group's executable, else the node's, else the one on PATH; JAVA_NOT_FOUND lists the places searched.
     Blocks."""
-    name = wanted or configured or "java"
+    name = requested or configured or "java"
     if os.sep in name:
         found = name if os.path.isfile(name) and os.access(name, os.X_OK) else None  # noqa: PTH113 - raises nothing
     else:
@@ -32,7 +32,7 @@ def find_java(wanted: str, configured: str) -> str:
             Code.JAVA_NOT_FOUND,
             f"there is no Java '{name[:_SHOWN]}' on this node",
             hint="install one, or name it by java.path in the daemon's config or jvm.java of the group",
-            field="jvm/java" if wanted else None,
+            field="jvm/java" if requested else None,
         )
     return found
 

@@ -226,9 +226,9 @@ def _published(message: StartInstance) -> StartOrder:
 
 def _runtime(name: str) -> str:
     """The runtime by its own name. Whether this node has it is checked at the start."""
-    wanted = _ALIASES.get(name, name)
+    chosen = _ALIASES.get(name, name)
     known = (*RUNTIMES, "docker", "kubernetes")
-    return _choice("runtime", wanted, known)
+    return _choice("runtime", chosen, known)
 
 
 def _require(message: StartInstance) -> None:

@@ -182,8 +182,8 @@ class WorkloadUsers:
         )
         if isolates:
             raise _refused("the daemon is not root and cannot isolate by uid", "run the daemon as root")
-        wanted = _find(run_as) if run_as else own
-        if wanted is None or wanted.uid != own.uid:
+        requested = _find(run_as) if run_as else own
+        if requested is None or requested.uid != own.uid:
             raise _refused(
                 f"the daemon runs as '{own.name}' and cannot become '{run_as[:LONGEST_NAME]}'",
                 "run the daemon as root, or leave run_as out",
