@@ -54,7 +54,7 @@ async def recover(node: HookedNode, id: str) -> None:
 
 
 async def is_owed(run: Run, *modules: str) -> None:
-    await eventually(lambda: run.files.owed() == modules, state=run.files.owed)
+    await eventually(lambda: run.files.pending_modules() == modules, state=run.files.pending_modules)
 
 
 @pytest.mark.trap("T8")
@@ -80,7 +80,7 @@ async def test_a_failed_module_hears_each_end_once_when_it_is_recovered_under_th
     later = await node.start("later-1", when_told(5))
     node.let_go("later-1")
     await node.settled("later-1")
-    await eventually(later.files.was_told)
+    await eventually(later.files.modules_notified)
     assert len(node.heard("ears")) == 3, "it is away"
 
     await recover(node, "ears")
@@ -91,7 +91,7 @@ async def test_a_failed_module_hears_each_end_once_when_it_is_recovered_under_th
         assert outcome is not None
         assert (told["ms"], told["pid"]) == (outcome.uptime_ms, outcome.pid)
         outcomes[run.order.instance_id] = (told["code"], told["signal"])
-        await eventually(run.files.was_told)
+        await eventually(run.files.modules_notified)
     assert outcomes == {"before-1": (42, ""), "between-1": (None, "SIGKILL"), "after-1": (7, "")}
     assert node.heard("ears", "later-1") == [], "it was never ACTIVE in the life of this run"
 
@@ -142,7 +142,7 @@ async def test_what_ended_during_a_long_upgrade_is_told_to_the_new_version_in_or
     assert (told[1]["code"], told[1]["pid"]) == (9, told[0]["pid"])
     assert told[2]["adopted"]
     await node.hears("ears", "started", "started", about="two-1")
-    await eventually(first.files.was_told)
+    await eventually(first.files.modules_notified)
 
 
 async def test_one_that_is_away_keeps_no_other_from_hearing_and_hears_nothing_of_what_was_swept(node):
@@ -161,7 +161,7 @@ async def test_one_that_is_away_keeps_no_other_from_hearing_and_hears_nothing_of
     shutil.rmtree(runs[0].files.directory)
     await recover(node, "ears")
     await node.hears("ears", "started", "stopped", about="one-2")
-    await eventually(runs[1].files.was_told)
+    await eventually(runs[1].files.modules_notified)
     assert node.story("ears", "one-1") == ["started"]
     assert not runs[0].files.directory.exists()
     assert len(node.heard("here")) == 4
@@ -176,7 +176,7 @@ async def test_a_module_that_has_no_hook_for_ends_is_owed_none(node):
     await fail(node, "deaf")
     node.let_go("known-1")
     await node.settled("known-1")
-    await eventually(known.files.was_told)
+    await eventually(known.files.modules_notified)
 
     await node.close()
     await node.open()  # from here on nobody knows what it has
@@ -184,5 +184,5 @@ async def test_a_module_that_has_no_hook_for_ends_is_owed_none(node):
     await node.settled("later-1")
     await is_owed(later, "deaf")
     await recover(node, "deaf")
-    await eventually(later.files.was_told)
+    await eventually(later.files.modules_notified)
     assert node.story("deaf") == ["started", "started"]

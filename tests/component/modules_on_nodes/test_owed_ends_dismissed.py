@@ -62,13 +62,15 @@ async def test_what_is_uninstalled_deactivated_or_paused_is_owed_nothing_more(sc
         for id in packages:
             await rig.script.told(id, "FAILED")
         await run.ask_stop(StopOrder(reason="the test says so", force=True))
-        await eventually(lambda: run.files.owed() == tuple(sorted(packages)), state=run.files.owed)
+        await eventually(
+            lambda: run.files.pending_modules() == tuple(sorted(packages)), state=run.files.pending_modules
+        )
 
         for id, intent in HELD_BACK.items():
             await control(rig, id, intent=intent)
         del rig.script.set["gone"]
         await rig.script.say(module_uninstall=pb.ModuleUninstall(module_id="gone"))
-        await eventually(lambda: run.files.owed() == ("stays",), state=run.files.owed)
+        await eventually(lambda: run.files.pending_modules() == ("stays",), state=run.files.pending_modules)
 
         for id in packages:
             (scratch / f"{id}.heard.broken").unlink()
@@ -79,6 +81,6 @@ async def test_what_is_uninstalled_deactivated_or_paused_is_owed_nothing_more(sc
         for id in ("off", "held", "gone"):
             await hears(scratch, id, *begun, ("fence-1", "started"))
         await hears(scratch, "stays", *begun, ("fence-1", "started"), ("one-1", "stopped"))
-        await eventually(run.files.was_told)
+        await eventually(run.files.modules_notified)
         await fence.ask_stop(StopOrder(reason="the test is over", force=True))
         await eventually(lambda: all(("fence-1", "stopped") in heard(scratch, id) for id in packages))

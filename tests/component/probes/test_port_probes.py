@@ -149,7 +149,7 @@ async def test_no_probe_at_all_is_ready_at_once(readiness):
 async def test_the_workload_may_say_ready_before_anybody_asks(readiness):
     found = readiness(ProbeSpec(kind=ProbeKind.WORKLOAD))
     assert "workload/ready" in found.last_seen
-    found.workload_said_ready()
+    found.workload_reported_ready()
     await found.until_ready()
     assert found.ready
 
@@ -168,7 +168,7 @@ async def test_a_probe_that_succeeded_once_is_not_asked_again(serve, readiness):
     waiting = asyncio.create_task(found.until_ready())
     await eventually(lambda: found.last_seen.startswith("workload"))
     await asyncio.sleep(0.2)
-    found.workload_said_ready()
+    found.workload_reported_ready()
     await waiting
     assert connections == 1
 

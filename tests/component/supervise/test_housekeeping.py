@@ -158,7 +158,7 @@ async def test_runs_that_go_while_somebody_writes_into_them_go_as_a_whole(scratc
     def mark_all_the_time() -> None:
         while not over.is_set():
             for files in runs:
-                files.mark_told()
+                files.write_pending_modules()
 
     try:
         for files in runs:

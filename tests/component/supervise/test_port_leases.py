@@ -147,6 +147,6 @@ async def test_a_stop_that_comes_while_a_restart_looks_at_its_ports_ends_it_ther
     run = Run(services, services.runs.files("one", FIRST + 1), intent)
     looking = asyncio.create_task(RunStart(services, run).wait_for_ports())
     await asyncio.sleep(0)  # it begins to look, in a thread
-    run.stop.wanted.set()
+    run.stop.requested.set()
     with pytest.raises(Interrupted):
         await looking

@@ -35,7 +35,7 @@ class StartModules(Protocol):
     def serving(self) -> list[Scope]:
         """Those that are ACTIVE."""
 
-    def wanted(self) -> Collection[str]:
+    def desired_ids(self) -> Collection[str]:
         """Those that shall run, whether they do or not; what an operator holds back is not among them."""
 
     def served_since(self, moment: dt.datetime | None) -> Collection[str]:
@@ -147,14 +147,14 @@ class InstanceHooks:
             await end.settled()
         finally:
             del self._exits[end.run]
-        wanted = self._modules.wanted()
-        pending = {id for id in end.not_notified() if id in wanted and self._has_stopped_hook.get(id, True)}
+        desired = self._modules.desired_ids()
+        pending = {id for id in end.not_notified() if id in desired and self._has_stopped_hook.get(id, True)}
         self._pending.add(end.run, end.file, pending)
 
     def restore_pending(self, run: str, file: StoppedRunFile, modules: Iterable[str]) -> None:
         """An earlier daemon left this: an exit whose notifications to these modules are pending. Comes before new ones."""
-        pending, wanted = set(modules), self._modules.wanted()
-        still = {id for id in pending if id in wanted}
+        pending, desired = set(modules), self._modules.desired_ids()
+        still = {id for id in pending if id in desired}
         self._pending.add(run, file, still, kept=still == pending)
         for queue in self._live_queues():  # they may be ACTIVE before the pending notifications were read
             self._pending.notify_one(queue, run)

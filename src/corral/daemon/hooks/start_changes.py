@@ -56,12 +56,12 @@ class StartChange(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.jvm_args or self.args or self.env_set or self.env_removed)
 
 
-def difference(original: StartValues, wanted: StartValues) -> StartChange:
+def difference(original: StartValues, desired: StartValues) -> StartChange:
     return StartChange(
-        jvm_args=edits(units(original.jvm_args), units(wanted.jvm_args)),
-        args=edits(_single(original.args), _single(wanted.args)),
-        env_set={name: value for name, value in wanted.env.items() if original.env.get(name) != value},
-        env_removed=frozenset(original.env.keys() - wanted.env.keys()),
+        jvm_args=edits(units(original.jvm_args), units(desired.jvm_args)),
+        args=edits(_single(original.args), _single(desired.args)),
+        env_set={name: value for name, value in desired.env.items() if original.env.get(name) != value},
+        env_removed=frozenset(original.env.keys() - desired.env.keys()),
     )
 
 
@@ -94,12 +94,12 @@ def change_record(module: str, version: str, original: StartValues, change: Star
     )
 
 
-def edits(original: Sequence[Unit], wanted: Sequence[Unit]) -> Edits:
+def edits(original: Sequence[Unit], desired: Sequence[Unit]) -> Edits:
     """The shortest way from one to the other, where finding it is cheap. Laid over the original by itself it
-    gives `wanted`, exactly."""
-    head = _common(original, wanted)
-    tail = _common(original[head:][::-1], wanted[head:][::-1])
-    old, new = original[head : len(original) - tail], wanted[head : len(wanted) - tail]
+    gives `desired`, exactly."""
+    head = _common(original, desired)
+    tail = _common(original[head:][::-1], desired[head:][::-1])
+    old, new = original[head : len(original) - tail], desired[head : len(desired) - tail]
     kept = _kept(old, new)
     places = {place for place, _ in kept}
     removed = frozenset(head + place for place in range(len(old)) if place not in places)

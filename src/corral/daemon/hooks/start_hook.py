@@ -170,13 +170,13 @@ _MOST_NAMED: Final = 5
 
 
 class WaitNotice:
-    """Use as `with`. `awaited` names what is waited for; `say` is called with it as one text when the wait lasts,
+    """Use as `with`. `awaited` names what is waited for; `report` is called with it as one text when the wait lasts,
     again when it changes, and with an empty one at the end if there was any."""
 
-    def __init__(self, awaited: Callable[[], tuple[str, ...]], say: Callable[[str], None]) -> None:
+    def __init__(self, awaited: Callable[[], tuple[str, ...]], report: Callable[[str], None]) -> None:
         self._awaited = awaited
-        self._say = say
-        self._said = ""
+        self._report = report
+        self._reported = ""
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
@@ -186,8 +186,8 @@ class WaitNotice:
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._said:
-            self._say("")
+        if self._reported:
+            self._report("")
 
     def _look_in(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
@@ -195,9 +195,9 @@ class WaitNotice:
     def _look(self) -> None:
         self._look_in(_AGAIN_SECONDS)
         text = waiting_text(self._awaited())
-        if text != self._said:
-            self._said = text
-            self._say(text)
+        if text != self._reported:
+            self._reported = text
+            self._report(text)
 
 
 def waiting_text(awaited: tuple[str, ...]) -> str:

@@ -78,10 +78,10 @@ class NodeModules:
         """Hooks of modules in the lifecycle of instances. They end before the modules: `close` them first."""
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
-        self._book = DiskPackageStore(
+        self._store = DiskPackageStore(
             place / "records", clock=clock, kept=self._kept, not_kept=self._not_kept
         )
-        self._house = ProcessPool(directory=place / "processes", within=place, clock=clock, entropy=entropy)
+        self._pool = ProcessPool(directory=place / "processes", within=place, clock=clock, entropy=entropy)
         self._archives = ArchiveCache(
             config.data / "cache" / "modules" / "artifacts",
             verifier=self._opened_verifier,
@@ -93,8 +93,8 @@ class NodeModules:
         )
         self.engine: Final = ModuleEngine(
             host=ModuleHost.DAEMON,
-            book=self._book,
-            house=self._house,
+            store=self._store,
+            spawner=self._pool,
             supply=self._archives,
             operations=[*ModuleSchedules(clock=clock).operations(), *operations],
             config=settings,
@@ -110,9 +110,9 @@ class NodeModules:
 
     def _make_reception(self, entropy: Entropy) -> OrderDispatcher:
         """The dispatcher of the controller's orders to the engine."""
-        converging = Convergence(
+        convergence = Convergence(
             engine=self.engine,
-            book=self._book,
+            store=self._store,
             archives=self._archives,
             incoming=self._incoming,
             max_bytes=self._settings.max_archive_bytes,
@@ -120,10 +120,10 @@ class NodeModules:
             forget=self._forget,
         )
         return OrderDispatcher(
-            book=self._book,
+            store=self._store,
             archives=self._archives,
             incoming=self._incoming,
-            converging=converging,
+            convergence=convergence,
             gate=self._gate,
             entropy=entropy,
         )
@@ -134,26 +134,26 @@ class NodeModules:
         self._verifier = await to_end(
             functools.partial(open_verifier, self._settings.signing, clock=self._clock)
         )
-        await to_end(self._book.load)
+        await to_end(self._store.load)
         await to_end(self._incoming.open)
 
     def begin(self) -> None:
         """Start the modules of the cache; starts of instances wait for them at the gate."""
         if not self._settings.enabled:
             _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
-        for record in self._book.all():
+        for record in self._store.all():
             self._gate.expect(record.id, _STARTING)
         self._boots.spawn(self._boot(), name="modules/boot")
 
     async def _boot(self) -> None:
-        records = self._book.all()
+        records = self._store.all()
         try:
             await self.engine.boot(self._come_up)
         finally:
             for record in records:  # also when it was cut short
                 self._come_up(record.id)
         if records:
-            phases = {record.id: record.phase.value for record in self._book.all()}
+            phases = {record.id: record.phase.value for record in self._store.all()}
             _log.info("modules.booted", **phases)
 
     def _come_up(self, id: str) -> None:
@@ -172,7 +172,7 @@ class NodeModules:
             await self._boots.close()
             stragglers = await self.engine.close(budget=budget)
         finally:
-            await self._house.close()
+            await self._pool.close()
         if stragglers:
             _log.warning("modules.stragglers", modules=stragglers)
         return stragglers
@@ -180,7 +180,7 @@ class NodeModules:
     # --- the link -------------------------------------------------------------------------------
     def set_entries(self) -> list[ModuleSetEntry]:
         """The modules of this node, for its handshake."""
-        return [set_entry(package) for package in self._book.packages()]
+        return [set_entry(package) for package in self._store.packages()]
 
     def on_connected(self, connection: LinkConnection) -> None:
         self._send = connection.send
@@ -212,11 +212,11 @@ class NodeModules:
 
     def installed(self) -> list[str]:
         """Ids of the modules installed on this node, running or not."""
-        return [record.id for record in self._book.all()]
+        return [record.id for record in self._store.all()]
 
     def leaked(self) -> dict[str, int]:
         """Number of processes of each module that did not end on request; the last hundred count."""
-        return dict(collections.Counter(leak.module_id for leak in self._house.leaked()))
+        return dict(collections.Counter(leak.module_id for leak in self._pool.leaked()))
 
     # --- for starts -----------------------------------------------------------------------------
     def serving(self) -> list[Scope]:
@@ -228,7 +228,7 @@ class NodeModules:
         that a start has to do without, as `ID: why`."""
         late = await self._gate.passed(self.engine, self._reception.doing)
         named = {each.partition(":")[0] for each in late}
-        down = (record for record in self._book.all() if record.id not in named and _is_down(record))
+        down = (record for record in self._store.all() if record.id not in named and _is_down(record))
         return (*late, *(f"{record.id}: {record.reason or record.phase.name}" for record in down))
 
     def awaited(self) -> tuple[str, ...]:
@@ -236,16 +236,16 @@ class NodeModules:
         on_the_way = self._gate.awaited(self._reception.doing)
         if on_the_way or self.engine.resting:
             return on_the_way
-        return tuple(f"{record.id}: {record.phase.name}" for record in self._book.all() if _is_down(record))
+        return tuple(f"{record.id}: {record.phase.name}" for record in self._store.all() if _is_down(record))
 
     # --- for instance hooks ---------------------------------------------------------------------
-    def wanted(self) -> set[str]:
+    def desired_ids(self) -> set[str]:
         """Modules that should run, whether they do or not."""
-        return {record.id for record in self._book.all() if should_run(record)}
+        return {record.id for record in self._store.all() if should_run(record)}
 
     def served_since(self, moment: dt.datetime | None) -> set[str]:
         """Modules that should run and were ACTIVE at any time from this moment on."""
-        found = (record for record in self._book.all() if should_run(record))
+        found = (record for record in self._store.all() if should_run(record))
         return {record.id for record in found if served_since(record, moment)}
 
     # --- parts ----------------------------------------------------------------------------------

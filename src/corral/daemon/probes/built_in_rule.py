@@ -24,16 +24,16 @@ _BACK_PAUSE: Final = 1.0
 class PacedReasons:
     """Reports a text when it differs from the last one, and never in quick succession."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._told = ""
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._reported = ""
         self._next = asyncio.get_running_loop().time() + FIRST_WORD_SECONDS
 
-    def say(self, text: str) -> None:
+    def offer(self, text: str) -> None:
         now = asyncio.get_running_loop().time()
-        if text != self._told and now >= self._next:
-            self._told, self._next = text, now + WORD_SECONDS
-            self._tell(text)
+        if text != self._reported and now >= self._next:
+            self._reported, self._next = text, now + WORD_SECONDS
+            self._report(text)
 
 
 class BuiltInRule:
@@ -85,16 +85,16 @@ class BuiltInRule:
             pause = _BACK_PAUSE
 
     async def _until_alive(self) -> None:
-        words = PacedReasons(self._waits)
+        reasons = PacedReasons(self._waits)
         while (left := self._alive_in()) > 0:
             await asyncio.sleep(min(left, FIRST_WORD_SECONDS))
-            words.say("it is ready when it has lived for 'min_alive_ms'")
+            reasons.offer("it is ready when it has lived for 'min_alive_ms'")
 
     async def _until_it_listens(self, port: LeasedPort, pause: float) -> None:
-        words = PacedReasons(self._waits)
+        reasons = PacedReasons(self._waits)
         while missing := await self._sockets.missing(port):
             self._late()
-            words.say(missing)
+            reasons.offer(missing)
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         self._set(True, "")

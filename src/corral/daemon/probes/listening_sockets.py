@@ -25,7 +25,7 @@ FRESH_SECONDS: Final = 0.2
 _KEPT_SECONDS: Final = 10.0
 _CHUNK: Final = 64 * 1024
 _LISTENS: Final = b"0A"
-_NOBODY: Final = b":0000"
+_NO_PEER: Final = b":0000"
 _TABLES: Final = (("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6"))
 _MOST_DESCRIPTORS: Final = 50_000
 _MOST_PROCESSES: Final = 1000
@@ -89,7 +89,7 @@ def _listening(path: str, *, datagrams: bool) -> Iterator[tuple[int, int]]:
         words = line.split(maxsplit=10)
         if len(words) < 10 or not words[0].endswith(b":"):
             continue  # the heading
-        if datagrams and not words[2].endswith(_NOBODY):
+        if datagrams and not words[2].endswith(_NO_PEER):
             continue  # connected to one peer
         if not datagrams and words[3] != _LISTENS:
             return
@@ -125,7 +125,7 @@ class RunSockets:
         self._known = None
         pids = await self._processes()
         if not pids:
-            return "" if pids is None else f"nothing listens on {told(port)} yet"
+            return "" if pids is None else f"nothing listens on {port_text(port)} yet"
         found, self._known = await asyncio.to_thread(self._look, pids, port, max_age)
         return found
 
@@ -184,9 +184,9 @@ def _own_sockets(pid: int, room: int) -> tuple[set[int] | None, int]:
 
 
 def _why(port: LeasedPort, elsewhere: Iterable[PortKey], *, foreign: bool) -> str:
-    text = f"nothing listens on {told(port)} yet"
+    text = f"nothing listens on {port_text(port)} yet"
     if foreign:
-        text = f"{told(port)} belongs to a process that is not of this run"
+        text = f"{port_text(port)} belongs to a process that is not of this run"
     others = sorted(elsewhere)
     if others:
         listed = short_list((f"{number}/{protocol}" for number, protocol in others), _NAMED)
@@ -200,6 +200,6 @@ def keys(port: LeasedPort) -> tuple[PortKey, ...]:
     return ((port.port, port.protocol.value),)
 
 
-def told(port: LeasedPort) -> str:
+def port_text(port: LeasedPort) -> str:
     """The port in the usual notation."""
     return f"{port.port}" + ("" if port.protocol is PortProtocol.BOTH else f"/{port.protocol}")

@@ -27,7 +27,7 @@ class Growth:
         self._directory = directory
         self._grown = asyncio.Event()
 
-    def tell(self) -> None:
+    def note(self) -> None:
         self._grown.set()
 
     def arm(self) -> None:
@@ -44,7 +44,7 @@ class ConsoleGrowth:
     """The shared watch; one per daemon. Use as a context manager, within a running loop."""
 
     def __init__(self) -> None:
-        self._watch: GrowthWatch[str] = GrowthWatch(self._tell)
+        self._watch: GrowthWatch[str] = GrowthWatch(self._note_growth)
         self._waiting: dict[str, list[Growth]] = {}
 
     def __enter__(self) -> ConsoleGrowth:
@@ -67,9 +67,9 @@ class ConsoleGrowth:
                 del self._waiting[directory]
                 self._watch.disarm(directory)
 
-    def _tell(self, directory: str) -> None:
+    def _note_growth(self, directory: str) -> None:
         for growth in self._waiting.get(directory, ()):
-            growth.tell()
+            growth.note()
 
 
 LINE_BYTES: Final = 64 * 1024

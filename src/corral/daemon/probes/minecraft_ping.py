@@ -103,7 +103,7 @@ def players_of(body: bytes) -> PlayerCount | None:
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise NotYet("the answer is no Minecraft status:", said=body) from None
+        raise NotYet("the answer is no Minecraft status:", output=body) from None
     if status.players is None:
         return None
     return counted(status.players.online, status.players.max)

@@ -21,16 +21,16 @@ _BOTH: Final = {LOCAL: (LOCAL, _LOCAL_6), _LOCAL_6: (_LOCAL_6, LOCAL)}
 
 
 class NotYet(Exception):
-    """The attempt did not succeed; the text is what was seen, for people. `said`: the output of the workload that ends
-    the text, complete. It may have secrets, so it becomes text only in `told`."""
+    """The attempt did not succeed; the text is what was seen, for people. `output`: the output of the workload that ends
+    the text, complete. It may have secrets, so it becomes text only in `masked_text`."""
 
-    def __init__(self, text: str, *, said: bytes | str = b"", last: bool = False) -> None:
+    def __init__(self, text: str, *, output: bytes | str = b"", last: bool = False) -> None:
         super().__init__(text)
-        self._said = said
+        self._output = output
         self._last = last
 
-    def told(self, mask: Mask) -> str:
-        return f"{self} {shown(self._said, mask=mask, last=self._last)}" if self._said else str(self)
+    def masked_text(self, mask: Mask) -> str:
+        return f"{self} {shown(self._output, mask=mask, last=self._last)}" if self._output else str(self)
 
 
 @contextlib.asynccontextmanager
@@ -99,8 +99,8 @@ async def try_http(spec: ProbeSpec, host: str, port: int) -> None:
         except ValueError:
             raise NotYet(f"port {port} answers something that is not HTTP: a line without an end") from None
     if not (status in spec.statuses if spec.statuses else 200 <= status < 400):
-        wanted = ", ".join(map(str, spec.statuses)) or "200 to 399"
-        raise NotYet(f"GET {path} answered {status}; wanted: {wanted}")
+        expected = ", ".join(map(str, spec.statuses)) or "200 to 399"
+        raise NotYet(f"GET {path} answered {status}; wanted: {expected}")
 
 
 def _status(line: bytes) -> int:
@@ -109,5 +109,5 @@ def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     code = rest[:3]
     if not version.startswith(b"HTTP/1.") or not code.isdigit() or len(code) != 3:
-        raise NotYet("the answer is not HTTP:", said=line.strip())
+        raise NotYet("the answer is not HTTP:", output=line.strip())
     return int(code)

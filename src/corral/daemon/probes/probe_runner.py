@@ -62,7 +62,7 @@ class ReadinessProbes:
         self._line_buffered = line_buffered
         self._name = name
         self._mask = mask
-        self._said_ready = asyncio.Event()
+        self._workload_ready = asyncio.Event()
         self._counts: PlayerCount | None = None
         self._watches = [_Watch(spec, self._log_probe(spec)) for spec in probes]
 
@@ -83,9 +83,9 @@ class ReadinessProbes:
     def counts_players(self) -> bool:
         return any(watch.spec.kind is ProbeKind.MINECRAFT for watch in self._watches)
 
-    def workload_said_ready(self) -> None:
+    def workload_reported_ready(self) -> None:
         """The workload's own readiness call has arrived; it may come before `until_ready`."""
-        self._said_ready.set()
+        self._workload_ready.set()
 
     async def until_ready(self) -> None:
         """Return when every probe has succeeded once. It has no deadline of its own, and raises nothing."""
@@ -104,9 +104,9 @@ class ReadinessProbes:
         if spec is None:
             return
         watch = _Watch(spec, None)
-        failures, told = 0, self._counts
-        if told is not None:
-            report(told)
+        failures, reported = 0, self._counts
+        if reported is not None:
+            report(reported)
             await asyncio.sleep(interval)
         else:
             # A daemon that starts adopts all runs at once: their requests are spread over the interval.
@@ -116,8 +116,8 @@ class ReadinessProbes:
             failures = 0 if answered else failures + 1
             if failures == 0 or failures >= _FAILURES_TO_FORGET:
                 found = self._counts if answered else None
-                if found != told:
-                    report(told := found)
+                if found != reported:
+                    report(reported := found)
             await asyncio.sleep(interval)
 
     async def _until_success(self, watch: _Watch) -> None:
@@ -125,7 +125,7 @@ class ReadinessProbes:
         if watch.log is not None:
             await self._until_line(watch, watch.log)
         elif spec.kind is ProbeKind.WORKLOAD:
-            await self._said_ready.wait()
+            await self._workload_ready.wait()
         else:
             while not await self._succeeds(watch):
                 _log.debug("probe.failed", run=self._name, kind=spec.kind, seen=watch.seen)
@@ -152,7 +152,7 @@ class ReadinessProbes:
             async with asyncio.timeout(seconds + margin):
                 await self._attempt(watch.spec, seconds)
         except NotYet as missing:
-            watch.seen = missing.told(self._mask)
+            watch.seen = missing.masked_text(self._mask)
         except TimeoutError:
             watch.seen = f"no answer within {seconds:g} s"
         except CorralError as error:
@@ -179,8 +179,8 @@ class ReadinessProbes:
             done = await self._execute(spec.command, seconds)
             if done.code != 0:
                 output = done.output.strip()
-                told = ", its output ends with" if output else ""
-                raise NotYet(f"the command exited with {done.code}{told}", said=output, last=True)
+                ending = ", its output ends with" if output else ""
+                raise NotYet(f"the command exited with {done.code}{ending}", output=output, last=True)
 
     async def _try_listening(self, spec: ProbeSpec) -> None:
         port = self._leased(spec)

@@ -97,7 +97,7 @@ class OutcomeRecord:
         self._mask = mask
         self._times = times
 
-    async def judged(
+    async def outcome_of(
         self, ending: MonitoredExit, last: LastLines, *, pid: int, started_at_ms: int
     ) -> RunOutcome:
         """Outcome of a run that was executed, with the restart that follows."""

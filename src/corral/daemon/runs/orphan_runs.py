@@ -88,19 +88,21 @@ class OrphanRuns:
     def all(self) -> list[OrphanRun]:
         return list(self._found.values())
 
-    async def look(self, minded: Callable[[], Collection[str]], *, ended_too: bool = False) -> None:
-        """Find new orphan runs, and report the exit of those that are gone. `minded`: names of supervised runs;
+    async def look(self, supervised: Callable[[], Collection[str]], *, ended_too: bool = False) -> None:
+        """Find new orphan runs, and report the exit of those that are gone. `supervised`: names of supervised runs;
         `ended_too`: processes of a run with an outcome are orphans as well."""
         if self._cgroups is None:
             return
         async with self._looking:
-            await self._look(self._cgroups, minded, ended_too)
+            await self._look(self._cgroups, supervised, ended_too)
 
-    async def _look(self, cgroups: Cgroups, minded: Callable[[], Collection[str]], ended_too: bool) -> None:
+    async def _look(
+        self, cgroups: Cgroups, supervised: Callable[[], Collection[str]], ended_too: bool
+    ) -> None:
         groups = await asyncio.to_thread(cgroups.leftovers)
         # Only afterwards: a run's directory is made before its group.
         known = await asyncio.to_thread(self._named, ended_too)
-        known |= set(minded())
+        known |= set(supervised())
         for name in groups:
             if name not in known or name in self._found:
                 await self._look_at(cgroups, name)

@@ -34,12 +34,12 @@ class ReportSpool(Protocol):
 class _Report:
     """A message that is not in the spool yet."""
 
-    __slots__ = ("message", "spooled", "told")
+    __slots__ = ("message", "sent", "spooled")
 
     def __init__(self, message: DaemonMessage, spooled: Spooled | None) -> None:
         self.message = message
         self.spooled = spooled
-        self.told = False
+        self.sent = False
         """Over the live link."""
 
     @property
@@ -73,7 +73,7 @@ class Reporter:
         self._idle.clear()
         self._wake.set()
         if self._delayed:
-            self._tell_live()
+            self._send_live()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -117,19 +117,19 @@ class Reporter:
         elif not self._delayed:
             self._delayed = True
             _log.error("instances.reports_delayed", waiting=len(self._waiting), reason=str(error))
-        self._tell_live()
+        self._send_live()
         await asyncio.sleep(_RETRY_SECONDS)
 
-    def _tell_live(self) -> None:
+    def _send_live(self) -> None:
         for report in self._waiting:
-            if not report.told and self._live(report.message):
-                report.told = True
-        told = [report for report in self._waiting if report.told]
-        last = {id: report for report in told if (id := _instance(report.message))}
+            if not report.sent and self._live(report.message):
+                report.sent = True
+        sent = [report for report in self._waiting if report.sent]
+        last = {id: report for report in sent if (id := _instance(report.message))}
         self._waiting = deque(
             report
             for report in self._waiting
-            if not report.told or not report.state_of or last[report.state_of] is report
+            if not report.sent or not report.state_of or last[report.state_of] is report
         )
 
 

@@ -148,7 +148,7 @@ class Run:
             return
         self.stop.take(order)
         if order.force and self.handle is not None:
-            self.modules.say_stopping()
+            self.modules.notify_stopping()
             await kill_run(self.runtime, self.handle)
         await self.stop.make(order)
         if self.outcome is None:
@@ -158,7 +158,7 @@ class Run:
         """Write the intent, start it, and monitor it until its exit. Cancelled, it detaches."""
         with log_context.bound(**self.intent.ids):
             begun = await self._begin()
-        return begun if isinstance(begun, RunOutcome) else await self._mind(begun)
+        return begun if isinstance(begun, RunOutcome) else await self._monitor(begun)
 
     async def _begin(self) -> RunHandle | RunOutcome:
         """Start it; its exit when that came to nothing."""
@@ -178,7 +178,7 @@ class Run:
         if self.state is _State.PREPARING:
             self._enter(_Trigger.SPAWN)
         self.modules.started()
-        self.tell_begun()
+        self.report_begun()
         return handle
 
     def _unstarted(self, why: StageFailed | Interrupted) -> RunOutcome:
@@ -236,7 +236,7 @@ class Run:
             _log.exception("instance.outcome_not_stored", run=self.name)
             outcome = without_secrets(outcome, self.mask.hide)
             self.remember(outcome)
-            self.tell_begun()
+            self.report_begun()
             return outcome
 
     def take_over(self, handle: RunHandle, reason: str = "") -> None:
@@ -254,9 +254,9 @@ class Run:
     async def resume(self) -> RunOutcome:
         """Monitor an adopted run."""
         assert self.handle is not None
-        self.tell_begun()  # a fault of ours came between its start and the answer
+        self.report_begun()  # a fault of ours came between its start and the answer
         await self.mask.learn(self.handle)
-        return await self._mind(self.handle)
+        return await self._monitor(self.handle)
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> RunOutcome:
         """The outcome when it exited while no daemon was running."""
@@ -267,7 +267,7 @@ class Run:
         self._follow_console()
         state = _State.STOPPING if self.stop.order else _State.RUNNING
         self._history = self._history.found(state, "it ended while no daemon was looking")
-        return await self._judge(MonitoredExit(exit=exit))
+        return await self._conclude(MonitoredExit(exit=exit))
 
     def remember(self, outcome: RunOutcome) -> None:
         """Take an outcome that is on disk."""
@@ -297,10 +297,10 @@ class Run:
                 self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
             )
 
-    async def _mind(self, handle: RunHandle) -> RunOutcome:
+    async def _monitor(self, handle: RunHandle) -> RunOutcome:
         began_at, started_at = self.times.began_at, self.times.started_at
         assert started_at is not None
-        minding = RunMonitor(
+        monitor = RunMonitor(
             runtime=self.runtime,
             handle=handle,
             order=self.order,
@@ -315,9 +315,9 @@ class Run:
             now_stopping=self._now_stopping,
             before_stop=self.modules.before_stop,
         )
-        ending = await minding.until_ended()
+        monitored = await monitor.until_ended()
         self.readiness.end()
-        return await self._judge(ending)
+        return await self._conclude(monitored)
 
     def _now_ready(self) -> None:
         self.readiness.start_is_over()
@@ -329,11 +329,11 @@ class Run:
             with log_context.bound(**self.stop.ids):
                 self._enter(_Trigger.STOP, reason)
 
-    async def _judge(self, ending: MonitoredExit) -> RunOutcome:
+    async def _conclude(self, monitored: MonitoredExit) -> RunOutcome:
         last = await asyncio.to_thread(self.read_last_lines)
         self.tail = last.lines
         return await self._end(
-            await self._outcomes.judged(ending, last, pid=self.pid, started_at_ms=self.started_at_ms)
+            await self._outcomes.outcome_of(monitored, last, pid=self.pid, started_at_ms=self.started_at_ms)
         )
 
     def read_last_lines(self) -> LastLines:
@@ -342,7 +342,7 @@ class Run:
 
     async def _end(self, outcome: RunOutcome) -> RunOutcome:
         """Write the outcome first; while the disk refuses, the connected controller receives it before."""
-        outcome = await self._outcomes.written(outcome, self._tell_unwritten)
+        outcome = await self._outcomes.written(outcome, self._report_unwritten)
         self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
         self.remember(outcome)
         self._services.ports.release(self.name)
@@ -351,10 +351,10 @@ class Run:
         with log_context.bound(**self.stop.ids):
             _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
             self.modules.stopped(outcome)
-            self.tell_begun()
+            self.report_begun()
         return outcome
 
-    def _tell_unwritten(self, outcome: RunOutcome, error: CorralError) -> RunOutcome:
+    def _report_unwritten(self, outcome: RunOutcome, error: CorralError) -> RunOutcome:
         """Send the outcome as it is, once a controller is connected. A run whose exit was sent like this is not
         restarted here: the controller decides."""
         if self._outcome_waits:
@@ -372,19 +372,19 @@ class Run:
     def wait_to_start(self, why: str) -> None:
         """Its start is pending, and waits for disk space or for its ports."""
         self.reason = why
-        self.tell_stage(VALIDATION)
+        self.report_stage(VALIDATION)
 
     def wait_for_modules(self, what: str) -> None:
         """Its start waits for these modules, and goes on when this is empty; a stop has its own reason."""
         if self.state is _State.PREPARING:
             self.reason = what
-            self.tell_stage(PROCESS_START)
+            self.report_stage(PROCESS_START)
 
-    def tell_stage(self, stage: str) -> None:
+    def report_stage(self, stage: str) -> None:
         """Send its stage to the connected controller; it is not stored."""
         self._services.send(stage_update(self, stage))
 
-    def tell_begun(self) -> None:
+    def report_begun(self) -> None:
         """Call the callback of its start, once."""
         begun, self._begun = self._begun, None
         if begun is not None:

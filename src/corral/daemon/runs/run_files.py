@@ -36,7 +36,7 @@ _INTENT: Final = "corral-run-intent"
 _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
 _PROVENANCE: Final = "corral-run-modules"
-_OWED: Final = "corral-run-told"
+_PENDING: Final = "corral-run-told"
 _OUTCOME_ROOM: Final = ".outcome.json.room"
 _OUTCOME_BYTES: Final = 16 * 1024
 BEGINNINGS: Final = (".intent.json", _OUTCOME_ROOM, COMMANDS)
@@ -130,7 +130,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.state} is not the end of a run")
 
 
-class _Owed(msgspec.Struct, frozen=True, kw_only=True):
+class _PendingModules(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
 
 
@@ -235,26 +235,26 @@ class RunFiles:
         path = self.directory / "modules.json"
         return read_versioned(path, Provenance, name=_PROVENANCE, version=_VERSION)
 
-    def mark_told(self, owed: Collection[str] = ()) -> None:
+    def write_pending_modules(self, pending_modules: Collection[str] = ()) -> None:
         """Modules were notified of its exit, except these, whose notification is pending. With none pending it is not
         flushed: losing it costs a second notification, and so does a disk that refuses."""
         path = self.directory / "told"
         try:
-            if owed:
-                store(path, _Owed(modules=tuple(owed)), name=_OWED, version=_VERSION)
+            if pending_modules:
+                store(path, _PendingModules(modules=tuple(pending_modules)), name=_PENDING, version=_VERSION)
             else:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         except (CorralError, OSError) as error:
             if self.directory.exists():  # else it was cleaned up, and nothing is pending
                 _log.warning("instance.told_not_stored", run=str(self.directory), reason=str(error))
 
-    def owed(self) -> tuple[str, ...] | None:
+    def pending_modules(self) -> tuple[str, ...] | None:
         """Modules whose notification of its exit is pending; None: no module was notified."""
         path = self.directory / "told"
         try:
             if not path.stat().st_size:
                 return ()
-            found = read_versioned(path, _Owed, name=_OWED, version=_VERSION)
+            found = read_versioned(path, _PendingModules, name=_PENDING, version=_VERSION)
         except FileNotFoundError:
             return None
         except (CorralError, OSError) as error:
@@ -262,9 +262,9 @@ class RunFiles:
             return ()
         return found.modules if found is not None else None
 
-    def was_told(self) -> bool:
+    def modules_notified(self) -> bool:
         """No notification of its exit is pending."""
-        return self.owed() == ()
+        return self.pending_modules() == ()
 
 
 class FoundRun(msgspec.Struct, frozen=True, kw_only=True):

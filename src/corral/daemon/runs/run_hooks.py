@@ -66,7 +66,7 @@ class RunEnd:
         return ended_handle(intent, outcome, self._directories), exit_info(outcome)
 
     def write_pending(self, modules: Collection[str]) -> None:
-        self._files.mark_told(modules)
+        self._files.write_pending_modules(modules)
 
 
 def ended_handle(intent: RunIntent, outcome: RunOutcome, directories: WorkingDirectories) -> InstanceHandle:
@@ -114,7 +114,7 @@ def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
     found = []
     for run in runs:
         files = RunFiles(run.path)
-        if files.owed() is not None or not files.has_outcome():
+        if files.pending_modules() is not None or not files.has_outcome():
             continue
         try:
             outcome, intent = files.outcome(), files.intent()
@@ -130,17 +130,17 @@ def find_pending(runs: Iterable[FoundRun], *, most: int = MOST_PENDING) -> list[
     """Those of one instance in the order of their runs; of too many those that were written last. Blocks."""
     found = []
     for run in runs:
-        if modules := RunFiles(run.path).owed():
+        if modules := RunFiles(run.path).pending_modules():
             found.append(PendingExit(run=run, modules=modules))
     if len(found) <= most:
         return found
     latest = sorted(found, key=_written_at)[-most:]
-    return sorted(latest, key=lambda owed: (owed.run.instance_id, owed.run.incarnation))
+    return sorted(latest, key=lambda pending: (pending.run.instance_id, pending.run.incarnation))
 
 
-def _written_at(owed: PendingExit) -> float:
+def _written_at(pending: PendingExit) -> float:
     try:
-        return (owed.run.path / "told").stat().st_mtime
+        return (pending.run.path / "told").stat().st_mtime
     except OSError:
         return 0.0
 
@@ -180,7 +180,7 @@ class RunHooks:
         self._files = run.files
         self._directories = directories
         self._stopping: asyncio.Future[Any] | None = None
-        self._said_stopping = False
+        self._stopping_sent = False
 
     def restore(self) -> None:
         """Read what an earlier daemon stored; unreadable parts are missing, nothing else."""
@@ -220,10 +220,10 @@ class RunHooks:
             with self._unharmed():
                 self._hooks.started(self._name, self._present, adopted=adopted)
 
-    def say_stopping(self) -> None:
+    def notify_stopping(self) -> None:
         """Notify modules that it is about to be stopped. Once; does not wait."""
-        if self._hooks is not None and not self._said_stopping:
-            self._said_stopping = True
+        if self._hooks is not None and not self._stopping_sent:
+            self._stopping_sent = True
             with self._unharmed():
                 handle = msgspec.structs.replace(self._present(), state=InstanceState.STOPPING.value)
                 self._stopping = self._hooks.stopping(handle)
@@ -231,7 +231,7 @@ class RunHooks:
     async def before_stop(self, ended: asyncio.Future[Any], kill: asyncio.Event) -> None:
         """Wait until modules have handled that it is about to stop, unless it has exited or is to be killed; for a
         bounded time."""
-        self.say_stopping()
+        self.notify_stopping()
         if self._hooks is None or self._stopping is None or ended.done():
             return
         if not any(await first_of(self._stopping, ended, kill, timeout=self._hooks.budget_seconds)):

@@ -111,7 +111,7 @@ class RunMonitor:
     async def _watch(self, ended: asyncio.Future[RunExit]) -> str:
         """Wait until its main process has exited or it is to be stopped; the reason, when the stop is the daemon's
         decision."""
-        while self._in_time and not ended.done() and not self._stop.wanted.is_set():
+        while self._in_time and not ended.done() and not self._stop.requested.is_set():
             due, reason = self._next_deadline()
             left = due - self._clock.boottime()
             if left > 0:
@@ -146,7 +146,7 @@ class RunMonitor:
     async def _something(self, ended: asyncio.Future[RunExit], *, seconds: float | None) -> None:
         """Wait until it has exited, is to be stopped, its probes have succeeded, or the time is up."""
         probed = self._watched.probed
-        events = [self._stop.wanted] if self._ready or probed.is_set() else [self._stop.wanted, probed]
+        events = [self._stop.requested] if self._ready or probed.is_set() else [self._stop.requested, probed]
         await first_of(ended, *events, timeout=seconds, name=f"supervise/await/{self._handle.run_name}")
 
     async def _clear(self, empty: asyncio.Future[RunExit], *, kill: bool) -> RunExit:

@@ -87,7 +87,7 @@ class ReadyWatch:
             port=next((port for port in order.ports if port.name == PRIMARY), None),
             alive_in=alive_in,
             ready=ready,
-            changed=self._rule_says,
+            changed=self._rule_changed,
             waits=listener.waits_for,
             late=files.mark_waiting,
             name=handle.run_name,
@@ -108,8 +108,8 @@ class ReadyWatch:
         """What is still missing, for the message of a run that never became ready."""
         return self._readiness.last_seen
 
-    def workload_said_ready(self) -> None:
-        self._readiness.workload_said_ready()
+    def workload_reported_ready(self) -> None:
+        self._readiness.workload_reported_ready()
 
     def begin(self) -> None:
         if not self._order.probes or not self.probed.is_set() or self._counts:
@@ -121,20 +121,20 @@ class ReadyWatch:
             return
         if not self.probed.is_set():
             async with Tasks() as tasks:
-                tasks.spawn(self._tell_waiting(), name=f"supervise/waits/{self._name}")
+                tasks.spawn(self._report_waiting(), name=f"supervise/waits/{self._name}")
                 await self._readiness.until_ready()
             self.probed.set()
         if self._counts:
             await self._readiness.watch_players(self._listener.players_counted)
 
-    async def _tell_waiting(self) -> None:
-        words = PacedReasons(self._listener.waits_for)
+    async def _report_waiting(self) -> None:
+        reasons = PacedReasons(self._listener.waits_for)
         await asyncio.sleep(FIRST_WORD_SECONDS)
         while True:
-            words.say(f"not ready yet: {self._readiness.last_seen}")
+            reasons.offer(f"not ready yet: {self._readiness.last_seen}")
             await asyncio.sleep(WORD_SECONDS)
 
-    def _rule_says(self, ready: bool, reason: str) -> None:
+    def _rule_changed(self, ready: bool, reason: str) -> None:
         self._files.mark_waiting(not ready)
         self._listener.ready_changed(ready, reason)
 
@@ -165,7 +165,7 @@ class WatchedRun(RunView, Protocol):
     @property
     def runtime(self) -> RuntimeProvider: ...
 
-    def tell_stage(self, stage: str) -> None:
+    def report_stage(self, stage: str) -> None:
         """Send its stage to the connected controller."""
 
 
@@ -180,7 +180,7 @@ class RunReadiness:
         self.players: PlayerCount | None = None
         """As its probe counted them last; None: unknown."""
         self._watch: ReadyWatch | None = None
-        self._said_ready = False
+        self._workload_ready = False
 
     def restore(self) -> InstanceState:
         """The state of a living run of an earlier daemon. Without probes it counts as ready until a look says
@@ -209,8 +209,8 @@ class RunReadiness:
             alive_in=functools.partial(run.times.alive_in, run.order.min_alive_seconds),
             ready=self.ready,
         )
-        if self._said_ready:
-            watch.workload_said_ready()
+        if self._workload_ready:
+            watch.workload_reported_ready()
         return watch
 
     def start_is_over(self) -> None:
@@ -220,11 +220,11 @@ class RunReadiness:
     def end(self) -> None:
         self._watch = None
 
-    def workload_said_ready(self) -> None:
+    def workload_reported_ready(self) -> None:
         """Its own call, forwarded by the controller; it may come before the watch exists."""
-        self._said_ready = True
+        self._workload_ready = True
         if self._watch is not None:
-            self._watch.workload_said_ready()
+            self._watch.workload_reported_ready()
 
     # calls of the watch
 
@@ -236,7 +236,7 @@ class RunReadiness:
         """What keeps it from being ready."""
         if self._run.state in (InstanceState.STARTING, InstanceState.RUNNING):
             self._run.reason = reason
-            self._run.tell_stage(PROCESS_START)
+            self._run.report_stage(PROCESS_START)
 
     def ready_changed(self, ready: bool, reason: str) -> None:
         run = self._run

@@ -29,10 +29,10 @@ _LASTS_SECONDS: Final = 0.25
 
 
 class StageReports:
-    """Stage reports of one preparation. `tell` is called with the name of a stage that lasts."""
+    """Stage reports of one preparation. `report` is called with the name of a stage that lasts."""
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str], object]) -> None:
+        self._report = report
         self._timer: asyncio.TimerHandle | None = None
         self.current = ""
 
@@ -41,7 +41,7 @@ class StageReports:
             return
         self.close()
         self.current = stage
-        self._timer = asyncio.get_running_loop().call_later(_LASTS_SECONDS, self._tell, stage)
+        self._timer = asyncio.get_running_loop().call_later(_LASTS_SECONDS, self._report, stage)
 
     def close(self) -> None:
         """It is over, or it failed: nothing more is reported."""
@@ -81,7 +81,7 @@ class StartingRun(Protocol):
     def wait_to_start(self, why: str) -> None:
         """Its start is pending, and cannot be made yet."""
 
-    def tell_stage(self, stage: str) -> None:
+    def report_stage(self, stage: str) -> None:
         """Its preparation is there, and that lasts."""
 
 
@@ -95,7 +95,7 @@ class RunStart:
         self._intent = run.intent
         self._order = run.intent.order
         self._stop = run.stop
-        self._stages = StageReports(run.tell_stage)
+        self._stages = StageReports(run.report_stage)
         self._progress = StartProgress(self._stages.entered, run=run.intent.name)
         self._until = 0.0
         """When its time is up."""
@@ -149,8 +149,8 @@ class RunStart:
 
     async def _wait_for_stop(self, seconds: float) -> None:
         if seconds > 0:
-            await set_within(self._stop.wanted, seconds)
-        if self._stop.wanted.is_set():
+            await set_within(self._stop.requested, seconds)
+        if self._stop.requested.is_set():
             raise Interrupted
 
     async def spawn(self) -> StartedRun:
@@ -166,7 +166,7 @@ class RunStart:
                 self._stages.entered(PROCESS_START)
                 return StartedRun(await runtime.start(spec), True)
         except TimeoutError:
-            return await self._judge_timeout(runtime, limit)
+            return await self._resolve_timeout(runtime, limit)
         except CorralError as error:
             raise StageFailed(PROCESS_START, error) from error
         finally:
@@ -198,7 +198,7 @@ class RunStart:
         except CorralError as error:
             raise StageFailed(VALIDATION, error) from error
 
-    async def _judge_timeout(self, runtime: RuntimeProvider, limit: float) -> StartedRun:
+    async def _resolve_timeout(self, runtime: RuntimeProvider, limit: float) -> StartedRun:
         """The time was up in the middle of something: what exists is monitored until its exit, else the start
         failed."""
         found = await runtime.adopt(str(self._files.directory))
@@ -215,7 +215,7 @@ class RunStart:
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         name = f"supervise/start/{self._order.instance_id}"
-        done, *_ = await first_of(work, self._stop.wanted, name=name)
-        if done is None or self._stop.wanted.is_set():
+        done, *_ = await first_of(work, self._stop.requested, name=name)
+        if done is None or self._stop.requested.is_set():
             raise Interrupted
         return done.result()

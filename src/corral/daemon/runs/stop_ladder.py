@@ -78,7 +78,7 @@ class StopRequest:
         self._files = files
         self._stored: StopOrder | None = None
         self.order: StopOrder | None = None
-        self.wanted = asyncio.Event()
+        self.requested = asyncio.Event()
         """Set once the order is on disk."""
         self.killing = asyncio.Event()
         """Set at once: every other wait of this run ends."""
@@ -104,7 +104,7 @@ class StopRequest:
                     self._stored = latest
                 except CorralError as error:
                     _log.error("instance.order_not_stored", run=str(self._files.directory), reason=str(error))
-        self.wanted.set()
+        self.requested.set()
 
     def restore(self) -> None:
         """Read the order that an earlier daemon stored. An unreadable order is an order all the same: none is written
@@ -118,7 +118,7 @@ class StopRequest:
             return
         self._stored = found
         self.take(found)
-        self.wanted.set()
+        self.requested.set()
 
     @property
     def ids(self) -> dict[str, str]:

@@ -125,8 +125,8 @@ def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
         if run_name(run.instance_id, run.incarnation) in needed:
             continue
         try:
-            told = (run.path / "reported").stat()
-            found.append(EndedRun(run=run, ended_at=told.st_mtime, size=_size(run.path)))
+            reported = (run.path / "reported").stat()
+            found.append(EndedRun(run=run, ended_at=reported.st_mtime, size=_size(run.path)))
         except FileNotFoundError:
             continue  # not reported, or it changes while we look: the next time
     return sorted(found, key=lambda ended: ended.ended_at)

@@ -41,7 +41,7 @@ class Instance:
         """The spool number of the report of the last exit."""
         self._may_live = False
         """The current run was executed, or is of an earlier daemon: only its runtime can report its exit."""
-        self._told_unknown: InstanceState | None = None
+        self._reported_unknown: InstanceState | None = None
         """The state in which it was reported as unknown."""
 
     @property
@@ -79,7 +79,7 @@ class Instance:
             self.current = self._successor(ended, outcome)
         if reported is None:
             ended.tail = ended.read_last_lines().lines if outcome.exit else ()
-            self._tell(ended, outcome)
+            self._report_exit(ended, outcome)
         if follows:
             self._services.reporter.report(first_status(self.current, outcome))
             self._follow(self.current.live())
@@ -114,7 +114,7 @@ class Instance:
             try:
                 outcome = await work
                 if outcome.restarted_as is None:
-                    self._tell(self.current, outcome)
+                    self._report_exit(self.current, outcome)
                     await self._keep_first_run(self.current)
                     self.current.mask.forget()
                     await self._put_away(outcome)
@@ -125,7 +125,7 @@ class Instance:
                 faults.add(run, error, now=self._services.clock.boottime())
                 if run.outcome is not None and (run.outcome.restarted_as is None or faults.too_many):
                     run.mask.forget()
-                    self._tell_end_after_fault(run, run.outcome)
+                    self._report_exit_after_fault(run, run.outcome)
                     return
                 self._may_live = self._may_live or run.handle is not None
                 await _pause(run, faults.pause)
@@ -141,11 +141,11 @@ class Instance:
             found = await self._find(run)
         except Exception:
             if self._may_live:
-                self._tell_unknown(run, faults)
-                if not run.stop.wanted.is_set():
+                self._report_unknown(run, faults)
+                if not run.stop.requested.is_set():
                     raise
                 return await self._adopted(await self._ended_by_name(run))
-            if faults.too_many or run.stop.wanted.is_set():
+            if faults.too_many or run.stop.requested.is_set():
                 return await run.fail(faults.error, None, None)
             raise
         return await (self._recovered(faults, found) if faults.too_many else self._adopted(found))
@@ -179,11 +179,11 @@ class Instance:
         directory = str(run.files.directory)
         return await self._services.runtimes.of(directory).adopt(directory)
 
-    def _tell_unknown(self, run: Run, faults: Faults) -> None:
+    def _report_unknown(self, run: Run, faults: Faults) -> None:
         """Reported once, until it is found. A guessed exit would have it started a second time."""
         run.reason = f"nobody can say whether it runs, it is looked for again: {faults.error.message}"
-        if self._told_unknown is not run.state:
-            self._told_unknown = run.state
+        if self._reported_unknown is not run.state:
+            self._reported_unknown = run.state
             self._services.reporter.report(status_update(run))
 
     async def _recovered(self, faults: Faults, found: Adoption) -> RunOutcome:
@@ -203,11 +203,11 @@ class Instance:
             exit = await runtime.wait_empty(found.handle)
         return await run.fail(faults.error, exit, found.handle)
 
-    def _tell_end_after_fault(self, run: Run, outcome: RunOutcome) -> None:
+    def _report_exit_after_fault(self, run: Run, outcome: RunOutcome) -> None:
         """It has exited, and something failed after that; what is not reported now the next daemon reports."""
         try:
-            run.tell_begun()
-            self._tell(run, msgspec.structs.replace(outcome, restarted_as=None))
+            run.report_begun()
+            self._report_exit(run, msgspec.structs.replace(outcome, restarted_as=None))
         except Exception:
             _log.exception("instance.end_not_reported", run=run.name)
 
@@ -216,8 +216,8 @@ class Instance:
         disk the files of the exited run are removed first, and made again."""
         ended = self.current
         self.current = self._successor(ended, outcome)
-        self._may_live, self._told_unknown = False, None
-        self._tell(ended, outcome)
+        self._may_live, self._reported_unknown = False, None
+        self._report_exit(ended, outcome)
         self._services.reporter.report(first_status(self.current, outcome))
         if await self._free_directory(ended):
             self.current.intent = msgspec.structs.replace(self.current.intent, anew=True)
@@ -230,8 +230,8 @@ class Instance:
         if found.kind is AdoptionKind.ALIVE and found.handle is not None:
             if run.handle is None:
                 run.take_over(found.handle)
-            if self._told_unknown:
-                self._told_unknown = None
+            if self._reported_unknown:
+                self._reported_unknown = None
                 self._services.reporter.report(status_update(run))
             return await run.resume()
         if found.kind is AdoptionKind.ENDED and found.exit is not None:
@@ -295,7 +295,7 @@ class Instance:
         await directories.empty_bin()
         return True
 
-    def _tell(self, run: Run, outcome: RunOutcome) -> None:
+    def _report_exit(self, run: Run, outcome: RunOutcome) -> None:
         """Report an exit: a crash with its crash report; an exit with a restart here is reported by the status of
         that restart."""
         reporter, last = self._services.reporter, outcome.restarted_as is None
@@ -309,16 +309,16 @@ class Instance:
         if last:
             ids = run.stop.ids or (run.intent.ids if outcome.failed_start is not None else {})
             with log_context.bound(**ids):
-                reporter.report(status_update(run), spooled=lambda number: self._told(run, number))
+                reporter.report(status_update(run), spooled=lambda number: self._exit_reported(run, number))
 
-    def _told(self, run: Run, number: int) -> None:
+    def _exit_reported(self, run: Run, number: int) -> None:
         self.ended_at_number = number
         run.files.mark_reported(number)
 
 
 async def _pause(run: Run, seconds: float) -> None:
     """A stop order ends the pause."""
-    if run.stop.wanted.is_set():
+    if run.stop.requested.is_set():
         await asyncio.sleep(seconds)
         return
-    await set_within(run.stop.wanted, seconds)
+    await set_within(run.stop.requested, seconds)

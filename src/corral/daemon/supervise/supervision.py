@@ -32,7 +32,7 @@ from corral.system.clock import Clock, boot_id
 from corral.system.daemon_config import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
 
-_TELL_SECONDS: Final = 3.0
+_REPORT_SECONDS: Final = 3.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -119,7 +119,7 @@ class Supervision:
         self._open.enter_context(self._growth)
         await asyncio.to_thread(self._preparation.users.warn)
         self._tasks.spawn(self.services.reporter.run(), name="supervise/report")
-        await self._tell_old_ends()
+        await self._notify_old_exits()
         await self._find_lost()
         await self.supervisor.adopt()
         self._tasks.spawn(self.housekeeping.run(), name="supervise/tidy")
@@ -131,15 +131,15 @@ class Supervision:
         except (CorralError, OSError) as error:
             _log.warning("instances.groups_not_looked_at", reason=str(error))
 
-    async def _tell_old_ends(self) -> None:
+    async def _notify_old_exits(self) -> None:
         """Notify modules of exits that an earlier daemon could not, before anything of a later run."""
         hooks = self.services.hooks
         if hooks is None:
             return
         runs = await asyncio.to_thread(self.services.runs.all)
-        for owed in await asyncio.to_thread(find_pending, runs):
-            file = RunEnd(owed.run.instance_id, RunFiles(owed.run.path), self.directories)
-            hooks.restore_pending(owed.name, file, owed.modules)
+        for pending in await asyncio.to_thread(find_pending, runs):
+            file = RunEnd(pending.run.instance_id, RunFiles(pending.run.path), self.directories)
+            hooks.restore_pending(pending.name, file, pending.modules)
         for end in await asyncio.to_thread(find_unsent, runs):
             handle = ended_handle(end.intent, end.outcome, self.directories)
             file = RunEnd(end.intent.order.instance_id, end.files, self.directories)
@@ -154,7 +154,7 @@ class Supervision:
         reporter = self.services.reporter
         try:
             if self._tasks:
-                async with asyncio.timeout(_TELL_SECONDS):
+                async with asyncio.timeout(_REPORT_SECONDS):
                     await reporter.settled()
         except TimeoutError:
             _log.warning("instances.reports_left", waiting=reporter.waiting)

@@ -186,7 +186,7 @@ class InstanceSupervisor:
             )
         return run
 
-    def workload_said_ready(self, instance_id: str, incarnation: int) -> bool:
+    def workload_reported_ready(self, instance_id: str, incarnation: int) -> bool:
         """A workload's own report that its run, or a restart of it, is ready: they share their token. False when no
         such run is here."""
         run = self.instances.find(instance_id)
@@ -196,7 +196,7 @@ class InstanceSupervisor:
         )
         if run is None or not same or run.ended:
             return False
-        run.readiness.workload_said_ready()
+        run.readiness.workload_reported_ready()
         return True
 
     async def stop_all(self, order: StopOrder) -> None:
@@ -295,11 +295,11 @@ def running_instances(
 
 def _shorten(listed: list[RunningInstance]) -> None:
     """Leave module changes out where the message has no room: they were reported before, and stay valid."""
-    said = 0
+    size = 0
     for run in listed:
-        said += sum(change.ByteSize() for change in run.module_changes)
-        said += sum(map(len, run.modules_missing))
-        if said > _MOST_ABOUT_MODULES:
+        size += sum(change.ByteSize() for change in run.module_changes)
+        size += sum(map(len, run.modules_missing))
+        if size > _MOST_ABOUT_MODULES:
             run.ClearField("module_changes")
             run.ClearField("modules_missing")
 

@@ -130,30 +130,30 @@ def test_what_is_owed_is_found_again_in_the_order_of_runs_and_the_latest_of_too_
         files = runs.files(id, incarnation)
         files.directory.mkdir(parents=True)
         if id != "new-1":
-            files.mark_told(() if id == "told-1" else ("m", "n"))
+            files.write_pending_modules(() if id == "told-1" else ("m", "n"))
             os.utime(files.directory / "told", (number, number))
     found = find_pending(runs.all())
-    assert [(owed.name, owed.modules) for owed in found] == [
+    assert [(pending.name, pending.modules) for pending in found] == [
         ("a-1.1", ("m", "n")),
         ("b-1.1", ("m", "n")),
         ("b-1.2", ("m", "n")),
     ]
-    assert [owed.name for owed in find_pending(runs.all(), most=2)] == ["a-1.1", "b-1.1"]
-    assert runs.files("new-1", 1).owed() is None
-    assert runs.files("told-1", 1).owed() == ()
+    assert [pending.name for pending in find_pending(runs.all(), most=2)] == ["a-1.1", "b-1.1"]
+    assert runs.files("new-1", 1).pending_modules() is None
+    assert runs.files("told-1", 1).pending_modules() == ()
 
 
 def test_a_mark_that_cannot_be_read_tells_nothing_twice_and_one_that_is_swept_is_not_made_again(tmp_path):
     files = RunDirectories(tmp_path).files("a-1", 1)
-    files.mark_told(("m",))
+    files.write_pending_modules(("m",))
     assert not files.directory.exists()
     files.directory.mkdir(parents=True)
     (files.directory / "told").write_text("{")
-    assert files.was_told()
-    files.mark_told(("m",))
-    assert files.owed() == ("m",)
-    files.mark_told()
-    assert files.was_told()
+    assert files.modules_notified()
+    files.write_pending_modules(("m",))
+    assert files.pending_modules() == ("m",)
+    files.write_pending_modules()
+    assert files.modules_notified()
 
 
 # --- who should hear ------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def test_an_end_is_told_until_it_is_marked(tmp_path):
     files = ended(tmp_path / "d", "a-1", 2)
     ended(tmp_path / "d", "a-1", 1)
     assert untold(tmp_path / "d") == ["a-1.1", "a-1.2"]
-    files.mark_told()
+    files.write_pending_modules()
     assert untold(tmp_path / "d") == ["a-1.1"]
 
 
