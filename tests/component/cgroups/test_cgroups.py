@@ -316,8 +316,8 @@ async def test_what_is_proven_is_what_this_machine_can_do(machine):
 async def test_a_keeper_is_housed_in_a_group_of_its_own_and_the_group_of_a_dead_one_goes(machine):
     run = machine.new_run()  # its process is a keeper here
     before = pathlib.Path(f"/proc/{run.shim.pid}/cgroup").read_text()
-    await machine.cgroups.house_keeper(run.shim.pid, "n1")
-    await machine.cgroups.house_keeper(run.shim.pid, "n1")
+    await machine.cgroups.place_keeper(run.shim.pid, "n1")
+    await machine.cgroups.place_keeper(run.shim.pid, "n1")
     after = pathlib.Path(f"/proc/{run.shim.pid}/cgroup").read_text()
     assert (before != after) == (machine.kind != "none")
     assert machine.cgroups.leftovers() == []
@@ -326,7 +326,7 @@ async def test_a_keeper_is_housed_in_a_group_of_its_own_and_the_group_of_a_dead_
 
 async def test_a_keeper_that_was_told_to_end_leaves_no_group_when_the_adapter_is_closed(grouped):
     run = grouped.new_run()
-    await grouped.cgroups.house_keeper(run.shim.pid, "n1")
+    await grouped.cgroups.place_keeper(run.shim.pid, "n1")
     asyncio.get_running_loop().call_later(0.1, run.shim.kill)  # it takes its time
     await grouped.cgroups.close()
     if grouped.kind != "systemd":  # which removes a scope by itself

@@ -33,14 +33,14 @@ async def dialogue_until(data: pathlib.Path, spec: RunSpec, last: str) -> None:
         if name == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async def nowhere(pid: int) -> None:
+    async def unplaced(pid: int) -> None:
         return None
 
     cgroups = NoCgroups("house")
     lock = try_lock(spec.run_directory)
     assert lock is not None
     step("locked")
-    client = KeeperClient(data / "keeper", house=nowhere)
+    client = KeeperClient(data / "keeper", place=unplaced)
     marks = cgroups.environment(spec.run_name)
     plan = spawn_plan(spec, user=own_user(), marks=marks, segment_bytes=1 << 20)
     connection = await client._connect()

@@ -195,10 +195,10 @@ async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
     """As after an upgrade: the one from before lives on beside the new one while it has runs, also one
     whose shim died and whose minder is the newer keeper's."""
 
-    async def nowhere(pid: int) -> None:
+    async def unplaced(pid: int) -> None:
         return None
 
-    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=keeper_protocol.PROTOCOL - 1)
+    client = KeeperClient(house.data / "keeper", place=unplaced, protocol=keeper_protocol.PROTOCOL - 1)
     older = await client.ensure()
     spec = house.spec(*workloads.silent())
     lock = try_lock(spec.run_directory)

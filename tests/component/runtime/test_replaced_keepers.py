@@ -254,10 +254,10 @@ async def test_a_keeper_that_was_handed_runs_ends_after_them(house: ProcessHouse
 async def test_runs_of_a_keeper_of_the_former_protocol_are_held_by_the_new_one(house: ProcessHouse) -> None:
     """Which is killed: it could not be handed anything."""
 
-    async def nowhere(pid: int) -> None:
+    async def unplaced(pid: int) -> None:
         return None
 
-    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=keeper_protocol.PROTOCOL - 1)
+    client = KeeperClient(house.data / "keeper", place=unplaced, protocol=keeper_protocol.PROTOCOL - 1)
     older = await client.ensure()
     spec = house.spec(*workloads.python(SIDE))
     lock = try_lock(spec.run_directory)

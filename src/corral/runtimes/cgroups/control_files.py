@@ -140,7 +140,7 @@ _OWN: Final = "/proc/self/cgroup"
 NAMED: Final = "name=systemd"
 """systemd's own hierarchy on machines with v1; it has no controller."""
 
-_V1_WANTED: Final = ("memory", "cpu", "cpuacct", "pids", "freezer", NAMED)
+_V1_HIERARCHIES: Final = ("memory", "cpu", "cpuacct", "pids", "freezer", NAMED)
 
 
 class Hierarchies(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +167,7 @@ def mounted_hierarchies(text: str | None = None) -> Hierarchies:
             unified = point
         elif kind[0] == "cgroup":
             for name in kind[2].split(","):
-                if name in _V1_WANTED:
+                if name in _V1_HIERARCHIES:
                     controllers.setdefault(name, point)
     return Hierarchies(unified=unified, controllers=controllers)
 

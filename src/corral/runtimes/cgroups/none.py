@@ -109,7 +109,7 @@ class NoCgroups:
         marked = self._marks()
         return sorted({*self._known, *(marked[pid] for pid in processes.alive_among(marked))})
 
-    async def house_keeper(self, pid: int, name: str) -> None:
+    async def place_keeper(self, pid: int, name: str) -> None:
         """No-op: there is no group to move the keeper to."""
 
     async def close(self) -> None:

@@ -86,7 +86,7 @@ class Cgroups(Protocol):
     def leftovers(self) -> list[str]:
         """Runs that have a group here, created by this daemon or an earlier one."""
 
-    async def house_keeper(self, pid: int, name: str) -> None:
+    async def place_keeper(self, pid: int, name: str) -> None:
         """Move the keeper out of the daemon's own unit, so that stopping the unit does not kill it.
         Idempotent; `name` distinguishes the keepers of a node."""
 

@@ -171,22 +171,22 @@ async def kill_until_quiet(members: Members, run: str) -> None:
     """SIGKILL until several scans in a row find no process: for kernels that cannot kill a group at once. A
     process that got the signal and does not die at once (it is blocked in the kernel) is left to the kernel
     after a while."""
-    told: set[int] = set()
+    signalled: set[int] = set()
     began = time.monotonic()
     quiet = 0
     while quiet < _QUIET_LOOKS:
         burst_ends = time.monotonic() + _BURST_SECONDS
         while quiet < _QUIET_LOOKS and time.monotonic() < burst_ends:
             present = set(members())
-            if not present or (present <= told and time.monotonic() > began + _DYING_SECONDS):
+            if not present or (present <= signalled and time.monotonic() > began + _DYING_SECONDS):
                 quiet += 1
                 continue
             quiet = 0
-            told |= send_to_members(members, signal.SIGKILL)
+            signalled |= send_to_members(members, signal.SIGKILL)
         if quiet < _QUIET_LOOKS and time.monotonic() > began + KILL_SECONDS:
             raise Retryable(
                 Code.TIMEOUT,
-                f"run '{run}' forks faster than it can be killed ({len(told)} processes killed so far)",
+                f"run '{run}' forks faster than it can be killed ({len(signalled)} processes killed so far)",
                 hint="kill it again; control groups (cgroup v2) end such a run at once",
             )
         await asyncio.sleep(_PAUSE)

@@ -19,10 +19,10 @@ from corral.sdk.runtime import RunLimits
 
 _DEADLINE: Final = 10.0
 _LIMITS: Final = RunLimits(memory_mb=32, cpu_cores=0.5, pids=64)
-_WANTED_MB: Final = 128
+_ALLOCATED_MB: Final = 128
 _IDLE: Final = "import sys; sys.stdin.buffer.read()"
 """A process that lives until its parent exits, however that happens."""
-_GREEDY: Final = f"import sys; sys.stdin.read(1); b'x' * ({_WANTED_MB} << 20)"
+_GREEDY: Final = f"import sys; sys.stdin.read(1); b'x' * ({_ALLOCATED_MB} << 20)"
 
 
 class Provable(Cgroups, Protocol):
@@ -85,7 +85,7 @@ async def _memory_is_limited(
         if greedy.returncode == -signal.SIGKILL and cgroups.oom_killed(run):
             return True
     notes.append(
-        f"no limit of memory: a process got {_WANTED_MB} MiB under a limit of {_LIMITS.memory_mb} MiB"
+        f"no limit of memory: a process got {_ALLOCATED_MB} MiB under a limit of {_LIMITS.memory_mb} MiB"
         f" and ended with {greedy.returncode}"
     )
     return False

@@ -82,7 +82,7 @@ class RootGroup:
             pathlib.Path(child).mkdir()
         return child
 
-    def house_keeper(self, pid: int, name: str) -> None:
+    def place_keeper(self, pid: int, name: str) -> None:
         """Move the keeper into a group of its own; groups of dead keepers are removed."""
         self.prune(keep=keeper_name(name, pid))
         child = f"{self.path}/{keeper_name(name, pid)}"

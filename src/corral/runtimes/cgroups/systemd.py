@@ -95,7 +95,7 @@ class SystemdCgroups(RunsInOneTree):
         found = [name.removesuffix(self._ending) for name in names if name.endswith(self._ending)]
         return [unescaped(name) for name in found if ":" not in name and not is_keeper_name(name)]
 
-    async def house_keeper(self, pid: int, name: str) -> None:
+    async def place_keeper(self, pid: int, name: str) -> None:
         unit = f"{_PREFIX}{keeper_name(name, pid)}{self._ending}"
         if pid in control_files.member_pids(f"{self._directory}/{unit}"):
             return
@@ -192,7 +192,7 @@ async def _router(unit: str) -> AsyncIterator[DBusRouter]:
     except (OSError, EOFError, RouterClosed) as error:
         raise _unreachable(error) from error
     except DBusErrorResponse as error:
-        raise Retryable(Code.SPAWN_FAILED, f"systemd refused {unit}: {_said(error)}") from error
+        raise Retryable(Code.SPAWN_FAILED, f"systemd refused {unit}: {_error_text(error)}") from error
 
 
 async def _reply(router: DBusRouter, call: Any) -> tuple[Any, ...]:
@@ -201,13 +201,13 @@ async def _reply(router: DBusRouter, call: Any) -> tuple[Any, ...]:
 
 
 def _unreachable(error: Exception) -> Retryable:
-    said = _said(error) if isinstance(error, DBusErrorResponse) else str(error) or type(error).__name__
+    text = _error_text(error) if isinstance(error, DBusErrorResponse) else str(error) or type(error).__name__
     return Retryable(
         Code.UNREACHABLE,
-        f"systemd cannot be reached over the system bus: {said}",
+        f"systemd cannot be reached over the system bus: {text}",
         hint="is dbus running (`systemctl status dbus`)?",
     )
 
 
-def _said(error: DBusErrorResponse) -> str:
+def _error_text(error: DBusErrorResponse) -> str:
     return f"{error.name}: {error.data[0]}" if error.data else str(error.name)

@@ -90,9 +90,9 @@ async def set_frozen(work: str, run: str, frozen: bool) -> None:
         raise Retryable(
             Code.NOT_SUPPORTED, f"cannot {verb} run '{run}': {error.strerror} ({work}/cgroup.freeze)"
         ) from error
-    wanted = int(frozen)
+    expected = int(frozen)
     ends = time.monotonic() + FREEZE_SECONDS
-    while control_files.read_field(f"{work}/cgroup.events", "frozen") != wanted:
+    while control_files.read_field(f"{work}/cgroup.events", "frozen") != expected:
         if time.monotonic() > ends:
             control_files.write_if_there(f"{work}/cgroup.freeze", "0")
             raise Retryable(

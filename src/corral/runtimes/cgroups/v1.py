@@ -152,10 +152,10 @@ class SeparateCgroups:
         names = {name for root in self._distinct_roots() for name in unified.groups_below(root.path, RUN)}
         return sorted(unescaped(name) for name in names)
 
-    async def house_keeper(self, pid: int, name: str) -> None:
+    async def place_keeper(self, pid: int, name: str) -> None:
         for root in self._distinct_roots():
             try:
-                root.house_keeper(pid, name)
+                root.place_keeper(pid, name)
             except OSError as error:
                 raise Retryable(
                     Code.SPAWN_FAILED,
@@ -206,10 +206,10 @@ class SeparateCgroups:
     async def _freeze(self, run: str, frozen: bool) -> bool:
         """Freeze or thaw; False when it is not complete in time."""
         path = f"{self._work(run, 'freezer')}/freezer.state"
-        wanted = "FROZEN" if frozen else "THAWED"
+        expected = "FROZEN" if frozen else "THAWED"
         ends = time.monotonic() + unified.FREEZE_SECONDS
-        while control_files.write_if_there(path, wanted):  # repeated: a fork may have been missed
-            if control_files.read_text(path).strip() == wanted:
+        while control_files.write_if_there(path, expected):  # repeated: a fork may have been missed
+            if control_files.read_text(path).strip() == expected:
                 return True
             if time.monotonic() > ends:
                 return False

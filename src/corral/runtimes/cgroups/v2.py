@@ -96,9 +96,9 @@ class UnifiedCgroups(RunsInOneTree):
     def leftovers(self) -> list[str]:
         return [unescaped(name) for name in unified.groups_below(self._root.path, RUN)]
 
-    async def house_keeper(self, pid: int, name: str) -> None:
+    async def place_keeper(self, pid: int, name: str) -> None:
         try:
-            self._root.house_keeper(pid, name)
+            self._root.place_keeper(pid, name)
         except OSError as error:
             raise Retryable(
                 Code.SPAWN_FAILED, f"cannot move the keeper ({pid}) into a control group of its own: {error}"

@@ -53,7 +53,7 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
         program.let_go()
     else:
         program.give_up()
-    how = _mind(program, connection, wake, main, ends) if failure is None else DONE
+    how = _supervise(program, connection, wake, main, ends) if failure is None else DONE
     if not beside:
         program.kill()
     gone = end_descendants(_KILL_SECONDS) if beside else True
@@ -75,7 +75,9 @@ def _refusal(failure: StartFailure) -> dict[str, Any]:
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
-def _mind(program: SideProgram, connection: socket.socket, wake: int, main: int | None, ends: float) -> str:
+def _supervise(
+    program: SideProgram, connection: socket.socket, wake: int, main: int | None, ends: float
+) -> str:
     """Wait until nothing is left to wait for; returns the reason."""
     while not program.reap():
         left = ends - time.monotonic()

@@ -58,11 +58,11 @@ def run_companion(request: dict[str, Any], connection: socket.socket) -> NoRetur
     program, failure = _launch(request, place)
     if failure is not None:
         companion_files.forget(place)
-        _refuse(connection, _told(failure))
+        _refuse(connection, _failure_answer(failure))
     assert program is not None
     keeper_protocol.send(connection, {"started": program.pid})
     connection.close()
-    Minder(program, place, wake, main).mind()
+    Minder(program, place, wake, main).run()
     os._exit(0)
 
 
@@ -71,7 +71,7 @@ def _refuse(connection: socket.socket, answer: dict[str, Any]) -> NoReturn:
     os._exit(0)
 
 
-def _told(failure: StartFailure) -> dict[str, Any]:
+def _failure_answer(failure: StartFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
         return {"how": RUN_ENDED}  # its group is gone
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
@@ -130,10 +130,10 @@ class Minder:
         self._ends: float | None = None
         """When it is killed; None while no stop was requested, and after the kill."""
         self._killed = False
-        self._unsaid: float | None = None
+        self._unwritten: float | None = None
         """When its latest output has to be in the file."""
 
-    def mind(self) -> None:
+    def run(self) -> None:
         while not self._program.reap():
             if self._ends is not None and time.monotonic() >= self._ends:
                 self._program.kill()
@@ -142,7 +142,7 @@ class Minder:
         while not end_descendants(_KILL_SECONDS):
             pass
         self._program.read_rest()
-        self._say_output()
+        self._write_output()
         exit_file.write_exit(self._place, self._program.status, at_ns=time.time_ns(), who="minder")
 
     def _wait(self) -> set[int]:
@@ -150,7 +150,7 @@ class Minder:
         for descriptor in (self._wake, self._main, self._program.reader):
             if descriptor >= 0:
                 poller.register(descriptor, select.POLLIN)
-        moments = [moment for moment in (self._ends, self._unsaid) if moment is not None]
+        moments = [moment for moment in (self._ends, self._unwritten) if moment is not None]
         pause = max(min(moments) - time.monotonic(), 0.0) * 1000 + 0.5 if moments else None
         return {descriptor for descriptor, _ in poller.poll(pause)}
 
@@ -163,10 +163,10 @@ class Minder:
         if self._main in ready:
             self._main = -1
             self._ask_to_end(GRACE_SECONDS)
-        if self._program.reader in ready and self._program.read() and self._unsaid is None:
-            self._unsaid = time.monotonic() + _OUTPUT_EVERY
-        if self._unsaid is not None and time.monotonic() >= self._unsaid:
-            self._say_output()
+        if self._program.reader in ready and self._program.read() and self._unwritten is None:
+            self._unwritten = time.monotonic() + _OUTPUT_EVERY
+        if self._unwritten is not None and time.monotonic() >= self._unwritten:
+            self._write_output()
 
     def _ask_to_end(self, grace: float) -> None:
         """Send SIGTERM to its whole process group, once; the program is not reaped yet, so the number is
@@ -180,7 +180,7 @@ class Minder:
                 os.killpg(self._program.pid, signal.SIGCONT)  # a stopped one receives SIGTERM, too
         self._ends = ends if self._ends is None else min(self._ends, ends)
 
-    def _say_output(self) -> None:
-        self._unsaid = None
+    def _write_output(self) -> None:
+        self._unwritten = None
         with contextlib.suppress(OSError):
             companion_files.write_output(self._place, self._program.kept)

@@ -105,7 +105,7 @@ def forget(place: str) -> None:
     run_files.remove(place, run_files.RECORD, run_files.EXIT, OUTPUT, STOP)
 
 
-def say_lost(place: str) -> None:
+def mark_lost(place: str) -> None:
     """Record that processes of a companion without a minder may not have been found. The mark stays, whatever
     follows."""
     with contextlib.suppress(OSError):  # a full disk: then `exit` records it until the next one of this name
@@ -163,8 +163,8 @@ def ask_to_stop(place: str, grace: float) -> None:
 
 def asked_to_stop(place: str) -> float | None:
     """The seconds of grace of the stop request; None when there is no request."""
-    told = _whole(f"{place}/{STOP}").partition(b"\n")[0].strip(b"\0")
-    return int(told) / 1000 if told.isdigit() else None
+    request = _whole(f"{place}/{STOP}").partition(b"\n")[0].strip(b"\0")
+    return int(request) / 1000 if request.isdigit() else None
 
 
 def _write_in_place(path: str, content: bytes) -> None:

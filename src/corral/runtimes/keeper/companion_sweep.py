@@ -79,7 +79,7 @@ def clear_up(place: str) -> bool:
         return True  # no record: it cannot be identified, and it died with its minder
     if record is None or exit_file.read_exit(place) is not None:
         return True
-    companion_files.say_lost(place)
+    companion_files.mark_lost(place)
     gone = record.boot != boot_id() or _kill_marked(f"{MARK}={record.mark}")
     if gone:
         exit_file.write_exit(place, None, at_ns=time.time_ns(), who="sweep")

@@ -71,9 +71,9 @@ def write_exit(
 ) -> None:
     """Record how the main process ended. A known status stays: the first report is the best one, and a report
     without a status never replaces one with it."""
-    said = _UNKNOWN if status is None else str(status)
+    text = _UNKNOWN if status is None else str(status)
     more = f"{' oom' if oom else ''}{'' if seen else ' unseen'}"
-    body = f"corral-exit {VERSION} {said} {at_ns} {who}{more}".encode("ascii")
+    body = f"corral-exit {VERSION} {text} {at_ns} {who}{more}".encode("ascii")
     descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -74,7 +74,7 @@ def log(text: str) -> None:
         return
 
 
-def told(error: BaseException | None) -> str:
+def error_text(error: BaseException | None) -> str:
     """An exception and where it happened, without importing `traceback` in a forked process."""
     places = []
     step = error.__traceback__ if error is not None else None
@@ -102,6 +102,6 @@ class Fatal:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> NoReturn:
         try:
-            log(told(error))
+            log(error_text(error))
         finally:
             os._exit(_FAILED)

@@ -34,11 +34,11 @@ class HeldRuns:
 
     def __init__(self, poller: select.poll) -> None:
         self._poller = poller
-        self._minded: dict[int, HeldRun] = {}
+        self._supervised: dict[int, HeldRun] = {}
         """By the pid of the shim or rescue, which is our child."""
         self._handed: dict[int, HeldRun] = {}
         """Runs whose shim or rescue is not our child, by a pidfd of it."""
-        self._unminded: dict[str, HeldRun] = {}
+        self._unsupervised: dict[str, HeldRun] = {}
         """By directory: runs whose rescue failed, or that another process took first. They are checked again
         and again."""
         self._look_at = 0.0
@@ -47,7 +47,7 @@ class HeldRuns:
         self._statuses: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
-        return len(self._minded) + len(self._handed) + len(self._unminded)
+        return len(self._supervised) + len(self._handed) + len(self._unsupervised)
 
     # requests
 
@@ -64,19 +64,19 @@ class HeldRuns:
         if pid < 0:
             run.release()
             return
-        self._minded[pid] = run
+        self._supervised[pid] = run
 
     def hold(self, caller: RequestConnection, directory: str) -> None:
         """Hold a run that another keeper started. Of a run that is held already, the terminal is taken if it
         is missing. The requester gets the terminal, to hand it to our successor."""
-        run = self._with_minder(directory) or self._unminded.get(directory)
+        run = self._with_minder(directory) or self._unsupervised.get(directory)
         if run is None:
             run = taken_over(directory, caller)
             minder = caller.take(MINDER)
             if minder >= 0:
                 self._watch(run, minder)
             else:
-                self._unminded[directory] = run
+                self._unsupervised[directory] = run
         elif run.master < 0:
             run.master = caller.take(TERMINAL)
         keeper_protocol.send(
@@ -87,8 +87,8 @@ class HeldRuns:
         """Start another rescue, requested by a daemon that has the lock."""
         for minder, handed in list(self._handed.items()):
             if handed.directory == directory and has_ended(minder):
-                self._unminded[directory] = self._unwatch(minder)
-        run = self._unminded.pop(directory, None)
+                self._unsupervised[directory] = self._unwatch(minder)
+        run = self._unsupervised.pop(directory, None)
         if run is None:
             known = self._with_minder(directory)
             try:
@@ -102,10 +102,10 @@ class HeldRuns:
     # events
 
     def is_minder(self, pid: int) -> bool:
-        return pid in self._minded
+        return pid in self._supervised
 
     def minder_reaped(self, pid: int, status: int) -> None:
-        self._minder_ended(self._minded.pop(pid), status)
+        self._minder_ended(self._supervised.pop(pid), status)
 
     def orphan_ended(self, pid: int, status: int) -> None:
         """Note the exit of a process that a dead shim left to us; it is not reaped yet."""
@@ -128,23 +128,23 @@ class HeldRuns:
         """Drop a run whose supervisor, forked by another keeper, has ended without notice to us."""
         for minder in list(self._handed):
             self.handed_minder_ready(minder)
-        for directory in list(self._unminded):
+        for directory in list(self._unsupervised):
             if run_files.is_empty(directory) or not os.path.exists(directory):  # noqa: PTH110 - few imports
-                self._unminded.pop(directory).release()
+                self._unsupervised.pop(directory).release()
 
     def look_in(self) -> float | None:
         """After how many milliseconds `look_at_unminded` has work; None: not before an event."""
-        return max(0.0, self._look_at - time.monotonic()) * 1000 if self._unminded else None
+        return max(0.0, self._look_at - time.monotonic()) * 1000 if self._unsupervised else None
 
-    def look_at_unminded(self) -> None:
+    def check_unsupervised(self) -> None:
         """Check the runs without a supervisor: one that has a supervisor by now is watched, any other gets a
         rescue. A daemon, where one runs, is quicker."""
         now = time.monotonic()
-        if not self._unminded or now < self._look_at:
+        if not self._unsupervised or now < self._look_at:
             return
         self._look_at = now + _LOOK_SECONDS
         self.drop_finished()
-        for directory in list(self._unminded):
+        for directory in list(self._unsupervised):
             try:
                 self._look_at_one(directory)
             except (OSError, ValueError) as error:
@@ -156,15 +156,15 @@ class HeldRuns:
             return
         lock = try_lock(directory)
         if lock is not None:
-            self._rescue(self._unminded.pop(directory), lock=lock)
+            self._rescue(self._unsupervised.pop(directory), lock=lock)
             os.close(lock)
             return
         minder = open_process(record.shim, record.shim_start)
         if minder is not None:
-            self._watch(self._unminded.pop(directory), minder)
+            self._watch(self._unsupervised.pop(directory), minder)
 
     def _with_minder(self, directory: str) -> HeldRun | None:
-        for run in (*self._minded.values(), *self._handed.values()):
+        for run in (*self._supervised.values(), *self._handed.values()):
             if run.directory == directory:
                 return run
         return None
@@ -191,9 +191,9 @@ class HeldRuns:
                     connection=-1 if connection is None else connection.fileno(),
                 )
         if pid < 0:
-            self._unminded[run.directory] = run
+            self._unsupervised[run.directory] = run
         else:
-            self._minded[pid] = run
+            self._supervised[pid] = run
 
     def _minder_ended(self, run: HeldRun, status: int) -> None:
         try:
@@ -213,13 +213,13 @@ class HeldRuns:
             _note_exit(run.directory, self._statuses.pop(key))
         else:
             self._orphans[key] = run.directory
-        earlier = self._unminded.pop(run.directory, None)
+        earlier = self._unsupervised.pop(run.directory, None)
         if earlier is not None:
             earlier.release()
         if os.WIFSIGNALED(status):
             self._rescue(run)
         else:
-            self._unminded[run.directory] = run
+            self._unsupervised[run.directory] = run
 
 
 def _note_exit(directory: str, status: int) -> None:

@@ -20,7 +20,7 @@ from corral.runtimes.keeper import forked_process, keeper_protocol
 from corral.runtimes.keeper.aide import run_aide
 from corral.runtimes.keeper.companion import run_companion
 from corral.runtimes.keeper.companion_sweep import run_sweep
-from corral.runtimes.keeper.forked_process import Fatal, fork, log, told
+from corral.runtimes.keeper.forked_process import Fatal, error_text, fork, log
 from corral.runtimes.keeper.held_runs import HeldRuns
 from corral.runtimes.keeper.keeper_protocol import LOCK, RequestConnection
 from corral.runtimes.keeper.proc_facts import raw_status, start_time
@@ -58,7 +58,7 @@ class Keeper:
                     self._read(self._callers[descriptor])
                 else:
                     self._runs.handed_minder_ready(descriptor)
-            self._runs.look_at_unminded()
+            self._runs.check_unsupervised()
 
     def _accept(self) -> None:
         try:
@@ -91,7 +91,7 @@ class Keeper:
                 caller.name_descriptors(request)
                 self._answer(caller, request)
             except Exception as error:
-                log(f"request {str(request.get('do'))[:20]!r}: {told(error)}")
+                log(f"request {str(request.get('do'))[:20]!r}: {error_text(error)}")
         caller.close()
 
     def _answer(self, caller: RequestConnection, request: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def run_rescue(
     _await_empty(directory, record, relay)
     relay.finish()
     clear_lost(directory, wait=True)
-    run_files.say_empty(directory)
+    run_files.mark_empty(directory)
     os._exit(0)
 
 

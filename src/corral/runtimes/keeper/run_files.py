@@ -266,7 +266,7 @@ def is_empty(directory: str) -> bool:
     return True
 
 
-def say_empty(directory: str) -> None:
+def mark_empty(directory: str) -> None:
     """Record that no process of the run is left and its console is complete. Idempotent."""
     try:
         os.rename(f"{directory}/{NOT_EMPTY}", f"{directory}/{EMPTY}")  # noqa: PTH104

@@ -64,7 +64,7 @@ def run_shim(
             forked_process.empty_pipe(wake)
     relay.finish()
     clear_lost(directory, wait=True)
-    run_files.say_empty(directory)
+    run_files.mark_empty(directory)
     os._exit(0)
 
 

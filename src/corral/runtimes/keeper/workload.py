@@ -83,7 +83,7 @@ def _execute(command: list[str], environment: dict[str, str]) -> None:
     program = command[0]
     if "/" in program:
         os.execve(program, command, environment)  # noqa: S606
-    telling: OSError | None = None
+    first_error: OSError | None = None
     for directory in environment.get("PATH", _DEFAULT_PATH).split(":"):
         path = f"{directory or '.'}/{program}"
         try:
@@ -93,5 +93,5 @@ def _execute(command: list[str], environment: dict[str, str]) -> None:
             if error.errno not in _PASSED_OVER:
                 raise
             if error.errno == errno.EACCES:
-                telling = telling or error
-    raise telling or OSError(errno.ENOENT, "not in PATH", program)
+                first_error = first_error or error
+    raise first_error or OSError(errno.ENOENT, "not in PATH", program)

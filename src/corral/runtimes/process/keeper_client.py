@@ -113,12 +113,12 @@ class KeeperClient:
         self,
         directory: pathlib.Path,
         *,
-        house: Callable[[int], Awaitable[None]],
+        place: Callable[[int], Awaitable[None]],
         protocol: int = keeper_protocol.PROTOCOL,
     ) -> None:
-        """`house` is called with the pid of each keeper that is found or started, before it is used."""
+        """`place` is called with the pid of each keeper that is found or started, before it is used."""
         self._directory = directory
-        self._house = house
+        self._place = place
         self._protocol = protocol
         self._name = socket_name(protocol)
         self._starting = asyncio.Lock()
@@ -127,7 +127,7 @@ class KeeperClient:
         """The running keeper, started if need be. One of an older protocol that holds no run is ended."""
         dialogue, answer = await self.ask({"do": "hello"})
         await dialogue.close()
-        await self._house(answer["keeper"])
+        await self._place(answer["keeper"])
         await self._retire_older()
         return _facts(answer)
 
@@ -223,7 +223,7 @@ class KeeperClient:
         async with KeeperDialogue(connection) as dialogue:
             answer = await self._first_answer(dialogue, {"do": "hello"}, -1)
         if answer is not None:
-            await self._house(answer["keeper"])
+            await self._place(answer["keeper"])
 
     async def _connect(self, name: str = "") -> socket.socket | None:
         """None when no keeper listens. Through a descriptor of the directory: the path may be longer than an
@@ -272,16 +272,16 @@ class KeeperClient:
                 starter.wait()
             os.close(writer)
             writer = -1
-            said = os.read(reader, 1) if select.select([reader], [], [], _START_SECONDS)[0] else b""
+            status = os.read(reader, 1) if select.select([reader], [], [], _START_SECONDS)[0] else b""
         finally:
             os.close(reader)
             if writer >= 0:
                 os.close(writer)
-        if said not in (b"0", b"1"):
+        if status not in (b"0", b"1"):
             raise Retryable(Code.SPAWN_FAILED, "the keeper did not start", hint=self._log_hint())
-        if said == b"1":
+        if status == b"1":
             _log.info("keeper.started", directory=str(self._directory))
-        return said == b"1"
+        return status == b"1"
 
     def _silent(self) -> Retryable:
         holder = (self._directory / lock_name(self._name)).read_text().strip()

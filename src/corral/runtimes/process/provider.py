@@ -83,7 +83,7 @@ class ProcessRuntime:
         self._cgroups = cgroups
         self._segment_bytes = segment_bytes
         self._facts = facts
-        self.keeper = keeper or KeeperWatch(KeeperClient(self.directory, house=self._house))
+        self.keeper = keeper or KeeperWatch(KeeperClient(self.directory, place=self._place_keeper))
         self._shares_keeper = keeper is not None
         self._executions = Executions(self.keeper.client)
         self._companions = Companions(self.keeper.client)
@@ -184,7 +184,7 @@ class ProcessRuntime:
             refuse_living(run_directory, self._cgroups)
             return Adoption(kind=AdoptionKind.NEVER_STARTED)
         rebooted = found.record.boot != boot_id()
-        if rebooted or (run_files.is_empty(run_directory) and not found.minded):
+        if rebooted or (run_files.is_empty(run_directory) and not found.supervised):
             return await self._ended(run_directory, found.record, rebooted=rebooted)
         elsewhere = await asyncio.to_thread(self._note_elsewhere, run_directory, found)
         run = self._watched.watch(run_directory, found)
@@ -194,7 +194,7 @@ class ProcessRuntime:
     def _note_elsewhere(self, directory: str, found: FoundRun) -> str:
         """Record a gap where the console continues in another directory; empty when it continues in this one.
         Blocking."""
-        if found.minded or not stored_elsewhere(directory, found.record):
+        if found.supervised or not stored_elsewhere(directory, found.record):
             return ""
         note_loss(f"{directory}/{run_files.CONSOLE}")
         _log.warning(
@@ -362,9 +362,9 @@ class ProcessRuntime:
     def _exit(self, run: LiveRun, ending: exit_file.ExitRecord) -> RunExit:
         return exit_of(ending, oom=self._cgroups.oom_killed(run.record.run))
 
-    async def _house(self, pid: int) -> None:
+    async def _place_keeper(self, pid: int) -> None:
         try:
-            await self._cgroups.house_keeper(pid, RUNTIME)
+            await self._cgroups.place_keeper(pid, RUNTIME)
         except CorralError as error:
             _log.warning("keeper.not_moved", pid=pid, error=str(error))
 

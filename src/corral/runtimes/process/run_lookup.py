@@ -37,7 +37,7 @@ _DELETED: Final = " (deleted)"
 
 class FoundRun(msgspec.Struct, frozen=True):
     record: RunRecord
-    minded: bool
+    supervised: bool
     """A shim or rescue holds the lock."""
 
 
@@ -176,7 +176,7 @@ def conclude(handle: RunHandle, cgroups: Cgroups) -> None:
     try:
         if not cgroups.pids(handle.run_name):
             exit_file.write_exit(directory, None, at_ns=time.time_ns(), who="daemon", seen=False)
-            run_files.say_empty(directory)
+            run_files.mark_empty(directory)
     finally:
         os.close(lock)
 

@@ -68,8 +68,8 @@ def find_program(name: str) -> str:
 
 def checked(execution: Execution, what: str) -> None:
     if execution.code != 0:
-        said = execution.output.strip() or f"exit code {execution.code}"
-        raise Retryable(Code.SPAWN_FAILED, f"{what}: {said}")
+        text = execution.output.strip() or f"exit code {execution.code}"
+        raise Retryable(Code.SPAWN_FAILED, f"{what}: {text}")
 
 
 SOCKETS: Final = "screen"

@@ -175,13 +175,13 @@ class RunWindow:
             return False
         piece, left_out = self._tail.read()
         if left_out:
-            self._say(f"{left_out} bytes of the console are left out here")
+            self._print_notice(f"{left_out} bytes of the console are left out here")
         if piece:
             self._pending += self._tamed.text(piece) if self._tamed else piece
             self._show()
         return bool(piece)
 
-    def _say(self, text: str) -> None:
+    def _print_notice(self, text: str) -> None:
         self._pending += f"\r\n[corral: {text}]\r\n".encode()
 
     def _show(self) -> None:
@@ -207,25 +207,27 @@ class RunWindow:
             self._pass_on(line.translate(None, _KEYS) + b"\n")
         if len(self._typed) > _LINE_BYTES:
             self._typed = b""
-            self._say("this line is too long and was not sent")
+            self._print_notice("this line is too long and was not sent")
         return True
 
     def _pass_on(self, data: bytes) -> None:
         """Write the input, whole or not at all, as a command."""
         if len(data) > _LINE_BYTES:
-            self._say("this line is too long and was not sent")
+            self._print_notice("this line is too long and was not sent")
             return
         path = f"{self._directory}/{run_files.INPUT}"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
-            self._say("this run has no input: it closed it, or was started with `stdin: none`")
+            self._print_notice("this run has no input: it closed it, or was started with `stdin: none`")
             return
         try:
             os.write(descriptor, data)
         except OSError as error:
             full = error.errno == errno.EAGAIN
-            self._say("the run does not read its input; not sent" if full else "the run closed its input")
+            self._print_notice(
+                "the run does not read its input; not sent" if full else "the run closed its input"
+            )
         finally:
             os.close(descriptor)
 

@@ -94,7 +94,7 @@ class Windows:
 
     async def _keep(self, run_directory: str, session: str, terminal: bool) -> None:
         loop = asyncio.get_running_loop()
-        backoff, told = Backoff(first=_FIRST_RETRY, longest=_LAST_RETRY), ""
+        backoff, logged = Backoff(first=_FIRST_RETRY, longest=_LAST_RETRY), ""
         while not run_files.is_empty(run_directory):
             since = loop.time()
             try:
@@ -106,9 +106,9 @@ class Windows:
                     await _ended(process)
             except (CorralError, OSError) as error:
                 # Logged once for each reason: its program may be gone for good, and the run lives for months.
-                log = _log.debug if str(error) == told else _log.warning
+                log = _log.debug if str(error) == logged else _log.warning
                 log("session.not_opened", session=session, error=str(error))
-                told = str(error)
+                logged = str(error)
             if run_files.is_empty(run_directory):
                 return
             if loop.time() - since > _SHORT_LIFE:
