@@ -9,7 +9,7 @@ from jvm_flags.contract import GroupFlags, JvmFlags, flags_for
 
 MEMORY = ".corral-jvm-flags.json"
 """In the directory of an instance: what it was given the last time."""
-ASKING_SECONDS = 1.0
+REQUEST_SECONDS = 1.0
 """Less than a hook may take: a controller that does not answer costs a start this second, and no flags."""
 _LINES = msgspec.json.Decoder(list[str])
 
@@ -27,7 +27,7 @@ class AddedFlags(DaemonModule):
 
     async def on_start(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
-        self.flags = ctx.capabilities.require("corral.jvm.flags", JvmFlags, deadline=ASKING_SECONDS)
+        self.flags = ctx.capabilities.require("corral.jvm.flags", JvmFlags, deadline=REQUEST_SECONDS)
         await ctx.events.subscribe("jvm-flags/FLAGS_CHANGED", self.follow)
         await self.learn()
         await ctx.scheduler.every(2, self.catch_up, name="catch up")

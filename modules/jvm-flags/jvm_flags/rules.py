@@ -9,8 +9,8 @@ from collections.abc import Sequence
 MOST_FLAGS = 64
 LONGEST_FLAG = 1024
 _GROUP = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?|\*")
-_SAYS_WHAT_IS_RUN = ("-jar", "-cp", "-classpath", "--class-path", "-m", "--module")
-_SAYS_IT_OTHERWISE = ("-Djava.class.path", "-Djdk.module.main", "-XX:Flags=", "-XX:VMOptionsFile=")
+_PROGRAM_OPTIONS = ("-jar", "-cp", "-classpath", "--class-path", "-m", "--module")
+_PROGRAM_PREFIXES = ("-Djava.class.path", "-Djdk.module.main", "-XX:Flags=", "-XX:VMOptionsFile=")
 _TAKES_A_VALUE = (
     "--add-exports",
     "--add-modules",
@@ -49,7 +49,7 @@ def _problem(flag: str) -> str:
         return "is a file of arguments; write the arguments themselves"
     if not flag.startswith("-"):
         return "does not begin with '-': Java would take it for the class to run"
-    if flag.partition("=")[0] in _SAYS_WHAT_IS_RUN or flag.startswith(_SAYS_IT_OTHERWISE):
+    if flag.partition("=")[0] in _PROGRAM_OPTIONS or flag.startswith(_PROGRAM_PREFIXES):
         return "says what is run, and that is for the group to say"
     if flag in _TAKES_A_VALUE:
         return "has its value in the next word; write both in one, with '=' between them"

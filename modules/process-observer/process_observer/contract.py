@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance used until `at`: its main process and all that descends from it."""
 
     instance_id: str
@@ -31,10 +31,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 class NodeProcesses(Protocol):
     """The contract of `corral.node.processes` 1.0."""
 
-    async def observe(self, *, instance_id: str) -> Figures | None:
+    async def observe(self, *, instance_id: str) -> ProcessUsage | None:
         """The newest figures; None for an instance that does not run here."""
         ...
 
-    async def all(self) -> list[Figures]:
+    async def all(self) -> list[ProcessUsage]:
         """Those of all instances that run here, by id."""
         ...

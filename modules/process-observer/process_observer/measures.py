@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.sdk import InstanceHandle, Metrics
-from process_observer.contract import Figures
+from process_observer.contract import ProcessUsage
 from process_observer.proc import Usage
 
 _COUNTED = {
@@ -28,15 +28,15 @@ class Measures:
         }
         self._gauges = {field: metrics.gauge(f"instance_{field}", help) for field, help in _GAUGED.items()}
 
-    def record(self, handle: InstanceHandle, figures: Figures, before: Usage | None) -> None:
+    def record(self, handle: InstanceHandle, usage: ProcessUsage, before: Usage | None) -> None:
         """What is not known is not shown. Counters grow by what was added since the look before, if any."""
         labels = {"instance": handle.instance_id, "group": handle.group}
         for field, gauge in self._gauges.items():
-            value = getattr(figures, field)
+            value = getattr(usage, field)
             if value is not None:
                 gauge.set(value, **labels)
         for field, counter in self._counters.items():
-            value, earlier = getattr(figures, field), getattr(before, field, None) or 0
+            value, earlier = getattr(usage, field), getattr(before, field, None) or 0
             if value is not None:
                 counter.increase(max(0, value - earlier), **labels)
 

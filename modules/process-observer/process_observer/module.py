@@ -17,7 +17,7 @@ from corral.sdk import (
     ModuleContext,
     ScheduledTask,
 )
-from process_observer.contract import Figures, NodeProcesses
+from process_observer.contract import NodeProcesses, ProcessUsage
 from process_observer.measures import Measures
 from process_observer.proc import Process, Snapshot, Usage, read_process, usage_of
 
@@ -30,7 +30,7 @@ class Watched(msgspec.Struct, kw_only=True):
     looked: float = 0.0
     """When, by the monotonic clock."""
     usage: Usage | None = None
-    figures: Figures | None = None
+    measured: ProcessUsage | None = None
 
 
 class ProcessObserver(DaemonModule):
@@ -75,7 +75,7 @@ class ProcessObserver(DaemonModule):
 
     def note(self, known: Watched, usage: Usage, now: float) -> None:
         before = known.usage
-        known.figures = Figures(
+        known.measured = ProcessUsage(
             instance_id=known.handle.instance_id,
             group=known.handle.group,
             pid=known.handle.pid,
@@ -83,21 +83,21 @@ class ProcessObserver(DaemonModule):
             cpu_percent=percent_between(before, usage, now - known.looked) if before else None,
             **msgspec.structs.asdict(usage),
         )
-        self.measures.record(known.handle, known.figures, before)
+        self.measures.record(known.handle, known.measured, before)
         known.usage, known.looked = usage, now
 
     def capability_handles(self) -> Sequence[CapabilityBinding[Any]]:
         return [CapabilityBinding("corral.node.processes", NodeProcesses, lambda: self)]
 
-    async def observe(self, *, instance_id: str) -> Figures | None:
+    async def observe(self, *, instance_id: str) -> ProcessUsage | None:
         known = self.watched.get(instance_id)
-        if known is not None and known.figures is None:  # it has just been started
+        if known is not None and known.measured is None:  # it has just been started
             await self.look()
-        return known.figures if known else None
+        return known.measured if known else None
 
-    async def all(self) -> list[Figures]:
-        found = [known.figures for _, known in sorted(self.watched.items())]
-        return [figures for figures in found if figures is not None]
+    async def all(self) -> list[ProcessUsage]:
+        found = [known.measured for _, known in sorted(self.watched.items())]
+        return [measured for measured in found if measured is not None]
 
 
 def percent_between(before: Usage, now: Usage, seconds: float) -> float:

@@ -106,9 +106,9 @@ async def test_the_end_of_a_run_does_not_end_the_observation_of_the_next(
         "on_instance_stopped", handle={"instance_id": "lobby-1", "group": "lobby", "pid": 1}, exit={}
     )
     observed = bench.capability("corral.node.processes", NodeProcesses)
-    figures = await observed.observe(instance_id="lobby-1")
-    assert figures is not None
-    assert figures.pid == handle.pid
+    usage = await observed.observe(instance_id="lobby-1")
+    assert usage is not None
+    assert usage.pid == handle.pid
 
 
 async def test_a_new_interval_is_followed(bench: ModuleBench) -> None:

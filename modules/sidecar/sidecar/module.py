@@ -116,14 +116,14 @@ class Sidecar(DaemonModule):
             return
         self.started.increase(rule=rule.name, group=beside.handle.group)
         if before is not None:
-            self.ctx.logger.warning("%s beside %s was started again: %s", rule.name, id, _told(before))
+            self.ctx.logger.warning("%s beside %s was started again: %s", rule.name, id, _exit_text(before))
 
 
 def _differ(old: Rule, new: Rule) -> bool:
     return (old.command, old.env) != (new.command, new.env)
 
 
-def _told(process: SideProcess) -> str:
+def _exit_text(process: SideProcess) -> str:
     how = process.signal or f"exit code {process.exit_code}"
     last = process.output.strip().splitlines()[-1:]
     return f"it ended with {how}, saying: {last[0][:200]}" if last else f"it ended with {how}"

@@ -157,8 +157,8 @@ class StatsAggregator(PlatformModule):
         return days
 
     async def show_command(self, call: CommandCall) -> list[str]:
-        wanted = call.named.get("group")
-        rows = [row for row in await self.totals() if wanted in (None, "", row.group)]
+        group = call.named.get("group")
+        rows = [row for row in await self.totals() if group in (None, "", row.group)]
         lines = [
             f"{row.group}: {row.starts} starts, {row.stops} stops, {row.crashes} crashes, "
             f"{row.run_seconds / 3600:.1f} hours"

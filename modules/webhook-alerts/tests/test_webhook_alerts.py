@@ -24,14 +24,14 @@ class Receiver:
     """A service that takes webhooks, or refuses them by the path that was asked."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, str], Any]] = []
+        self.received: list[tuple[str, dict[str, str], Any]] = []
         self.refusing: set[str] = set()
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.heard.append((self.path, dict(self.headers.items()), body))
+                outer.received.append((self.path, dict(self.headers.items()), body))
                 self.send_response(503 if self.path in outer.refusing else 204)
                 self.end_headers()
 
@@ -47,7 +47,7 @@ class Receiver:
         return {"name": path, "url": url, "events": list(events or ("*",)), **more}
 
     def subjects(self, path: str) -> list[str]:
-        return [json.loads(body)["subject"] for at, _, body in self.heard if at == f"/{path}"]
+        return [json.loads(body)["subject"] for at, _, body in self.received if at == f"/{path}"]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -73,7 +73,7 @@ def bench(*destinations: dict[str, Any], module: type = WebhookAlerts, **setting
     [("*", True), ("INSTANCE_*", True), ("INSTANCE_CRASHED", True), ("INSTANCE", False), ("NODE_*", False)],
 )
 def test_a_star_stands_for_any_ending(pattern: str, wanted: bool) -> None:
-    assert Destination(name="a", url="", events=(pattern,)).wants("INSTANCE_CRASHED") is wanted
+    assert Destination(name="a", url="", events=(pattern,)).accepts("INSTANCE_CRASHED") is wanted
 
 
 def test_pauses_grow_up_to_ten_minutes() -> None:
@@ -88,7 +88,7 @@ async def test_a_message_is_told_once_in_order_and_signed(receiver: Receiver) ->
         await on_bench.emit("INSTANCE_STOPPED", subject="lobby-2")
         await on_bench.tick(5)
         assert receiver.subjects("ops") == ["lobby-1", "lobby-2"]
-        _, headers, body = receiver.heard[0]
+        _, headers, body = receiver.received[0]
         digest = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
         assert headers["Corral-Signature"] == f"sha256={digest}"
         assert (headers["Corral-Event"], headers["Corral-Delivery"]) == ("INSTANCE_CRASHED", "ops:1")
@@ -103,7 +103,7 @@ async def test_chats_get_a_sentence(receiver: Receiver, form: str, field: str) -
         await on_bench.start()
         await on_bench.emit("INSTANCE_CRASHED", {"reason": "@everyone"}, subject="lobby-1")
         await on_bench.tick(1)
-        told = json.loads(receiver.heard[0][2])
+        told = json.loads(receiver.received[0][2])
         assert told[field] == "lobby-1: instance crashed (@everyone)"
         assert told.get("allowed_mentions", {"parse": []}) == {"parse": []}
 
@@ -178,7 +178,7 @@ async def test_a_destination_that_takes_its_time_gives_way_after_its_turn(receiv
         counts = []
         for _ in range(3):
             await on_bench.tick(1)
-            counts.append(len(receiver.heard))
+            counts.append(len(receiver.received))
         assert counts == [1, 2, 3]
 
 

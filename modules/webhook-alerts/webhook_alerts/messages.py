@@ -20,7 +20,7 @@ def sentence(event: Event) -> str:
 
 
 def body_of(destination: Destination, event: Event) -> bytes:
-    shapes: dict[str, dict[str, Any]] = {
+    bodies: dict[str, dict[str, Any]] = {
         "discord": {"content": sentence(event)[:2000], "allowed_mentions": {"parse": []}},
         "slack": {"text": sentence(event)[:4000]},
     }
@@ -31,7 +31,7 @@ def body_of(destination: Destination, event: Event) -> bytes:
         "cursor": event.cursor,
         "data": event.data,
     }
-    return msgspec.json.encode(shapes.get(destination.format, plain))
+    return msgspec.json.encode(bodies.get(destination.format, plain))
 
 
 def headers_of(destination: Destination, *, delivery: str, type: str, body: bytes) -> dict[str, str]:

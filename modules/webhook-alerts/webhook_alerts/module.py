@@ -74,7 +74,7 @@ class WebhookAlerts(PlatformModule):
     async def enqueue(self, event: Event) -> None:
         """One message for each destination that wants it. An event that comes again replaces what it left."""
         for destination in self.settings.destinations:
-            if destination.wants(event.type):
+            if destination.accepts(event.type):
                 await self._put(destination, event)
 
     async def _put(self, destination: Destination, event: Event) -> None:
@@ -91,14 +91,14 @@ class WebhookAlerts(PlatformModule):
         """Destinations side by side, each for a turn: a slow one holds up the others by one message at most."""
         if not self._sending.locked():
             async with self._sending:
-                await asyncio.gather(*(self._send_lane(each) for each in self.settings.destinations))
+                await asyncio.gather(*(self._send_to(each) for each in self.settings.destinations))
 
-    async def _send_lane(self, destination: Destination) -> None:
+    async def _send_to(self, destination: Destination) -> None:
         """One destination, in the order of events: what was not taken holds up what came after it."""
         now = asyncio.get_running_loop().time
         until = now() + self.turn_seconds
-        wanted = (F.destination == destination.name) & (F.state == "waiting")
-        for stored in await self.outbox.find(wanted, sort=["order"], limit=_BATCH):
+        waiting = (F.destination == destination.name) & (F.state == "waiting")
+        for stored in await self.outbox.find(waiting, sort=["order"], limit=_BATCH):
             if stored.value.due > dt.datetime.now(dt.UTC).timestamp():
                 return
             error = await self._send(destination, stored.id, stored.value)

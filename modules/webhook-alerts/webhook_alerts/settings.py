@@ -12,7 +12,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     format: str = "json"
     secret: str = ""
 
-    def wants(self, type: str) -> bool:
+    def accepts(self, type: str) -> bool:
         return any(
             type.startswith(pattern[:-1]) if pattern.endswith("*") else type == pattern
             for pattern in self.events

@@ -34,7 +34,7 @@ class ProtocolError(Exception):
     """The client violates the protocol; its connection is closed."""
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(f"[{dt.datetime.now().astimezone():%H:%M:%S}] {text}", flush=True)
 
 
@@ -123,18 +123,18 @@ class Server:
 
     async def run(self, *, bots: random.Random | None, pace: float) -> int:
         """Serve until stopped; the exit code."""
-        say(f"starting {VERSION_NAME} on port {self._port}")
+        print_line(f"starting {VERSION_NAME} on port {self._port}")
         try:
             listener = await asyncio.start_server(self._accept, self._host, self._port)
         except OSError as error:
-            say(f"**** FAILED TO BIND TO PORT! {error.strerror}")
+            print_line(f"**** FAILED TO BIND TO PORT! {error.strerror}")
             return 1
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
         threading.Thread(target=self._read_input, args=(loop,), name="input", daemon=True).start()
         port = listener.sockets[0].getsockname()[1]
-        say(f"Done! Listening on port {port}; type 'help' for help")
+        print_line(f"Done! Listening on port {port}; type 'help' for help")
         coming = asyncio.create_task(self._come_and_go(bots, pace)) if bots else None
         await self._stopping.wait()
         if coming is not None:
@@ -142,7 +142,7 @@ class Server:
         listener.close()
         for client in self._clients:
             client.cancel()
-        say(f"stopped with exit code {self._exit_code}")
+        print_line(f"stopped with exit code {self._exit_code}")
         return self._exit_code
 
     def _read_input(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,40 +156,40 @@ class Server:
         word, _, rest = line.removeprefix("/").partition(" ")
         known = self._commands.get(word.lower())
         if known is None:
-            say(f"unknown command '{word}'; there are: {', '.join(self._commands)}")
+            print_line(f"unknown command '{word}'; there are: {', '.join(self._commands)}")
         else:
             known[1](rest.strip())
 
     def _help(self, _: str) -> None:
         for word, (meaning, _act) in self._commands.items():
-            say(f"  {word}: {meaning}")
+            print_line(f"  {word}: {meaning}")
 
     def _list(self, _: str) -> None:
         names = f": {', '.join(self._players)}" if self._players else ""
-        say(f"There are {len(self._players)} of a max of {self._max_players} players online{names}")
+        print_line(f"There are {len(self._players)} of a max of {self._max_players} players online{names}")
 
     def _say(self, text: str) -> None:
-        say(f"[Server] {text}")
+        print_line(f"[Server] {text}")
 
     def _spam(self, count: str) -> None:
         if not count.isdecimal():
-            say("spam needs a number, for example: spam 1000")
+            print_line("spam needs a number, for example: spam 1000")
             return
         for number in range(1, int(count) + 1):
             print(f"spam {number} of {count}")
         sys.stdout.flush()
 
     def _stop(self, why: str = "") -> None:
-        say(f"stopping{f' because of {why}' if why.startswith('SIG') else ''}")
+        print_line(f"stopping{f' because of {why}' if why.startswith('SIG') else ''}")
         self._stopping.set()
 
     def _crash(self, code: str) -> None:
         if code.isdecimal():
-            say(f"crashing with exit code {code}, as asked")
+            print_line(f"crashing with exit code {code}, as asked")
             self._exit_code = int(code) & 0xFF
             self._stopping.set()
             return
-        say("crashing, as asked")
+        print_line("crashing, as asked")
         try:
             raise RuntimeError("somebody typed 'crash'")
         except RuntimeError:
@@ -202,10 +202,10 @@ class Server:
         while True:
             await asyncio.sleep(bots.uniform(0.3, 1.7) * pace)
             if self._players and (bots.random() < 0.4 or len(self._players) >= self._max_players):
-                say(f"{self._players.pop(bots.randrange(len(self._players)))} left the game")
+                print_line(f"{self._players.pop(bots.randrange(len(self._players)))} left the game")
             elif away := [name for name in NAMES if name not in self._players]:
                 self._players.append(bots.choice(away))
-                say(f"{self._players[-1]} joined the game")
+                print_line(f"{self._players[-1]} joined the game")
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = asyncio.ensure_future(self._serve(reader, writer))
@@ -235,7 +235,7 @@ class Server:
             elif state == STATUS and id == 1:
                 writer.write(pack_packet(1, packet.take(8)))
             elif state == LOGIN and id == 0:
-                say(f"{packet.string()[:16]!r} wanted to play and was told that this is a demo")
+                print_line(f"{packet.string()[:16]!r} wanted to play and was told that this is a demo")
                 reason = json.dumps({"text": "This is Corral's demo server: nobody can play here."})
                 writer.write(pack_packet(0, pack_string(reason)))
                 await writer.drain()

@@ -110,11 +110,11 @@ class Commands:
         return CommandAnswer(lines=_lines(await invoke(f"command {declaration.name}", handler, call)))
 
 
-def _lines(said: object) -> tuple[str, ...]:
-    if said is None:
+def _lines(result: object) -> tuple[str, ...]:
+    if result is None:
         return ()
-    if isinstance(said, str):
-        return tuple(said.splitlines()[:_MAX_LINES])
-    if isinstance(said, Iterable):
-        return tuple(str(line) for line, _ in zip(said, range(_MAX_LINES), strict=False))
-    raise TypeError(f"a command returns a text, lines or None, not {type(said).__name__}")
+    if isinstance(result, str):
+        return tuple(result.splitlines()[:_MAX_LINES])
+    if isinstance(result, Iterable):
+        return tuple(str(line) for line, _ in zip(result, range(_MAX_LINES), strict=False))
+    raise TypeError(f"a command returns a text, lines or None, not {type(result).__name__}")

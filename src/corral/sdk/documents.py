@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypedDict, TypeVar
 
 import msgspec
 
-from corral.sdk.protocol import storage_messages as said
+from corral.sdk.protocol import storage_messages as messages
 from corral.sdk.runner_port import HostLink
 
 T = TypeVar("T")
@@ -68,10 +68,10 @@ def update_document(changes: Changes) -> dict[str, Any]:
     return document
 
 
-def decoder_of(type: type[T]) -> Callable[[said.DocumentBody], Stored[T]]:
+def decoder_of(type: type[T]) -> Callable[[messages.DocumentBody], Stored[T]]:
     decoder = msgspec.json.Decoder(type)
 
-    def decode(document: said.DocumentBody) -> Stored[T]:
+    def decode(document: messages.DocumentBody) -> Stored[T]:
         return Stored(document.id, document.revision, decoder.decode(document.body))
 
     return decode
@@ -93,8 +93,8 @@ class Found(Generic[T]):
     def __init__(
         self,
         link: HostLink,
-        body: said.FindDocuments,
-        decode: Callable[[said.DocumentBody], Stored[T]],
+        body: messages.FindDocuments,
+        decode: Callable[[messages.DocumentBody], Stored[T]],
         limit: int | None,
     ) -> None:
         self._link = link
@@ -105,7 +105,7 @@ class Found(Generic[T]):
     async def __aiter__(self) -> AsyncIterator[Stored[T]]:
         body, left = self._body, self._limit
         while left is None or left > 0:
-            page = await self._page(body, _PAGE if left is None else min(left, said.MAX_PAGE))
+            page = await self._page(body, _PAGE if left is None else min(left, messages.MAX_PAGE))
             for document in page.documents:
                 yield self._decode(document)
             if left is not None:
@@ -120,6 +120,6 @@ class Found(Generic[T]):
     async def _all(self) -> list[Stored[T]]:
         return [document async for document in self]
 
-    async def _page(self, body: said.FindDocuments, limit: int) -> said.DocumentPage:
+    async def _page(self, body: messages.FindDocuments, limit: int) -> messages.DocumentPage:
         asked = msgspec.structs.replace(body, limit=limit)
-        return await self._link.call(said.FIND, asked, said.DocumentPage, deadline=120.0)
+        return await self._link.call(messages.FIND, asked, messages.DocumentPage, deadline=120.0)

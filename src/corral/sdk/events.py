@@ -99,17 +99,17 @@ class EventBus:
         """Subscribe from now on. `subjects`: exact ones, none means any. `durable` (on the controller) stores
         the position under a name, True under that of the types: events of the meantime are delivered after a
         restart, and events on which the handler raised are delivered again."""
-        wanted = _tuple(types)
+        requested = _tuple(types)
         number = next(self._numbers)
-        name = ",".join(sorted(wanted)) if durable is True else (durable or "")
-        body = Subscribe(subscription=number, types=wanted, subjects=_tuple(subjects), durable=name)
+        name = ",".join(sorted(requested)) if durable is True else (durable or "")
+        body = Subscribe(subscription=number, types=requested, subjects=_tuple(subjects), durable=name)
         self._handlers[number] = handler  # before the call: the first event may arrive before its answer
         try:
             await self._link.call(SUBSCRIBE, body, Nothing)
         except BaseException:
             del self._handlers[number]
             raise
-        return Subscription(self, number, wanted)
+        return Subscription(self, number, requested)
 
     async def publish(self, type: str, data: object = None, *, subject: str = "") -> str:
         """Publish an event. The type has to be in the manifest's `events.publishes`; other modules receive it

@@ -129,11 +129,11 @@ Filter = Condition | Mapping[str, Any] | None
 """A filter, wherever documents are selected; None: all of them."""
 
 
-def filter_document(wanted: Filter) -> dict[str, Any]:
+def filter_document(filter: Filter) -> dict[str, Any]:
     """A filter as it is sent to the host."""
-    if wanted is None:
+    if filter is None:
         return {}
-    if isinstance(wanted, Condition):
-        return wanted.document
-    document: dict[str, Any] = msgspec.to_builtins(dict(wanted))
+    if isinstance(filter, Condition):
+        return filter.document
+    document: dict[str, Any] = msgspec.to_builtins(dict(filter))
     return document

@@ -25,7 +25,7 @@ import msgspec
 from corral.sdk.documents import Changes, Found, Index, Stored, decoder_of, update_document
 from corral.sdk.filters import Filter, filter_document
 from corral.sdk.key_values import ABSENT, KeyValueStorage
-from corral.sdk.protocol import storage_messages as said
+from corral.sdk.protocol import storage_messages as messages
 from corral.sdk.runner_port import HostLink
 
 __all__ = [
@@ -76,21 +76,23 @@ class DocumentStorage:
         players = await storage.create("players", Player, indexes=[Index("game", "score")])
         ```
         """
-        bodies = tuple(said.IndexBody(fields=index.fields, unique=index.unique) for index in indexes)
-        body = said.CreateCollection(collection=name, indexes=bodies)
-        await self._link.call(said.CREATE, body, said.CollectionBody, deadline=600.0)
+        bodies = tuple(messages.IndexBody(fields=index.fields, unique=index.unique) for index in indexes)
+        body = messages.CreateCollection(collection=name, indexes=bodies)
+        await self._link.call(messages.CREATE, body, messages.CollectionBody, deadline=600.0)
         return Collection(self._link, name, type)
 
     async def collections(self) -> list[str]:
         """The names of all collections: `await storage.collections()`."""
-        found = await self._link.call(said.COLLECTIONS, said.ListCollections(), said.CollectionList)
+        found = await self._link.call(
+            messages.COLLECTIONS, messages.ListCollections(), messages.CollectionList
+        )
         return [each.name for each in found.collections]
 
     async def drop(self, name: str) -> bool:
         """Delete a collection with all its documents; returns whether there was one: `await
         storage.drop("players")`."""
-        body = said.DropCollection(collection=name)
-        return (await self._link.call(said.DROP, body, said.Done, deadline=600.0)).done
+        body = messages.DropCollection(collection=name)
+        return (await self._link.call(messages.DROP, body, messages.Done, deadline=600.0)).done
 
     def transaction(self) -> Transaction:
         """Several changes, all of them or none; they are sent when the block ends.
@@ -128,9 +130,9 @@ class Collection(Generic[T]):
         id = await players.insert(Player(name="Ada"))
         ```
         """
-        new = said.NewDocument(id=id, body=msgspec.json.encode(value))
-        body = said.InsertDocuments(collection=self.name, documents=(new,))
-        return (await self._link.call(said.INSERT, body, said.Written)).ids[0]
+        new = messages.NewDocument(id=id, body=msgspec.json.encode(value))
+        body = messages.InsertDocuments(collection=self.name, documents=(new,))
+        return (await self._link.call(messages.INSERT, body, messages.Written)).ids[0]
 
     async def insert_many(self, values: Iterable[T]) -> list[str]:
         """Add many documents. They are sent in parts, each of which is added as a whole or not at all.
@@ -140,25 +142,25 @@ class Collection(Generic[T]):
         ```
         """
         ids: list[str] = []
-        part: list[said.NewDocument] = []
+        part: list[messages.NewDocument] = []
         size = 0
         for value in values:
             encoded = msgspec.json.encode(value)
-            if part and (len(part) >= said.MAX_STEPS or size + len(encoded) > _PART_BYTES):
+            if part and (len(part) >= messages.MAX_STEPS or size + len(encoded) > _PART_BYTES):
                 ids += await self._insert(part)
                 part, size = [], 0
-            part.append(said.NewDocument(body=encoded))
+            part.append(messages.NewDocument(body=encoded))
             size += len(encoded)
         return ids + await self._insert(part) if part else ids
 
-    async def _insert(self, part: Sequence[said.NewDocument]) -> list[str]:
-        body = said.InsertDocuments(collection=self.name, documents=tuple(part))
-        return list((await self._link.call(said.INSERT, body, said.Written)).ids)
+    async def _insert(self, part: Sequence[messages.NewDocument]) -> list[str]:
+        body = messages.InsertDocuments(collection=self.name, documents=tuple(part))
+        return list((await self._link.call(messages.INSERT, body, messages.Written)).ids)
 
     async def get(self, id: str) -> Stored[T] | None:
         """A document by its id, or None: `ada = await players.get("ada")`."""
-        body = said.GetDocuments(collection=self.name, ids=(id,))
-        page = await self._link.call(said.GET, body, said.DocumentPage)
+        body = messages.GetDocuments(collection=self.name, ids=(id,))
+        page = await self._link.call(messages.GET, body, messages.DocumentPage)
         return self._decode(page.documents[0]) if page.documents else None
 
     def find(
@@ -173,7 +175,7 @@ class Collection(Generic[T]):
         async for player in players.find(): ...
         ```
         """
-        body = said.FindDocuments(
+        body = messages.FindDocuments(
             collection=self.name, filter=filter_document(wanted), sort=tuple(sort), skip=skip
         )
         return Found(self._link, body, self._decode, limit)
@@ -185,8 +187,8 @@ class Collection(Generic[T]):
 
     async def count(self, wanted: Filter = None) -> int:
         """Number of matches: `await players.count(F.score >= 10)`."""
-        body = said.CountDocuments(collection=self.name, filter=filter_document(wanted))
-        return (await self._link.call(said.COUNT, body, said.Counted, deadline=120.0)).count
+        body = messages.CountDocuments(collection=self.name, filter=filter_document(wanted))
+        return (await self._link.call(messages.COUNT, body, messages.Counted, deadline=120.0)).count
 
     async def replace(self, id: str, value: T, *, expect: int | None = None, upsert: bool = False) -> int:
         """Replace a document's value and get its new revision. `upsert`: create it if there is none;
@@ -213,10 +215,10 @@ class Collection(Generic[T]):
     async def update_many(self, wanted: Filter, **changes: Unpack[Changes]) -> int:
         """Change all matches, each by itself, and get how many: `await players.update_many(None,
         set={"score": 0})`."""
-        body = said.UpdateMany(
+        body = messages.UpdateMany(
             collection=self.name, filter=filter_document(wanted), update=update_document(changes)
         )
-        return (await self._link.call(said.UPDATE_MANY, body, said.Counted, deadline=600.0)).count
+        return (await self._link.call(messages.UPDATE_MANY, body, messages.Counted, deadline=600.0)).count
 
     async def delete(self, id: str, *, expect: int | None = None) -> bool:
         """Delete a document; returns whether there was one: `await players.delete("ada")`."""
@@ -224,12 +226,12 @@ class Collection(Generic[T]):
 
     async def delete_many(self, wanted: Filter) -> int:
         """Delete all matches and get how many: `await players.delete_many(F.score < 1)`."""
-        body = said.DeleteMany(collection=self.name, filter=filter_document(wanted))
-        return (await self._link.call(said.DELETE_MANY, body, said.Counted, deadline=600.0)).count
+        body = messages.DeleteMany(collection=self.name, filter=filter_document(wanted))
+        return (await self._link.call(messages.DELETE_MANY, body, messages.Counted, deadline=600.0)).count
 
-    async def _step(self, step: said.Step) -> int:
-        body = said.RunTransaction(steps=(step,))
-        return (await self._link.call(said.TRANSACTION, body, said.Written)).revision
+    async def _step(self, step: messages.Step) -> int:
+        body = messages.RunTransaction(steps=(step,))
+        return (await self._link.call(messages.TRANSACTION, body, messages.Written)).revision
 
 
 class Transaction:
@@ -245,7 +247,7 @@ class Transaction:
 
     def __init__(self, link: HostLink) -> None:
         self._link = link
-        self._steps: list[said.Step] = []
+        self._steps: list[messages.Step] = []
         self.revision = 0
         """Revision of every document that was written, once the block has ended."""
         self.ids: tuple[str, ...] = ()
@@ -254,7 +256,7 @@ class Transaction:
     def insert(self, collection: Collection[T], value: T, *, id: str = "") -> None:
         """As `Collection.insert`: `tx.insert(players, Player(name="Ada"), id="ada")`."""
         body = msgspec.json.encode(value)
-        self._steps.append(said.Step(kind="insert", collection=collection.name, id=id, body=body))
+        self._steps.append(messages.Step(kind="insert", collection=collection.name, id=id, body=body))
 
     def replace(
         self, collection: Collection[T], id: str, value: T, *, expect: int | None = None, upsert: bool = False
@@ -281,7 +283,7 @@ class Transaction:
     def check(self, collection: Collection[Any], id: str, *, expect: int) -> None:
         """Change nothing, but require that this document is unchanged: `tx.check(players, "ada",
         expect=7)`."""
-        self._steps.append(said.Step(kind="check", collection=collection.name, id=id, expect=expect))
+        self._steps.append(messages.Step(kind="check", collection=collection.name, id=id, expect=expect))
 
     async def __aenter__(self) -> Self:
         return self
@@ -294,20 +296,26 @@ class Transaction:
     ) -> None:
         if kind is not None or not self._steps:
             return
-        body = said.RunTransaction(steps=tuple(self._steps))
-        done = await self._link.call(said.TRANSACTION, body, said.Written)
+        body = messages.RunTransaction(steps=tuple(self._steps))
+        done = await self._link.call(messages.TRANSACTION, body, messages.Written)
         self.revision, self.ids = done.revision, done.ids
 
 
-def _replace_step(collection: str, id: str, value: object, expect: int | None, upsert: bool) -> said.Step:
+def _replace_step(collection: str, id: str, value: object, expect: int | None, upsert: bool) -> messages.Step:
     body = msgspec.json.encode(value)
-    return said.Step(kind="replace", collection=collection, id=id, body=body, expect=expect, upsert=upsert)
+    return messages.Step(
+        kind="replace", collection=collection, id=id, body=body, expect=expect, upsert=upsert
+    )
 
 
-def _update_step(collection: str, id: str, expect: int | None, upsert: bool, changes: Changes) -> said.Step:
+def _update_step(
+    collection: str, id: str, expect: int | None, upsert: bool, changes: Changes
+) -> messages.Step:
     update = update_document(changes)
-    return said.Step(kind="update", collection=collection, id=id, update=update, expect=expect, upsert=upsert)
+    return messages.Step(
+        kind="update", collection=collection, id=id, update=update, expect=expect, upsert=upsert
+    )
 
 
-def _delete_step(collection: str, id: str, expect: int | None) -> said.Step:
-    return said.Step(kind="delete", collection=collection, id=id, expect=expect)
+def _delete_step(collection: str, id: str, expect: int | None) -> messages.Step:
+    return messages.Step(kind="delete", collection=collection, id=id, expect=expect)

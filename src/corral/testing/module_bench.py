@@ -125,7 +125,7 @@ class ModuleBench:
         self._link = Connection(ours, serve=self._host.serve, on_notice=self._host.on_notice, limited=False)
         stack.push_async_callback(self._link.close)
         logger = logging.getLogger(f"module:{self.manifest.id}")
-        bridge = LogBridge(self._module.say)
+        bridge = LogBridge(self._module.offer_notice)
         logger.addHandler(bridge)
         stack.callback(logger.removeHandler, bridge)
         stack.callback(logger.setLevel, logger.level)

@@ -182,7 +182,7 @@ class _Process:
         os._exit(EXIT_MEMORY if isinstance(error, MemoryError) else EXIT_BAD_FRAME)
 
     def _attach_output(self, connection: Connection) -> None:
-        bridge = LogBridge(connection.say)
+        bridge = LogBridge(connection.offer_notice)
         root = logging.getLogger()
         root.handlers[:] = [bridge]
         root.setLevel(logging.INFO)

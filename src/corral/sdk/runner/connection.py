@@ -132,9 +132,9 @@ class Connection:
             del self._asked[number]
 
     def notify(self, method: str, body: object) -> None:
-        self.say(method, body)
+        self.offer_notice(method, body)
 
-    def say(self, method: str, body: object) -> bool:
+    def offer_notice(self, method: str, body: object) -> bool:
         """`notify`, returning whether it was sent; False: too much is waiting, or it is too large."""
         raw = encode_body(body)
         if self._problem(method, raw):

@@ -22,7 +22,7 @@ class CallRefused(Exception):
         super().__init__(message)
 
 
-def told(failure: BaseException) -> str:
+def failure_text(failure: BaseException) -> str:
     """Text of an exception. A module's exception may have a `__str__` that raises."""
     try:
         return _cut(str(failure), MAX_MESSAGE)
@@ -45,7 +45,9 @@ def failure_message(number: int, failure: BaseException) -> Failure:
     try:
         code = failure.code if isinstance(failure, CallRefused) else type(failure).__name__
         hint = failure.hint if isinstance(failure, HostError | CallRefused) else ""
-        message = _cut(failure.message, MAX_MESSAGE) if isinstance(failure, HostError) else told(failure)
+        message = (
+            _cut(failure.message, MAX_MESSAGE) if isinstance(failure, HostError) else failure_text(failure)
+        )
         cause = failure.__cause__ if isinstance(failure, CallRefused) else None
         story = traceback_of(cause or failure)  # the module's own code, not the SDK's part
         return Failure(number, _cut(code, 200), message, _cut(hint, MAX_MESSAGE), story)

@@ -26,7 +26,7 @@ _LONGEST_PAUSE: Final = 2.0
 _SHARE: Final = 20
 """Multiple of a measurement's duration after which the same tree is measured again."""
 _MOST_PROCESSES: Final = 512
-_TOLD_BYTES: Final = 256 * 1024
+_REPORT_BYTES: Final = 256 * 1024
 """Smaller changes are not reported."""
 _MOST_FILES: Final = 4096
 """Most open files examined of each process."""
@@ -85,14 +85,14 @@ def _sum(path: str, names: tuple[bytes, ...]) -> int | None:
 
 
 class _Watched:
-    __slots__ = ("due", "limit", "peak", "pids", "told", "used")
+    __slots__ = ("due", "limit", "peak", "pids", "reported", "used")
 
     def __init__(self, pid: int, limit: int) -> None:
         self.limit = limit
         self.pids = [pid]
         self.used = 0
         self.peak = 0
-        self.told = -_TOLD_BYTES
+        self.reported = -_REPORT_BYTES
         self.due = 0.0
 
 
@@ -129,11 +129,11 @@ class MemoryWatch:
         return [
             (pid, one.used)
             for pid, one in self._watched.items()
-            if one.used and abs(one.used - one.told) >= _TOLD_BYTES
+            if one.used and abs(one.used - one.reported) >= _REPORT_BYTES
         ]
 
-    def told(self, pid: int, used: int) -> None:
-        self._watched[pid].told = used
+    def reported(self, pid: int, used: int) -> None:
+        self._watched[pid].reported = used
 
     def _is_over(self, pid: int, one: _Watched, *, same: bool) -> bool:
         began = time.monotonic()

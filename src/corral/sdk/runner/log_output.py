@@ -35,10 +35,10 @@ class LogBridge(logging.Handler):
     """Sends lines within the rate and counts the rest, which is reported with the next line."""
 
     def __init__(
-        self, say: Callable[[str, object], bool], clock: Callable[[], float] = time.monotonic
+        self, send: Callable[[str, object], bool], clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
-        self._say = say
+        self._send = send
         self._clock = clock
         self._guard = threading.RLock()
         self._allowance = float(BURST)
@@ -63,10 +63,10 @@ class LogBridge(logging.Handler):
             line = _fitting(line)
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                self._say(
+                self._send(
                     LOG, LogLine(level="WARNING", message=f"{dropped} lines were dropped: too many at once")
                 )
-            if not self._say(LOG, line):
+            if not self._send(LOG, line):
                 self._dropped += dropped + 1
 
     def _allowed(self) -> bool:
@@ -119,8 +119,8 @@ class OutputCapture:
     """Replaces the descriptors 1 and 2. Reads in a thread of its own: output printed on the event loop would
     otherwise block that loop for ever once the pipe is full."""
 
-    def __init__(self, say: Callable[[LogLine], None]) -> None:
-        self._say = say
+    def __init__(self, send: Callable[[LogLine], None]) -> None:
+        self._send = send
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._pending: dict[int, bytes] = {}
@@ -148,7 +148,7 @@ class OutputCapture:
                 self._take(key.fd, key.data)
             for descriptor, rest in self._pending.items():
                 if rest:
-                    self._tell(descriptor, rest)
+                    self._send_line(descriptor, rest)
                     self._pending[descriptor] = b""
 
     def _read_on(self) -> None:
@@ -174,13 +174,13 @@ class OutputCapture:
                 rest = rest[MAX_LINE:]
             self._pending[descriptor] = rest
             for line in lines:
-                self._tell(descriptor, line)
+                self._send_line(descriptor, line)
 
-    def _tell(self, descriptor: int, line: bytes) -> None:
+    def _send_line(self, descriptor: int, line: bytes) -> None:
         text = clean(line.decode("utf-8", "backslashreplace").rstrip("\r"))
         if text:
             fields = {"stream": _NAMES[descriptor]}
-            self._say(LogLine(level=_LEVELS[descriptor], message=text, fields=fields))
+            self._send(LogLine(level=_LEVELS[descriptor], message=text, fields=fields))
 
 
 def _text(descriptor: int) -> io.TextIOWrapper:

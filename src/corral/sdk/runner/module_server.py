@@ -21,7 +21,7 @@ from corral.sdk.module_classes import ALL_HOOKS, LIFECYCLE_HOOKS, DaemonModule, 
 from corral.sdk.protocol import messages as m
 from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest, Registrations
 from corral.sdk.routes import Routes
-from corral.sdk.runner.failures import CallRefused, told
+from corral.sdk.runner.failures import CallRefused, failure_text
 from corral.sdk.runner.workers import Workers
 from corral.sdk.runner_port import HostLink, Invoke
 from corral.sdk.version import SDK_VERSION
@@ -217,12 +217,12 @@ class ModuleServer:
         if type(self._module).health_check in _INHERITED_CHECKS:
             return m.HealthAnswer()  # from the loop itself: that it answers is the check
         try:
-            said = await self._invoke_hook("health_check", self._module.health_check)
+            answer = await self._invoke_hook("health_check", self._module.health_check)
         except Exception as error:
-            return m.HealthAnswer(healthy=False, detail=f"{type(error).__name__}: {told(error)}")
-        if isinstance(said, Health):
-            return m.HealthAnswer(healthy=said.healthy, detail=said.detail[:1000])
-        return m.HealthAnswer(healthy=said is None or bool(said))
+            return m.HealthAnswer(healthy=False, detail=f"{type(error).__name__}: {failure_text(error)}")
+        if isinstance(answer, Health):
+            return m.HealthAnswer(healthy=answer.healthy, detail=answer.detail[:1000])
+        return m.HealthAnswer(healthy=answer is None or bool(answer))
 
     async def _end(self, _: msgspec.Raw) -> m.Lingering:
         if self.context is not None:
@@ -264,15 +264,15 @@ def hooks_of(kind: type) -> tuple[str, ...]:
 
 
 def _check_kind(kind: type, host: Host, entrypoint: str) -> None:
-    wanted: type = PlatformModule if host is Host.CONTROLLER else DaemonModule
-    if not issubclass(kind, wanted):
+    expected: type = PlatformModule if host is Host.CONTROLLER else DaemonModule
+    if not issubclass(kind, expected):
         raise BadRegistration(
-            f"{entrypoint} has to derive from corral.sdk.{wanted.__name__} to run on a {host}"
+            f"{entrypoint} has to derive from corral.sdk.{expected.__name__} to run on a {host}"
         )
 
 
 def _as(code: str, error: BaseException) -> CallRefused:
-    return CallRefused(code, f"{type(error).__name__}: {told(error)}")
+    return CallRefused(code, f"{type(error).__name__}: {failure_text(error)}")
 
 
 def _changes(spec: InstanceSpec) -> dict[str, Any]:

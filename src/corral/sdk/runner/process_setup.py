@@ -70,7 +70,7 @@ def become_module(order: Spawn, channel: int, words: int, zygote: int, run: Runn
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except BaseException:
         code = EXIT_BROKEN
-        _say(words, traceback.format_exc())
+        _write_text(words, traceback.format_exc())
     finally:
         os._exit(code & 0xFF)
 
@@ -121,9 +121,9 @@ def _stand_back(nice: int, session: int) -> None:
 
 def stand_with(pid: int) -> None:
     """Give our session the same CPU share as that process's."""
-    wanted = _session_nice(pid)
-    if wanted != _session_nice("self"):
-        _set_session_nice(wanted)
+    nice = _session_nice(pid)
+    if nice != _session_nice("self"):
+        _set_session_nice(nice)
 
 
 def _session_nice(pid: int | str) -> int:
@@ -182,7 +182,7 @@ def _write(path: str, text: bytes) -> None:
         os.close(descriptor)
 
 
-def _say(words: int, text: str) -> None:
+def _write_text(words: int, text: str) -> None:
     with contextlib.suppress(OSError):  # there is no other place to report to
         os.write(words, text.encode(errors="replace"))
 

@@ -135,10 +135,10 @@ class Zygote:
             self._end(pid, PROCESS_LIMIT)
         for pid in self._memory.look():
             self._end(pid, MEMORY_LIMIT)
-        self._tell_use()
+        self._report_use()
         if self._hunting:
             self._hunt()
-            self._tell_ended()
+            self._report_ended()
 
     def _take_orders(self) -> None:
         for _ in range(_ORDERS_AT_ONCE):
@@ -224,7 +224,7 @@ class Zygote:
     def _strays(self) -> set[int]:
         return set(children(os.getpid())) - self._modules.keys()
 
-    def _tell_ended(self) -> None:
+    def _report_ended(self) -> None:
         if self._hunting and time.monotonic() < self._ended_at + _STRAY_SECONDS:
             return
         strays = len(self._sweep.met)
@@ -234,7 +234,7 @@ class Zygote:
         if not self._hunting:
             self._sweep.met.clear()
 
-    def _tell_use(self) -> None:
+    def _report_use(self) -> None:
         """Send the memory use. A host that does not read now receives it later: nothing here waits for
         that."""
         for pid, used in self._memory.changed():
@@ -242,7 +242,7 @@ class Zygote:
                 self._control.send(_encode(Used(self._modules[pid].number, used)), socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
-            self._memory.told(pid, used)
+            self._memory.reported(pid, used)
 
     def _end_everything(self) -> None:
         ends = time.monotonic() + _LAST_SECONDS
