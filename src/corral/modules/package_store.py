@@ -8,7 +8,7 @@ from typing import Protocol
 from corral.domain.events import Draft
 from corral.domain.modules.records import PackageRecord
 
-Told = Draft
+StepEvent = Draft
 """Event that is published in the same commit as the step it belongs to."""
 
 Change = Callable[[PackageRecord], PackageRecord]
@@ -26,7 +26,7 @@ class PackageStore(Protocol):
 
     def all(self) -> list[PackageRecord]: ...
 
-    async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
+    async def step(self, id: str, change: Change, *, also: Sequence[StepEvent] = ()) -> PackageRecord:
         """Replace the record by what `change` makes of it, under compare-and-set. A change that returns
         the record unchanged commits nothing. Rejected NOT_FOUND when there is none; Retryable when
         the store does not answer: then it may or may not have happened, and `find` shows which."""

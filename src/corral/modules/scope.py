@@ -209,16 +209,16 @@ class Scope:
     async def _watch_health(self, seconds: float) -> None:
         """Check the health periodically, so that a module that does not answer is noticed even if nothing
         calls it: the breaker counts."""
-        said_unhealthy = False
+        logged_unhealthy = False
         while True:
             await asyncio.sleep(seconds)
             try:
                 answer = await self.health(blame=True)
             except CorralError:
                 continue  # counted; a dead or busy process is handled elsewhere
-            if not answer.healthy and not said_unhealthy:
+            if not answer.healthy and not logged_unhealthy:
                 _log.warning("module.unhealthy", module=self.module_id, detail=answer.detail)
-            said_unhealthy = not answer.healthy
+            logged_unhealthy = not answer.healthy
 
     # --- calls into the module ------------------------------------------------------------------
     async def call(

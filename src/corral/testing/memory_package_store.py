@@ -12,7 +12,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.modules.lifecycle_decisions import not_installed
 from corral.domain.modules.records import PackageRecord, phase_events, uninstalled
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.package_store import Change, Told
+from corral.modules.package_store import Change, StepEvent
 
 
 class MemoryPackageStore:
@@ -46,7 +46,7 @@ class MemoryPackageStore:
     def all(self) -> list[PackageRecord]:
         return list(self._records.values())
 
-    async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
+    async def step(self, id: str, change: Change, *, also: Sequence[StepEvent] = ()) -> PackageRecord:
         await asyncio.sleep(0)
         before = self._records.get(id)
         if before is None:

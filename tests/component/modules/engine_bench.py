@@ -107,8 +107,8 @@ class EngineBench:
         self.data = CopiedGenerations()
         self.engine = ModuleEngine(
             host=ModuleHost.CONTROLLER,
-            book=self.book,
-            house=self.house,
+            store=self.book,
+            spawner=self.house,
             supply=DirectSupply(),
             data=self.data,
             config=config or ModulesSection(),

@@ -54,8 +54,8 @@ class RealEngine:
         self.house = ProcessPool(directory=directory / "house", hold=hold)
         self.engine = ModuleEngine(
             host=ModuleHost.CONTROLLER,
-            book=self.book,
-            house=self.house,
+            store=self.book,
+            spawner=self.house,
             supply=DirectorySupply(self.root),
             operations=operations,
             config=config or ModulesSection(leak_grace_seconds=2),

@@ -89,11 +89,11 @@ async def test_a_module_that_is_held_back_is_unloaded_and_loaded_afresh_when_it_
 ) -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))
-        record = await bench.engine.want("a", intent, paused_reason="why")
+        record = await bench.engine.set_intent("a", intent, paused_reason="why")
         assert (record.phase, record.intent) == (ModulePhase.INSTALLED, intent)
         assert bench.house.alive() == []
         assert bench.engine.scope("a") is None
-        assert (await bench.engine.want("a", ModuleIntent.ACTIVE)).phase is ModulePhase.ACTIVE
+        assert (await bench.engine.set_intent("a", ModuleIntent.ACTIVE)).phase is ModulePhase.ACTIVE
         assert [line.split()[2] for line in bench.journal] == [*UP, *DOWN, *UP]
 
 

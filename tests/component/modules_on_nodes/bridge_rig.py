@@ -345,8 +345,8 @@ class LinkedNode:
         self.book = MemoryPackageStore()
         self.engine = ModuleEngine(
             host=ModuleHost.DAEMON,
-            book=self.book,
-            house=self.house,
+            store=self.book,
+            spawner=self.house,
             supply=_DirectorySupply(self._archives),
             operations=self.events.operations(),
             notices=self.metrics.notices(),

@@ -110,7 +110,7 @@ class Gate:
     def serving(self) -> list[Scope]:
         return self._engine.serving()
 
-    def wanted(self) -> set[str]:
+    def desired_ids(self) -> set[str]:
         return {record.id for record in self._book.all() if should_run(record)}
 
     def served_since(self, moment: dt.datetime | None) -> set[str]:
@@ -196,8 +196,8 @@ class HookedNode:
         self.house = ProcessPool(directory=self.data.parent / "house")
         self.engine = ModuleEngine(
             host=ModuleHost.DAEMON,
-            book=book,
-            house=self.house,
+            store=book,
+            spawner=self.house,
             supply=DirectorySupply(self.archives),
             config=NodeModulesSection(leak_grace_seconds=0.3),
             clock=self._clock,
@@ -384,12 +384,12 @@ def plan(command: Sequence[str] = (), **fields: Any) -> Plan:
     return Plan(**{**values, **fields})
 
 
-def order(id: str, wanted: Plan, *, incarnation: int) -> StartOrder:
-    record = encode_plan(wanted)
+def order(id: str, desired_ids: Plan, *, incarnation: int) -> StartOrder:
+    record = encode_plan(desired_ids)
     return read_start(
         StartInstance(
             instance_id=id,
-            group=wanted.group,
+            group=desired_ids.group,
             incarnation=incarnation,
             plan_hash=record.hash,
             composition_plan=CompositionPlan(plan_hash=record.hash, canonical_json=record.body.encode()),

@@ -53,7 +53,7 @@ async def test_a_module_hears_of_start_and_stop_in_order(node):
     assert {line["at"] for line in (started, stopping, stopped)} == {began / 1000}
     assert (started["adopted"], stopping["state"], stopped["state"]) == (False, "STOPPING", "STOPPED")
     assert (stopped["code"], stopped["signal"], stopped["crashed"]) == (None, "SIGTERM", False)
-    await eventually(run.files.was_told)
+    await eventually(run.files.modules_notified)
 
 
 @pytest.mark.trap("T8")
@@ -87,7 +87,7 @@ async def test_ends_are_told_with_their_true_code_signal_and_duration(node):
 async def test_what_ended_while_no_daemon_was_there_is_told_by_the_next_one(node):
     await node.install("ears", HEARS)
     untold = await node.start("zero-1", workloads.shell("exit 3"))
-    await eventually(untold.files.was_told)
+    await eventually(untold.files.modules_notified)
     run = await node.start("one-1", when_told(42))
     killed = await node.start("two-1", workloads.silent())
     lives = await node.start("three-1", workloads.silent())
@@ -111,7 +111,7 @@ async def test_what_ended_while_no_daemon_was_there_is_told_by_the_next_one(node
     assert again["adopted"]
     assert again["pid"] == lives.pid
     assert (await node.hears("ears", "started", "stopped", "stopped", about="zero-1"))[-1]["code"] == 3
-    await eventually(untold.files.was_told)
+    await eventually(untold.files.modules_notified)
 
 
 async def test_what_is_stopped_without_a_daemon_is_told_by_the_next_one(node):
@@ -198,18 +198,18 @@ async def test_a_module_that_is_away_for_a_moment_hears_of_what_ended_meanwhile(
     os.kill(scope.process.pid, signal.SIGKILL)
     await eventually(lambda: not scope.serving)
     run = await node.stop("one-1", force=True)
-    await eventually(lambda: run.files.owed() == ("ears",))
+    await eventually(lambda: run.files.pending_modules() == ("ears",))
     hold.unlink()
     told = await node.hears("ears", "started", "stopped", about="one-1")
     assert told[-1]["signal"] == "SIGKILL"
     await node.hears("ears", "started", "started", about="two-1")
-    await eventually(run.files.was_told)
+    await eventually(run.files.modules_notified)
 
 
 async def test_an_end_at_which_a_module_dies_is_told_to_it_once(node):
     await node.install("dies", DIES_AT_STOPPED)
     await node.start("one-1", workloads.silent())
     run = await node.stop("one-1", force=True)
-    await eventually(run.files.was_told)
+    await eventually(run.files.modules_notified)
     await eventually(lambda: (scope := node.engine.scope("dies")) is not None and scope.serving)
     assert node.story("dies") == ["stopped"]

@@ -27,12 +27,14 @@ LIMIT = 256 << 20
     ],
 )
 def test_a_status_is_told_in_stable_words(status, peak, reason):
-    assert death_reason(status, told="", peak_bytes=peak, memory_bytes=LIMIT) == reason
+    assert death_reason(status, forced="", peak_bytes=peak, memory_bytes=LIMIT) == reason
 
 
 def test_why_we_ended_it_goes_before_what_the_kernel_says():
     status = int(signal.SIGKILL)
-    assert death_reason(status, told="cut_off:flood", peak_bytes=LIMIT, memory_bytes=LIMIT) == "cut_off:flood"
+    assert (
+        death_reason(status, forced="cut_off:flood", peak_bytes=LIMIT, memory_bytes=LIMIT) == "cut_off:flood"
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,5 +52,5 @@ def test_why_we_ended_it_goes_before_what_the_kernel_says():
     ],
 )
 def test_a_socket_that_closed_is_no_reason_where_there_is_another(ours, zygotes, status, reason):
-    told = ended_for(ours, zygotes, int(status))
-    assert death_reason(int(status), told=told, peak_bytes=0, memory_bytes=LIMIT) == reason
+    forced = ended_for(ours, zygotes, int(status))
+    assert death_reason(int(status), forced=forced, peak_bytes=0, memory_bytes=LIMIT) == reason

@@ -112,19 +112,19 @@ async def test_who_judges_an_archive_sees_it_proven_and_before_it_is_unpacked(
     await shelf.put(blocks(DATA), expect=SHA)
     seen: list[bytes] = []
 
-    def judge(archive: Path) -> None:
+    def verify(archive: Path) -> None:
         seen.append(archive.read_bytes())
         raise Rejected(Code.SIGNATURE_VERIFICATION_FAILED, "not this one")
 
     with pytest.raises(Rejected) as refused:
-        await shelf.unpacked(SHA, judge=judge)
+        await shelf.unpacked(SHA, verify=verify)
     assert refused.value.code is Code.SIGNATURE_VERIFICATION_FAILED
     assert seen == [DATA]
     assert list((place / "unpacked").iterdir()) == []
     shelf.path(SHA).chmod(0o600)
     shelf.path(SHA).write_bytes(DATA + b"x")
     with pytest.raises(Rejected) as refused:
-        await shelf.unpacked(SHA, judge=judge)
+        await shelf.unpacked(SHA, verify=verify)
     assert refused.value.code is Code.DIGEST_MISMATCH
     assert seen == [DATA]
 

@@ -147,7 +147,7 @@ class StoredArchives:
         signature = self._signature(sha256)
         sidecar = await self._sidecar(signature) if signature is not None else None
         verify = functools.partial(self._verifier().verify, sha256=sha256, sidecar=sidecar)
-        return await self._store.unpacked(sha256, judge=verify)
+        return await self._store.unpacked(sha256, verify=verify)
 
     async def _fetch(self, sha256: str) -> None:
         if await self._blobs.blob_info(sha256) is None:

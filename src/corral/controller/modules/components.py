@@ -119,8 +119,8 @@ class ModuleComponents:
     ) -> ModuleEngine:
         return ModuleEngine(
             host=ModuleHost.CONTROLLER,
-            book=self.packages,
-            house=self.pool,
+            store=self.packages,
+            spawner=self.pool,
             supply=self.supply,
             operations=[
                 *ModuleEvents(

@@ -24,7 +24,7 @@ from corral.domain.events import Cursor, Draft, Event, EventType, MissedEvents
 from corral.domain.modules.records import ModuleCursor
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Owned, Scope
-from corral.modules.services.event_rules import EventFilter, EventPace, published_data, wanted_filter
+from corral.modules.services.event_rules import EventFilter, EventPace, published_data, requested_filter
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.subscription_delivery import (
     BATCH,
@@ -186,7 +186,7 @@ class ModuleEvents:
     async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
         """Subscribe from now on; a durable one from where its name stopped last. UNKNOWN_EVENT_TYPE,
         FORBIDDEN."""
-        filter = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
+        filter = requested_filter(asked.types, asked.subjects, scope.manifest.events)
         key = (id(scope), asked.subscription)
         cursor_id = self._check(scope, asked)
         self._opening[key] = scope, cursor_id

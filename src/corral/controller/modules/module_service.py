@@ -33,7 +33,7 @@ from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive.compatibility import CompatibilityReport
 from corral.modules.lifecycle.engine import ModuleEngine
-from corral.modules.lifecycle.event_fields import changed_keys, standing
+from corral.modules.lifecycle.event_fields import changed_keys, phase_fields
 from corral.modules.manifest.settings import check_settings
 from corral.modules.process import Leak
 from corral.sdk.protocol.messages import HealthAnswer
@@ -286,7 +286,9 @@ def leak_event(leak: Leak, record: PackageRecord | None) -> Draft:
     id."""
     lingering = leak.lingering
     facts = (
-        standing(record, at=leak.since) if record else {"id": leak.module_id, "at": leak.since.isoformat()}
+        phase_fields(record, at=leak.since)
+        if record
+        else {"id": leak.module_id, "at": leak.since.isoformat()}
     )
     return Draft(
         type=EventType.MODULE_LEAKED,

@@ -19,7 +19,7 @@ from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.modules.records import PackageRecord, phase_events, uninstalled
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.package_store import Change, Told
+from corral.modules.package_store import Change, StepEvent
 from corral.store.port import ABSENT, Append, LeaseEngine, LeaseRow
 from corral.store.store_errors import Conflict, StoreUnavailable
 from corral.system import log_context
@@ -63,7 +63,7 @@ class LedgerPackageStore:
             self._signed.pop(id, None)
             self._requests.pop(id, None)
 
-    async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
+    async def step(self, id: str, change: Change, *, also: Sequence[StepEvent] = ()) -> PackageRecord:
         entry: Append | None = None
 
         def changed(stored: StoredRecord[PackageRecord]) -> tuple[PackageRecord, Sequence[Step]] | None:

@@ -56,7 +56,7 @@ class Convergence:
         self,
         *,
         engine: ModuleEngine,
-        book: DiskPackageStore,
+        store: DiskPackageStore,
         archives: ArchiveCache,
         incoming: ArchiveDownloads,
         max_bytes: int,
@@ -65,57 +65,57 @@ class Convergence:
     ) -> None:
         """`forget` is called for modules that were removed."""
         self._engine = engine
-        self._book = book
+        self._store = store
         self._archives = archives
         self._incoming = incoming
         self._max_bytes = max_bytes
         self._clock = clock
         self._forget = forget
-        self._adjusting = SettingsApplier(engine, book)
+        self._applier = SettingsApplier(engine, store)
 
-    async def bring_about(self, id: str, wanted: ReceivedOrder, patiently: Obtain) -> None:
+    async def converge(self, id: str, order: ReceivedOrder, obtain: Obtain) -> None:
         """Carry out an order. Raises the error of the step that failed; the steps before it are done.
         Retryable: try again."""
-        if wanted.gone:
+        if order.gone:
             await self._remove(id)
             return
-        known, before = self._book.package(id), self._book.find(id)
-        wanted = wanted.beyond(recovered_ms=known.recovered_ms, reloaded_ms=known.reloaded_ms)
-        trouble: Rejected | None = None
-        if wanted.package is not None:
+        known, before = self._store.package(id), self._store.find(id)
+        order = order.beyond(recovered_ms=known.recovered_ms, reloaded_ms=known.reloaded_ms)
+        refusal: Rejected | None = None
+        if order.package is not None:
             try:
-                await self._bring(id, wanted, wanted.package, patiently)
+                await self._install_package(id, order, order.package, obtain)
             except Rejected:
-                await self._book.carried_out(id, recovered_ms=wanted.recover_ms)
+                await self._store.carried_out(id, recovered_ms=order.recover_ms)
                 raise
-            trouble = await self._sign_anew(id, wanted.package, patiently)
-        after = self._book.find(id)
+            refusal = await self._sign_anew(id, order.package, obtain)
+        after = self._store.find(id)
         if after is not None:
-            mended = wanted.package is not None and lost_archive(before)
+            mended = order.package is not None and lost_archive(before)
             fresh = before is None or before.sha256 != after.sha256 or mended
-            if wanted.package is not None and wanted.package.sha256 != after.sha256:
-                wanted = msgspec.structs.replace(
-                    wanted, settings=None
+            if order.package is not None and order.package.sha256 != after.sha256:
+                order = msgspec.structs.replace(
+                    order, settings=None
                 )  # they are for the version that was refused
-            await self._adjusting.adjust(id, wanted, fresh=fresh)
-        elif wanted.package is None:
+            await self._applier.apply(id, order, fresh=fresh)
+        elif order.package is None:
             _log.warning("module.order_ignored", module=id, reason="it is not installed on this node")
-        if trouble is not None:
-            raise trouble
+        if refusal is not None:
+            raise refusal
 
     async def _remove(self, id: str) -> None:
         """Remove record, process, archive and tree; also an archive that was refused and never ran."""
-        if self._book.find(id) is not None:
+        if self._store.find(id) is not None:
             await self._engine.act(id, Verb.UNINSTALL)
-        await self._book.remove(id, reason="uninstall")
+        await self._store.remove(id, reason="uninstall")
         self._forget(id)
 
     # --- the archive ----------------------------------------------------------------------------
-    async def _bring(
-        self, id: str, wanted: ReceivedOrder, package: OrderedPackage, patiently: Obtain
+    async def _install_package(
+        self, id: str, order: ReceivedOrder, package: OrderedPackage, obtain: Obtain
     ) -> None:
         """Put the ordered archive in the place of the present one. Same digest: no effect."""
-        record, refused = self._book.find(id), self._book.package(id).refused
+        record, refused = self._store.find(id), self._store.package(id).refused
         mending = lost_archive(record)
         if record is not None and record.sha256 == package.sha256 and not mending:
             return
@@ -124,16 +124,16 @@ class Convergence:
             return
         if record is None and await self._declined(id, package):
             return
-        if record is not None and wanted.intent not in (None, ModuleIntent.ACTIVE):
-            await self._adjusting.follow_intent(record, wanted)  # the fetch may take long
+        if record is not None and order.intent not in (None, ModuleIntent.ACTIVE):
+            await self._applier.follow_intent(record, order)  # the fetch may take long
         with self._archives.pinned(package.sha256, *([record.sha256] if record else [])):
             try:
-                received = await self._obtained(id, package, patiently)
+                received = await self._obtained(id, package, obtain)
                 _check(id, package, received.facts)
-                await self._put_in_place(id, wanted, received)
+                await self._put_in_place(id, order, received)
             except Rejected as error:
                 await self._incoming.drop(package.sha256)  # unlike a fetch that was cut off, which is resumed
-                await self._mind_refusal(id, package, error)
+                await self._store_refusal(id, package, error)
                 raise
 
     async def _reconsidered(self, id: str, refused: ArchiveRefusal, package: OrderedPackage) -> bool:
@@ -144,27 +144,27 @@ class Convergence:
         if refused.code == Code.SIGNATURE_VERIFICATION_FAILED.name:
             return True
         known = msgspec.structs.replace(refused, signature_sha256=signature, at=self._clock.now())
-        await self._book.refuse(id, known)  # reports again that it is refused
+        await self._store.refuse(id, known)  # reports again that it is refused
         return False
 
-    async def _sign_anew(self, id: str, package: OrderedPackage, patiently: Obtain) -> Rejected | None:
+    async def _sign_anew(self, id: str, package: OrderedPackage, obtain: Obtain) -> Rejected | None:
         """Replace the signature of the installed archive; the running module is not affected. Returns why it
         was refused: the old signature stays valid then."""
-        record, signature = self._book.find(id), sidecar_digest(package.sidecar)
+        record, signature = self._store.find(id), sidecar_digest(package.sidecar)
         if record is None or record.sha256 != package.sha256 or lost_archive(record):
             return None
-        if signature in ("", signature_answered(self._book.package(id))):
+        if signature in ("", signature_answered(self._store.package(id))):
             return None
         try:
             with self._archives.pinned(package.sha256):
-                received = await self._obtained(id, package, patiently)
+                received = await self._obtained(id, package, obtain)
         except Rejected as error:
             await self._incoming.drop(package.sha256)
             _log.error("module.signature_refused", module=id, sha256=package.sha256, reason=str(error))
             if error.code is Code.SIGNATURE_VERIFICATION_FAILED:  # else retried in the next session
-                await self._book.refuse_signature(id, SignatureRefusal(sha256=signature, error=str(error)))
+                await self._store.refuse_signature(id, SignatureRefusal(sha256=signature, error=str(error)))
             return error
-        await self._book.note_signature(id, received.signature)
+        await self._store.note_signature(id, received.signature)
         _log.info("module.resigned", module=id, version=record.version)
         return None
 
@@ -179,7 +179,7 @@ class Convergence:
             return False  # the manifest in the archive decides
         return _not_ours(id, manifest)
 
-    async def _obtained(self, id: str, package: OrderedPackage, patiently: Obtain) -> VerifiedArchive:
+    async def _obtained(self, id: str, package: OrderedPackage, obtain: Obtain) -> VerifiedArchive:
         sha256, sidecar = package.sha256, package.sidecar
         if await self._archives.holds(sha256):
             return await self._archives.recall(sha256=sha256, sidecar=sidecar)
@@ -190,10 +190,10 @@ class Convergence:
         if package.content:
             path = await self._incoming.write(sha256, package.content)
         else:
-            path = await patiently(self._incoming.fetch(id, sha256=sha256, size=package.size), sha256)
+            path = await obtain(self._incoming.fetch(id, sha256=sha256, size=package.size), sha256)
         return await self._archives.receive(path, sha256=sha256, sidecar=sidecar)
 
-    async def _mind_refusal(self, id: str, package: OrderedPackage, error: Rejected) -> None:
+    async def _store_refusal(self, id: str, package: OrderedPackage, error: Rejected) -> None:
         """Record a refusal; the old version runs on. A failure that may pass by itself is not recorded
         against the archive."""
         _log.error(
@@ -210,37 +210,37 @@ class Convergence:
                 at=self._clock.now(),
                 signature_sha256=sidecar_digest(package.sidecar),
             )
-            await self._book.refuse(id, refusal)
+            await self._store.refuse(id, refusal)
 
     # --- the module -----------------------------------------------------------------------------
-    async def _put_in_place(self, id: str, wanted: ReceivedOrder, received: VerifiedArchive) -> None:
-        record = self._book.find(id)
+    async def _put_in_place(self, id: str, order: ReceivedOrder, received: VerifiedArchive) -> None:
+        record = self._store.find(id)
         if _not_ours(id, received.facts.manifest):
             if record is not None:
                 await self._remove(id)
             return
         if record is not None and record.sha256 == received.facts.sha256:
-            await self._book.note_signature(id, received.signature)
-            await self._book.forgive(id)
+            await self._store.note_signature(id, received.signature)
+            await self._store.forgive(id)
             if record.phase is ModulePhase.FAILED:
                 await self._engine.act(id, Verb.RECOVER)
             return
-        fresh = await self._record(record, wanted, received)
+        fresh = await self._record(record, order, received)
         if record is None:
             await self._engine.install(fresh)
         else:
             story = await self._engine.upgrade(fresh, rollback=True)
             _log.info("module.upgraded", module=id, version=fresh.version, story=list(story.lines))
-        if wanted.settings is not None:
-            await self._book.note_settings(id, wanted.settings.sha256)
+        if order.settings is not None:
+            await self._store.note_settings(id, order.settings.sha256)
 
     async def _record(
-        self, current: PackageRecord | None, wanted: ReceivedOrder, received: VerifiedArchive
+        self, current: PackageRecord | None, order: ReceivedOrder, received: VerifiedArchive
     ) -> PackageRecord:
         facts, now = received.facts, self._clock.now()
-        given = wanted.settings.values if wanted.settings else current.settings if current else {}
+        given = order.settings.values if order.settings else current.settings if current else {}
         settings = await checked_settings(facts.manifest, given)
-        intent = wanted.intent or (current.intent if current else ModuleIntent.ACTIVE)
+        intent = order.intent or (current.intent if current else ModuleIntent.ACTIVE)
         return PackageRecord(
             id=facts.manifest.id,
             version=facts.manifest.version,
@@ -248,7 +248,7 @@ class Convergence:
             size=facts.size,
             manifest=facts.manifest,
             intent=intent,
-            paused_reason=wanted.paused_reason if intent is ModuleIntent.PAUSED else "",
+            paused_reason=order.paused_reason if intent is ModuleIntent.PAUSED else "",
             settings=settings,
             signature=received.signature,
             installed_at=current.installed_at if current else now,
@@ -271,14 +271,14 @@ def _not_ours(id: str, manifest: Manifest) -> bool:
 def _check(id: str, package: OrderedPackage, facts: ArchiveFacts) -> None:
     """Compare the archive's own facts with the frame's."""
     manifest = facts.manifest
-    for field, found, said in (
+    for field, found, declared in (
         ("id", manifest.id, id),
         ("version", manifest.version, package.version or manifest.version),
     ):
-        if found != said:
+        if found != declared:
             raise Rejected(
                 Code.MANIFEST_INVALID,
-                f"the archive {facts.sha256[:12]} was sent as {field} '{said}', but its manifest says '{found[:80]}'",
+                f"the archive {facts.sha256[:12]} was sent as {field} '{declared}', but its manifest says '{found[:80]}'",
                 hint="install the module again at the controller",
                 field=field,
             )

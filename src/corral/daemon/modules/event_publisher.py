@@ -15,7 +15,7 @@ from corral.wire.v1.module_pb2 import EventPublish
 
 MODULE_BYTES: Final = 1024 * 1024
 """Bytes of events of one module that may wait for the controller."""
-_STRETCH_BYTES: Final = 65_536
+_SPAN_BYTES: Final = 65_536
 
 
 class EventSpool(Protocol):
@@ -30,14 +30,14 @@ class _Waiting:
     """Bytes of one module in the spool, as far as this daemon knows."""
 
     def __init__(self) -> None:
-        self.stretches: collections.deque[tuple[int, int]] = collections.deque()
+        self.spans: collections.deque[tuple[int, int]] = collections.deque()
         """Spans of records: the number of the last one, and their bytes."""
         self.bytes = 0
 
     def kept(self, number: int, size: int) -> None:
-        if self.stretches and self.stretches[-1][1] < _STRETCH_BYTES:
-            size += self.stretches.pop()[1]
-        self.stretches.append((number, size))
+        if self.spans and self.spans[-1][1] < _SPAN_BYTES:
+            size += self.spans.pop()[1]
+        self.spans.append((number, size))
 
 
 class EventPublisher:
@@ -77,8 +77,8 @@ class EventPublisher:
 
     def _room(self, module_id: str, size: int) -> _Waiting:
         waiting = self._waiting.setdefault(module_id, _Waiting())
-        while waiting.stretches and self._spool.background_confirmed(waiting.stretches[0][0]):
-            waiting.bytes -= waiting.stretches.popleft()[1]
+        while waiting.spans and self._spool.background_confirmed(waiting.spans[0][0]):
+            waiting.bytes -= waiting.spans.popleft()[1]
         if waiting.bytes + size > self._module_bytes:
             raise Retryable(
                 Code.STORE_UNAVAILABLE,

@@ -55,23 +55,23 @@ class MetricsSender:
         await self._tasks.close()
 
     async def _ship(self, connection: LinkConnection) -> None:
-        told = False
+        sent_before = False
         while True:
             try:
-                told = self._send(connection, told=told)
+                sent_before = self._send(connection, sent_before=sent_before)
             except Exception as error:  # an error in metrics must not stop the next frame
                 _log.error("module.metrics_not_sent", exc_info=error)
             await asyncio.sleep(self._every)
 
-    def _send(self, connection: LinkConnection, *, told: bool) -> bool:
+    def _send(self, connection: LinkConnection, *, sent_before: bool) -> bool:
         """Send a frame; returns whether there was anything. Removed series are reported once, by a frame
         without them."""
         frame = metrics_frame(
-            figures=[*host_metrics(self._engine.all_live()), leak_metric(self._leaked())],
+            metrics=[*host_metrics(self._engine.all_live()), leak_metric(self._leaked())],
             families=self._metrics.families(),
             dropped=self._metrics.dropped,
         )
-        if frame.families or told:
+        if frame.families or sent_before:
             connection.outbox.replace("module_metrics", DaemonMessage(module_metrics=frame))
         return bool(frame.families)
 
@@ -89,24 +89,24 @@ _CUT_BYTES: Final = 200
 
 def metrics_frame(
     *,
-    figures: Iterable[HostMetric],
+    metrics: Iterable[HostMetric],
     families: Iterable[tuple[str, str, Family]],
     dropped: Mapping[tuple[str, str], int],
     limit: int = FRAME_BYTES,
 ) -> pb.ModuleMetrics:
     """The frame. The host's own metrics are always in it; each module has its share of the rest, and what
     does not fit is counted as dropped."""
-    told = [*_figures(figures), *_lost(dropped)]
+    host_families = [*_host_families(metrics), *_lost(dropped)]
     recorded: dict[str, list[pb.ModuleMetricFamily]] = {}
     for module, name, family in families:
         recorded.setdefault(module, []).append(_family(module, name, family))
-    left = limit - sum(family.ByteSize() + _OVERHEAD for family in told)
+    left = limit - sum(family.ByteSize() + _OVERHEAD for family in host_families)
     kept, cut = _shared(recorded, left)
-    return pb.ModuleMetrics(families=[*told, *kept, *cut])
+    return pb.ModuleMetrics(families=[*host_families, *kept, *cut])
 
 
-def _figures(figures: Iterable[HostMetric]) -> Iterator[pb.ModuleMetricFamily]:
-    for name, help, counts, values in figures:
+def _host_families(metrics: Iterable[HostMetric]) -> Iterator[pb.ModuleMetricFamily]:
+    for name, help, counts, values in metrics:
         for module, value in values:
             yield _one(module, name, "counter" if counts else "gauge", help, {}, value)
 

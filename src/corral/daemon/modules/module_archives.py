@@ -55,7 +55,7 @@ class ArchiveCache:
     ) -> None:
         """`directory` is two levels below the cache's own."""
         self._directory = directory
-        self._shelf = ArchiveStore(directory, max_bytes=max_bytes)
+        self._store = ArchiveStore(directory, max_bytes=max_bytes)
         self._verifier = verifier
         self._max_bytes = max_bytes
         self._run_as = run_as
@@ -67,26 +67,26 @@ class ArchiveCache:
         """Is the archive here and undamaged? One that is `pinned` stays here."""
         async with self._dropping:
             pass  # an archive that was not pinned in time is gone by now
-        return await to_end(has_digest, self._shelf.path(sha256), sha256)
+        return await to_end(has_digest, self._store.path(sha256), sha256)
 
     async def receive(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
         """Move an archive here after verification: ARTIFACT_DIGEST_MISMATCH, SIGNATURE_VERIFICATION_FAILED,
         or what `inspect_archive` raises; the file stays where it is then. Without a sidecar the stored one
         counts, if any."""
         received = await to_end(self._prove, archive, sha256, sidecar)
-        await self._shelf.take(archive, expect=sha256)
+        await self._store.take(archive, expect=sha256)
         await self._keep_sidecar(sha256, sidecar)
         return received
 
     async def recall(self, *, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
         """Verify an archive that `holds` found, as `receive` does."""
-        received = await to_end(self._prove, self._shelf.path(sha256), sha256, sidecar)
+        received = await to_end(self._prove, self._store.path(sha256), sha256, sidecar)
         await self._keep_sidecar(sha256, sidecar)
         return received
 
     async def _keep_sidecar(self, sha256: str, sidecar: Sidecar | None) -> None:
         if sidecar is not None:
-            await self._shelf.put_sidecar(sha256, sidecar.kind, sidecar.content)
+            await self._store.put_sidecar(sha256, sidecar.kind, sidecar.content)
 
     def _prove(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> VerifiedArchive:
         """Verify digest and signature before anything of the archive is read."""
@@ -96,7 +96,7 @@ class ArchiveCache:
                 f"what came is not the archive {sha256}",
                 hint="it was changed or cut on its way; it is fetched again at the next session",
             )
-        sidecar = sidecar or sidecar_beside(self._shelf.path(sha256))
+        sidecar = sidecar or sidecar_beside(self._store.path(sha256))
         signature = self._verifier().verify(archive, sha256=sha256, sidecar=sidecar)
         facts = inspect_archive(archive, max_bytes=self._max_bytes)
         if signature is None and sidecar is not None:
@@ -109,8 +109,8 @@ class ArchiveCache:
     async def unpacked(self, sha256: str) -> Path:
         """Part of `ArchiveSupply`."""
         with self.pinned(sha256):
-            tree = await self._shelf.unpacked(
-                sha256, judge=functools.partial(self._check_signature, sha256=sha256)
+            tree = await self._store.unpacked(
+                sha256, verify=functools.partial(self._check_signature, sha256=sha256)
             )
             if self._run_as and os.geteuid() == 0:
                 await to_end(self._let_pass)
@@ -139,12 +139,12 @@ class ArchiveCache:
     async def sweep(self, named: Callable[[], set[str]]) -> list[str]:
         """Remove archives that nothing names; returns them."""
         dropped = []
-        for sha256 in sorted(await to_end(self._shelf.held) - named()):
+        for sha256 in sorted(await to_end(self._store.held) - named()):
             async with self._dropping:
                 if sha256 in self._pinned or sha256 in named():
                     continue  # it was needed again meanwhile
                 with contextlib.suppress(CorralError):  # a disk error: the next sweep removes it
-                    await self._shelf.forget(sha256)
+                    await self._store.forget(sha256)
                     dropped.append(sha256)
         return dropped
 
@@ -154,10 +154,10 @@ TRANSFERS: Final = 2
 PROGRESS_SECONDS: Final = 1.0
 LONGEST_PAUSE: Final = 15.0
 PART_AGE_SECONDS: Final = 86_400
-_LINE_TROUBLE: Final = frozenset({Code.CONFLICT, Code.STALE_EPOCH})
+_LINK_ERROR_CODES: Final = frozenset({Code.CONFLICT, Code.STALE_EPOCH})
 """Errors of a session that was replaced by the next one; after these, and after all Retryable ones, the
 transfer is resumed."""
-_OWN_TROUBLE: Final = frozenset({Code.DISK_FULL, Code.STORAGE_UNAVAILABLE})
+_LOCAL_ERROR_CODES: Final = frozenset({Code.DISK_FULL, Code.STORAGE_UNAVAILABLE})
 """Errors of this node's disk: another session would not help, so they are reported."""
 _log = structlog.get_logger("corral.daemon.modules")
 
@@ -238,8 +238,8 @@ class ArchiveDownloads:
                     await self._transfer(session, id, path, sha256, size)
                 return
             except CorralError as error:
-                passing = isinstance(error, Retryable) or error.code in _LINE_TROUBLE
-                if not passing or error.code in _OWN_TROUBLE:
+                passing = isinstance(error, Retryable) or error.code in _LINK_ERROR_CODES
+                if not passing or error.code in _LOCAL_ERROR_CODES:
                     raise
                 _log.info("module.fetch_interrupted", module=id, sha256=sha256, reason=str(error))
                 if session is self._session:
@@ -262,17 +262,17 @@ class ArchiveDownloads:
         _log.info("module.fetched", module=id, sha256=sha256, bytes=total, seconds=took)
 
     def _counted(self, connection: LinkConnection, id: str, size: int) -> Expect:
-        told = self._clock.monotonic()
+        reported_at = self._clock.monotonic()
         limit = min(size or self._max_bytes, self._max_bytes)
 
         async def count(fetched: int) -> None:
-            nonlocal told
+            nonlocal reported_at
             if fetched > limit:
                 raise MODULE_REFUSALS.too_large("the module's archive is too large", f"{limit} bytes")
             self.fetched[id] = (fetched, size)
             now = self._clock.monotonic()
-            if now - told >= PROGRESS_SECONDS:
-                told = now
+            if now - reported_at >= PROGRESS_SECONDS:
+                reported_at = now
                 message = progress_report(id, fetched=fetched, size=size)
                 connection.outbox.replace(f"module-progress/{id}", message)
 

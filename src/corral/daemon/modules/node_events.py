@@ -26,7 +26,7 @@ from corral.domain.modules.manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
 from corral.modules.scope import Owned, Scope
-from corral.modules.services.event_rules import EventPace, name_of, wanted_filter
+from corral.modules.services.event_rules import EventPace, name_of, requested_filter
 from corral.modules.services.host_operations import Operation
 from corral.modules.services.subscription_delivery import SUBSCRIPTION, check_room
 from corral.sdk.protocol.messages import (
@@ -73,7 +73,7 @@ class NodeEvents:
             ring = NodeEventRing(capacity=RING_EVENTS, capacity_bytes=RING_BYTES)
         self._ring = ring
         self._interests = TypeCounts()
-        self._told = TypeSubscription(wanted=self._interests.all, send=send, clock=clock)
+        self._type_subscription = TypeSubscription(types=self._interests.all, send=send, clock=clock)
         self._open: dict[Key, tuple[NodeSubscription, Owned]] = {}
         self._seen: Cursor | None = None
         self._connected = False
@@ -92,7 +92,7 @@ class NodeEvents:
         """Close all subscriptions: nothing is delivered any more."""
         for key in list(self._open):
             await self._close(key)
-        self._told.end()
+        self._type_subscription.end()
 
     # --- subscriptions --------------------------------------------------------------------------
     async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
@@ -104,24 +104,24 @@ class NodeEvents:
                 hint="subscribe in the module's part on the controller",
                 field="durable",
             )
-        wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
-        _check_declared(wanted.types, scope.manifest.events)
+        event_filter = requested_filter(asked.types, asked.subjects, scope.manifest.events)
+        _check_declared(event_filter.types, scope.manifest.events)
         check_room(scope, asked.subscription, self._open)
-        self._interests.check_room(wanted.types)
+        self._interests.check_room(event_filter.types)
         key = (id(scope), asked.subscription)
-        owned = scope.own(SUBSCRIPTION, ",".join(sorted(wanted.types)[:3]), lambda: self._close(key))
+        owned = scope.own(SUBSCRIPTION, ",".join(sorted(event_filter.types)[:3]), lambda: self._close(key))
         subscription = NodeSubscription(
             scope,
             asked.subscription,
-            wanted,
+            event_filter,
             ring=self._ring,
             cursor=self._seen or START,
             clock=self._clock,
         )
         self._open[key] = subscription, owned
         subscription.start()
-        self._interests.add(wanted.types)
-        self._told.changed()
+        self._interests.add(event_filter.types)
+        self._type_subscription.changed()
         return Nothing()
 
     async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
@@ -141,11 +141,11 @@ class NodeEvents:
             await found[0].close()
         finally:
             if self._open.pop(key, None) is not None:
-                self._interests.remove(found[0].wanted.types)
-                self._told.changed()
-                self._mind_silence()
+                self._interests.remove(found[0].event_filter.types)
+                self._type_subscription.changed()
+                self._clear_if_unused()
 
-    def _mind_silence(self) -> None:
+    def _clear_if_unused(self) -> None:
         if not self._open:
             self._ring.clear()
             self._cut_off = False
@@ -162,7 +162,7 @@ class NodeEvents:
             self._missed(read_head(connection.ack))
         elif self._seen is None:
             self._seen = read_head(connection.ack)
-        self._told.begin(wire_cursor(self._seen))
+        self._type_subscription.begin(wire_cursor(self._seen))
         self._connected = True
         self._cut_off = False
 
@@ -170,7 +170,7 @@ class NodeEvents:
         """Ignore what still arrives from the old stream: the next session sends it again."""
         self._connected = False
         self._cut_off = bool(self._open)
-        self._told.end()
+        self._type_subscription.end()
 
     def _received(self, _: Reply, message: ControllerMessage) -> None:
         frame = message.module_event
@@ -228,7 +228,7 @@ def _check_declared(types: Collection[str], declared: EventsPart) -> None:
         )
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _EventPayload(msgspec.Struct, frozen=True, kw_only=True):
     """Content of `payload_json`: the event as modules receive it."""
 
     type: str
@@ -238,7 +238,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-_DECODER = msgspec.json.Decoder(_Told)
+_DECODER = msgspec.json.Decoder(_EventPayload)
 
 
 def read_cursor(frame: ModuleEvent) -> Cursor | None:
@@ -250,21 +250,23 @@ def read_head(ack: HandshakeAck) -> Cursor | None:
     return _cursor(ack.event_head) if ack.HasField("event_head") else None
 
 
-def _cursor(told: EventCursor) -> Cursor:
-    return Cursor(told.epoch, told.sequence)
+def _cursor(received: EventCursor) -> Cursor:
+    return Cursor(received.epoch, received.sequence)
 
 
 def read_event(frame: ModuleEvent, cursor: Cursor) -> Event:
     """The event as in the log. ValueError for an invalid payload or an unknown type."""
     try:
-        told = _DECODER.decode(frame.payload_json)
+        payload = _DECODER.decode(frame.payload_json)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{frame.event_type[:80]}: {error}") from None
-    if "/" in told.type:  # an event that a module published
-        data = {"subject": told.subject, "data": told.data, "node": told.node}
-        return Event(cursor=cursor, type=EventType.MODULE_EVENT, subject=told.type, at=told.at, data=data)
-    type = EventType(told.type)
-    return Event(cursor=cursor, type=type, subject=told.subject, at=told.at, data=told.data)
+    if "/" in payload.type:  # an event that a module published
+        data = {"subject": payload.subject, "data": payload.data, "node": payload.node}
+        return Event(
+            cursor=cursor, type=EventType.MODULE_EVENT, subject=payload.type, at=payload.at, data=data
+        )
+    type = EventType(payload.type)
+    return Event(cursor=cursor, type=type, subject=payload.subject, at=payload.at, data=payload.data)
 
 
 def wire_cursor(cursor: Cursor | None) -> EventCursor | None:

@@ -42,21 +42,21 @@ class OrderDispatcher:
     def __init__(
         self,
         *,
-        book: DiskPackageStore,
+        store: DiskPackageStore,
         archives: ArchiveCache,
         incoming: ArchiveDownloads,
-        converging: Convergence,
+        convergence: Convergence,
         gate: StartGate,
         entropy: Entropy,
     ) -> None:
-        self._book = book
+        self._store = store
         self._archives = archives
         self._incoming = incoming
-        self._converging = converging
+        self._convergence = convergence
         self._gate = gate
         self._entropy = entropy
-        self._lanes: dict[str, PackageWorker] = {}
-        self._wanted_here: dict[str, str] = {}
+        self._workers: dict[str, PackageWorker] = {}
+        self._desired_archives: dict[str, str] = {}
         """By id, the digests that the present controller desires."""
         self._announced: set[str] = set()
         """Ids that differ by this session's set, and whose frames have not arrived yet."""
@@ -64,7 +64,7 @@ class OrderDispatcher:
         """Digests that were fetched again in this session: once, a second copy would be the same."""
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
         self._fetches = False
-        self._told: dict[str, str] = {}
+        self._logged_problems: dict[str, str] = {}
         self._sweeps = Tasks()
         self._sweep_again = False
         self._closed = False
@@ -85,36 +85,36 @@ class OrderDispatcher:
         if not connection.supports.modules:
             return
         desired = {entry.module_id: read_desired(entry) for entry in connection.ack.modules}
-        self._wanted_here = {id: module.sha256 for id, module in desired.items()}
+        self._desired_archives = {id: module.sha256 for id, module in desired.items()}
         self._expect_nothing()
         self._gate.begin()
-        for package in self._book.packages():
+        for package in self._store.packages():
             if package.id not in desired:
                 _log.info("module.not_in_set", module=package.id)
-                self._want(package.id, ReceivedOrder(gone=True))
+                self._submit(package.id, ReceivedOrder(gone=True))
         for id, module in desired.items():
-            if difference(module, observed(self._book.package(id))):
+            if difference(module, observed(self._store.package(id))):
                 self._gate.expect(id, _ON_ITS_WAY)
                 self._announced.add(id)
-            self.mend(self._book.package(id))  # damage may be newer than the handshake
+            self.mend(self._store.package(id))  # damage may be newer than the handshake
         self._sweep_soon()  # a daemon that was killed may have left archives
 
     def _expect_nothing(self) -> None:
         """Drop expectations of a former session, whose frames did not arrive: this session's set lists the
         differences anew."""
-        for id in self._announced - self._lanes.keys():
+        for id in self._announced - self._workers.keys():
             self._gate.met(id, _ON_ITS_WAY)
         self._announced.clear()
 
     def on_disconnected(self) -> None:
         self._send = lambda _: False
-        self._wanted_here = {}
+        self._desired_archives = {}
         self._incoming.on_disconnected()
 
     async def close(self) -> None:
         self._closed = True
-        for lane in list(self._lanes.values()):
-            await lane.close()
+        for worker in list(self._workers.values()):
+            await worker.close()
         await self._sweeps.close()
 
     # --- orders ---------------------------------------------------------------------------------
@@ -122,14 +122,14 @@ class OrderDispatcher:
         frame = message.module_install
         self._order(reply, frame.module_id, lambda: self._obtainable(frame.module_id, read_install(frame)))
 
-    def _obtainable(self, id: str, wanted: ReceivedOrder) -> ReceivedOrder:
+    def _obtainable(self, id: str, order: ReceivedOrder) -> ReceivedOrder:
         """The order; NOT_SUPPORTED when its archive is offered by a controller without a data channel: the wait
         for it would never end."""
-        package, here = wanted.package, self._book.package(id).record
+        package, here = order.package, self._store.package(id).record
         if package is None or package.content or self._fetches:
-            return wanted
+            return order
         if here is not None and here.sha256 == package.sha256:
-            return wanted
+            return order
         raise Rejected(
             Code.NOT_SUPPORTED,
             f"the archive of module '{id}' was offered, and this controller has no data channel to fetch it by",
@@ -147,32 +147,32 @@ class OrderDispatcher:
 
     def _order(self, reply: Reply, id: str, read: Callable[[], ReceivedOrder]) -> None:
         try:
-            wanted = read()
+            order = read()
         except CorralError as error:
             _log.warning("module.order_refused", module=id[:80], code=error.code.name, reason=str(error))
             reply(error_report(error, f"module:{id[:80]}"))
         else:
-            self._remember(id, wanted)
-            self._want(id, msgspec.structs.replace(wanted, request=log_context.bound_request()))
+            self._remember(id, order)
+            self._submit(id, msgspec.structs.replace(order, request=log_context.bound_request()))
 
-    def _remember(self, id: str, wanted: ReceivedOrder) -> None:
-        if wanted.gone:
-            self._wanted_here.pop(id, None)
-        elif wanted.package is not None:
-            self._wanted_here[id] = wanted.package.sha256
+    def _remember(self, id: str, order: ReceivedOrder) -> None:
+        if order.gone:
+            self._desired_archives.pop(id, None)
+        elif order.package is not None:
+            self._desired_archives[id] = order.package.sha256
 
-    def _want(self, id: str, wanted: ReceivedOrder) -> None:
+    def _submit(self, id: str, order: ReceivedOrder) -> None:
         if self._closed:
             return
-        lane = self._lanes.get(id)
-        if lane is None:
-            lane = self._lanes[id] = PackageWorker(
-                id, self._converging, entropy=self._entropy, rested=self._rested, idle=self._sweep_soon
+        worker = self._workers.get(id)
+        if worker is None:
+            worker = self._workers[id] = PackageWorker(
+                id, self._convergence, entropy=self._entropy, rested=self._rested, idle=self._sweep_soon
             )
         self._gate.expect(id, _ON_ITS_WAY)
-        self._told.pop(id, None)
+        self._logged_problems.pop(id, None)
         self._announced.discard(id)
-        lane.want(wanted)
+        worker.submit(order)
 
     def mend(self, package: NodePackage) -> None:
         """Fetch another copy of a lost archive, if the controller still desires this very digest. A new
@@ -180,21 +180,19 @@ class OrderDispatcher:
         record = package.record
         if record is None or not lost_archive(record) or record.reason == SIGNATURE_REFUSED:
             return
-        if self._wanted_here.get(package.id) == record.sha256 and record.sha256 not in self._mended:
+        if self._desired_archives.get(package.id) == record.sha256 and record.sha256 not in self._mended:
             self._mended.add(record.sha256)
-            wanted = OrderedPackage(
-                version=record.version, sha256=record.sha256, size=record.size, mends=True
-            )
-            self._want(package.id, ReceivedOrder(package=wanted))
+            order = OrderedPackage(version=record.version, sha256=record.sha256, size=record.size, mends=True)
+            self._submit(package.id, ReceivedOrder(package=order))
 
     # --- afterwards -----------------------------------------------------------------------------
     def _rested(self, id: str, problem: CorralError | None) -> None:
         """Reports a problem once for each order: retries of the same problem are not reported again."""
         self._gate.met(id, _ON_ITS_WAY)
         if problem is None:
-            self._told.pop(id, None)
-        elif self._told.get(id) != problem.code.name:
-            self._told[id] = problem.code.name
+            self._logged_problems.pop(id, None)
+        elif self._logged_problems.get(id) != problem.code.name:
+            self._logged_problems[id] = problem.code.name
             _log.error("module_order.failed", module=id, code=problem.code.name, reason=str(problem))
             self._send(error_report(problem, f"module:{id}"))
 
@@ -209,9 +207,9 @@ class OrderDispatcher:
         """Remove archives that nothing names any more, once all workers are idle."""
         if self._closed:
             return
-        for id in [id for id, lane in self._lanes.items() if not lane.busy]:
-            del self._lanes[id]
-        if self._lanes:
+        for id in [id for id, worker in self._workers.items() if not worker.busy]:
+            del self._workers[id]
+        if self._workers:
             return
         if not self._sweeps:
             self._sweeps.spawn(self._sweep(), name="modules/sweep")
@@ -233,8 +231,8 @@ class OrderDispatcher:
     def _named(self) -> set[str]:
         """Digests named by a record, by a refusal (it may be requested again), by a fetch under way, or by
         the controller's set whose frame is still to come."""
-        packages = self._book.packages()
+        packages = self._store.packages()
         named = {package.record.sha256 for package in packages if package.record is not None}
         named |= {package.refused.sha256 for package in packages if package.refused is not None}
-        named |= {lane.wanted_archive for lane in self._lanes.values()}
-        return named | {self._wanted_here.get(id, "") for id in self._announced}
+        named |= {worker.desired_archive for worker in self._workers.values()}
+        return named | {self._desired_archives.get(id, "") for id in self._announced}

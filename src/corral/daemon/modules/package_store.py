@@ -20,7 +20,7 @@ from corral.daemon.node.durable_files import store
 from corral.domain.modules.lifecycle_decisions import not_installed
 from corral.domain.modules.records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.package_store import Change, Told
+from corral.modules.package_store import Change, StepEvent
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.files import make_directory, read_versioned, sync_directory
@@ -145,7 +145,7 @@ class DiskPackageStore:
         id: str,
         change: Change,
         *,
-        also: Sequence[Told] = (),  # noqa: ARG002 - of this host's registry: nothing that the controller keeps
+        also: Sequence[StepEvent] = (),  # noqa: ARG002 - of this host's registry: nothing that the controller keeps
     ) -> PackageRecord:
         async with self._turns.hold(id):
             before = self.package(id)

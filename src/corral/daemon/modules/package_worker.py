@@ -31,14 +31,14 @@ class PackageWorker:
     def __init__(
         self,
         id: str,
-        converging: Convergence,
+        convergence: Convergence,
         *,
         entropy: Entropy,
         rested: Callable[[str, CorralError | None], None],
         idle: Callable[[], None],
     ) -> None:
         self.id = id
-        self._converging = converging
+        self._convergence = convergence
         self._rested = rested
         self._idle = idle
         self._backoff = Backoff(longest=LONGEST_PAUSE, entropy=entropy)
@@ -53,16 +53,16 @@ class PackageWorker:
         return self._busy
 
     @property
-    def wanted_archive(self) -> str:
+    def desired_archive(self) -> str:
         """Digest of the archive that is being fetched, if any."""
-        for wanted in (self._next, self._current):
-            if wanted is not None and wanted.package is not None:
-                return wanted.package.sha256
+        for order in (self._next, self._current):
+            if order is not None and order.package is not None:
+                return order.package.sha256
         return ""
 
-    def want(self, wanted: ReceivedOrder) -> None:
+    def submit(self, order: ReceivedOrder) -> None:
         """Add an order. A step that has begun is finished first; only waiting is cut short."""
-        self._next = wanted.after(self._next)
+        self._next = order.after(self._next)
         self._backoff.reset()
         self._news.set()
         if not self._busy:
@@ -81,20 +81,20 @@ class PackageWorker:
             self._idle()
 
     async def _turn(self) -> None:
-        wanted, self._next = self._next, None
-        assert wanted is not None
-        with log_context.only({"module": self.id, "request": wanted.request}):
-            await self._carry_out(wanted)
+        order, self._next = self._next, None
+        assert order is not None
+        with log_context.only({"module": self.id, "request": order.request}):
+            await self._carry_out(order)
 
-    async def _carry_out(self, wanted: ReceivedOrder) -> None:
+    async def _carry_out(self, order: ReceivedOrder) -> None:
         """Once; what failed and may succeed later is put back, after a pause."""
-        self._current = wanted
+        self._current = order
         self._news.clear()
         problem: CorralError | None = None
         try:
-            await self._converging.bring_about(self.id, wanted, self._patiently)
+            await self._convergence.converge(self.id, order, self._patiently)
         except _Superseded:
-            self._put_back(wanted)
+            self._put_back(order)
             return
         except CorralError as error:
             problem = error
@@ -106,12 +106,12 @@ class PackageWorker:
         if self._next is None:
             self._rested(self.id, problem)
         if isinstance(problem, Retryable):
-            self._put_back(wanted)
+            self._put_back(order)
             await self._pause(problem)
 
-    def _put_back(self, wanted: ReceivedOrder) -> None:
+    def _put_back(self, order: ReceivedOrder) -> None:
         """Put back an order that was not carried out; newer orders take precedence over it."""
-        self._next = self._next.after(wanted) if self._next else wanted
+        self._next = self._next.after(order) if self._next else order
 
     async def _pause(self, problem: Retryable) -> None:
         """Wait until the next attempt is due, or another order has arrived."""

@@ -35,7 +35,7 @@ class StartGate:
         if not self._awaited:
             self.begin()
         self._awaited[id, why] = self._clock.monotonic() + self._seconds
-        self._tell()
+        self._notify()
 
     def begin(self) -> None:
         """Restart the wait for items that no order added: at boot, or in a new session."""
@@ -44,10 +44,10 @@ class StartGate:
     def met(self, id: str, why: str) -> None:
         """The module is as desired, or as far as it gets by itself."""
         if self._awaited.pop((id, why), None) is not None:
-            self._tell()
+            self._notify()
 
-    async def passed(self, engine: RestingEngine, told: Callable[[str], str]) -> tuple[str, ...]:
-        """Wait; returns what was missing after the timeout, as `ID: why`. `told` may know more about why.
+    async def passed(self, engine: RestingEngine, describe: Callable[[str], str]) -> tuple[str, ...]:
+        """Wait; returns what was missing after the timeout, as `ID: why`. `describe` may know more about why.
         Returns at once when nothing is under way."""
         latest = self._clock.monotonic() + self._seconds
         while self._awaited or not engine.resting:
@@ -59,12 +59,12 @@ class StartGate:
                     await (self._news.wait() if self._awaited else engine.rest())
             except TimeoutError:
                 break
-        return self.awaited(told)
+        return self.awaited(describe)
 
-    def awaited(self, told: Callable[[str], str]) -> tuple[str, ...]:
+    def awaited(self, describe: Callable[[str], str]) -> tuple[str, ...]:
         """What is awaited now, in the form of `passed`."""
-        return tuple(dict.fromkeys(f"{id}: {told(id) or why}" for id, why in sorted(self._awaited)))
+        return tuple(dict.fromkeys(f"{id}: {describe(id) or why}" for id, why in sorted(self._awaited)))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -61,8 +61,8 @@ def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
     entry.state = record.phase.value if record else ModulePhase.FAILED.value
     entry.reason = record.reason if record else _refused_reason(package)
     entry.last_error = _error(package)
-    stood = record.updated_at if record else refused.at if refused else None
-    entry.updated_at_ms = _ms(stood) if stood else 0
+    since = record.updated_at if record else refused.at if refused else None
+    entry.updated_at_ms = _ms(since) if since else 0
     return entry
 
 
@@ -81,13 +81,13 @@ def state_updates(
     for data in steps:
         yield _update(after, data, sha256=after.record.sha256)
     if not steps and _seen(before) != _seen(after):
-        yield _standing(after, after.record, at)
+        yield _update_without_step(after, after.record, at)
 
 
 def _seen(package: NodePackage) -> tuple[object, ...]:
     record = package.record
-    standing = (record.version, record.sha256, record.intent, record.reason) if record else ()
-    return *standing, package.refused, _error(package), package.recovered_ms, package.reloaded_ms
+    state = (record.version, record.sha256, record.intent, record.reason) if record else ()
+    return *state, package.refused, _error(package), package.recovered_ms, package.reloaded_ms
 
 
 def settings_answered(package: NodePackage) -> str:
@@ -126,7 +126,7 @@ def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) ->
     )
 
 
-def _standing(package: NodePackage, record: PackageRecord, at: dt.datetime) -> DaemonMessage:
+def _update_without_step(package: NodePackage, record: PackageRecord, at: dt.datetime) -> DaemonMessage:
     """An update without a change of the phase."""
     return DaemonMessage(
         module_state_update=pb.ModuleStateUpdate(

@@ -77,14 +77,14 @@ class NodeSubscription:
         self,
         scope: Scope,
         number: int,
-        wanted: EventFilter,
+        event_filter: EventFilter,
         *,
         ring: NodeEventRing,
         cursor: Cursor,
         clock: Clock,
     ) -> None:
         """`cursor` is the node's position when the subscription was made, START for none."""
-        self.wanted = wanted
+        self.event_filter = event_filter
         self._scope = scope
         self._number = number
         self._ring = ring
@@ -126,7 +126,7 @@ class NodeSubscription:
         elif self._at < self._ring.floor:
             await self._catch_up()
         else:
-            found, self._at = items_after(self._ring, self._at, self.wanted, limit=BATCH)
+            found, self._at = items_after(self._ring, self._at, self.event_filter, limit=BATCH)
             await self._handover.deliver([self._body(item) for item in found])
 
     def _body(self, item: Event | MissedEvents) -> WeighedEvent:
@@ -149,14 +149,14 @@ class NodeSubscription:
 
 
 def items_after(
-    ring: NodeEventRing, number: int, wanted: EventFilter, *, limit: int
+    ring: NodeEventRing, number: int, event_filter: EventFilter, *, limit: int
 ) -> tuple[list[Event | MissedEvents], int]:
     """Up to `limit` matching items after a number that is not below the ring's floor, and the last number
     that was read. Missed events concern every subscription."""
     found: list[Event | MissedEvents] = []
     for at in range(number + 1, ring.head + 1):
         item = ring[at]
-        if isinstance(item, MissedEvents) or wanted.accepts(item):
+        if isinstance(item, MissedEvents) or event_filter.accepts(item):
             found.append(item)
             if len(found) == limit:
                 return found, at
@@ -185,37 +185,37 @@ class TypeSubscription:
     def __init__(
         self,
         *,
-        wanted: Callable[[], Collection[str]],
+        types: Callable[[], Collection[str]],
         send: Callable[[DaemonMessage], bool],
         clock: Clock,
     ) -> None:
-        self._wanted = wanted
+        self._types = types
         self._send = send
-        self._told: set[str] | None = None
+        self._sent: set[str] | None = None
         """Types that were sent; None: there is no connection."""
         self._bucket = TokenBucket(burst=BURST, per_second=PER_SECOND, monotonic=clock.monotonic)
         self._later: asyncio.TimerHandle | None = None
 
     def begin(self, after: EventCursor | None) -> None:
         """A connection began: send all types, from the node's position."""
-        types = sorted(self._wanted())
-        self._told = set(types)
+        types = sorted(self._types())
+        self._sent = set(types)
         if types:
             self._send(DaemonMessage(event_subscribe=EventSubscribe(event_types=types, after=after)))
 
     def end(self) -> None:
         """The connection ended; nothing is sent without one. Idempotent."""
-        self._told = None
+        self._sent = None
         if self._later is not None:
             self._later.cancel()
             self._later = None
 
     def changed(self) -> None:
         """The set of types has changed."""
-        if self._told is None or self._later is not None or set(self._wanted()) == self._told:
+        if self._sent is None or self._later is not None or set(self._types()) == self._sent:
             return
         if self._bucket.take():
-            self._tell(self._told)
+            self._send_changes(self._sent)
         else:
             self._later = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._again)
 
@@ -223,10 +223,10 @@ class TypeSubscription:
         self._later = None
         self.changed()
 
-    def _tell(self, told: set[str]) -> None:
-        wanted = set(self._wanted())
-        new, gone = sorted(wanted - told), sorted(told - wanted)
-        self._told = wanted
+    def _send_changes(self, sent: set[str]) -> None:
+        types = set(self._types())
+        new, gone = sorted(types - sent), sorted(sent - types)
+        self._sent = types
         if new:
             self._send(DaemonMessage(event_subscribe=EventSubscribe(event_types=new)))
         if gone:

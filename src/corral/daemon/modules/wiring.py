@@ -58,7 +58,7 @@ class NodeModuleServices:
             clock=clock,
             entropy=entropy,
         )
-        self._figures = MetricsSender(
+        self._metrics = MetricsSender(
             metrics=self.modules.metrics, engine=self.modules.engine, leaked=self.modules.leaked
         )
 
@@ -68,7 +68,7 @@ class NodeModuleServices:
 
     @property
     def listeners(self) -> list[SessionListener]:
-        return [self._capabilities, self._events, self.modules, self._figures]
+        return [self._capabilities, self._events, self.modules, self._metrics]
 
     def end_orphans(self) -> None:
         """In the background: end processes beside instances whose modules are not installed any more."""
@@ -91,6 +91,6 @@ class NodeModuleServices:
             rest.push_async_callback(self._tasks.close)
             rest.push_async_callback(self._events.close)
             rest.push_async_callback(self._capabilities.close)
-            rest.push_async_callback(self._figures.close)
+            rest.push_async_callback(self._metrics.close)
             rest.push_async_callback(self.modules.close, budget=budget)
             await self.modules.hooks.close()

@@ -102,14 +102,14 @@ class ArchiveStore:
                 await to_end(_unlink_all, [other for other in others if other != path])
         return path
 
-    async def unpacked(self, sha256: str, *, judge: Callable[[Path], object] | None = None) -> Path:
+    async def unpacked(self, sha256: str, *, verify: Callable[[Path], object] | None = None) -> Path:
         """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is
-        missing or damaged. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed. `judge` is
+        missing or damaged. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed. `verify` is
         called with the archive once its digest is verified, in the same thread, and before anything of it is
         read: what it raises is raised."""
         async with self._turn(sha256):
             with disk_faults():
-                return await to_end(self._ensure_tree, sha256, judge)
+                return await to_end(self._ensure_tree, sha256, verify)
 
     async def forget(self, sha256: str) -> None:
         """Remove the archive, its signature and its tree; no effect when there is none."""
@@ -174,7 +174,7 @@ class ArchiveStore:
                 _discard(part)
             archive.unlink(missing_ok=True)
 
-    def _ensure_tree(self, sha256: str, judge: Callable[[Path], object] | None) -> Path:
+    def _ensure_tree(self, sha256: str, verify: Callable[[Path], object] | None) -> Path:
         """Digest, contents and tree are of one open file, whatever replaces it meanwhile."""
         tree = self._trees / sha256
         try:
@@ -187,8 +187,8 @@ class ArchiveStore:
             found = digest(file)
             if found != sha256:
                 raise _other_digest(sha256, found)
-            if judge is not None:
-                judge(self.path(sha256))
+            if verify is not None:
+                verify(self.path(sha256))
             files = self._files.get(sha256)
             if files is None and tree.is_dir():
                 files = read_files(file, max_bytes=self._max_bytes)

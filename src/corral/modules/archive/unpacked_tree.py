@@ -39,11 +39,11 @@ def unpack(file: IO[bytes], target: Path, *, max_bytes: int) -> tuple[ArchiveFil
 
 def is_intact(tree: Path, files: Sequence[ArchiveFile]) -> bool:
     """Is this the tree that was unpacked: every file as it was, and nothing besides? Blocking."""
-    wanted = {each.path: each for each in files}
+    expected = {each.path: each for each in files}
     try:
         found = _listed(tree)
-        return found.keys() == wanted.keys() and all(
-            _same(tree / path, each, found[path]) for path, each in wanted.items()
+        return found.keys() == expected.keys() and all(
+            _same(tree / path, each, found[path]) for path, each in expected.items()
         )
     except OSError:
         return False
@@ -90,9 +90,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _same(path: Path, wanted: ArchiveFile, found: os.stat_result) -> bool:
-    mode = PROGRAM_MODE if wanted.executable else FILE_MODE
-    if found.st_mode != stat.S_IFREG | mode or found.st_size != wanted.size:
+def _same(path: Path, expected: ArchiveFile, found: os.stat_result) -> bool:
+    mode = PROGRAM_MODE if expected.executable else FILE_MODE
+    if found.st_mode != stat.S_IFREG | mode or found.st_size != expected.size:
         return False
     with path.open("rb") as file:
-        return sha256_of(file).hexdigest() == wanted.sha256
+        return sha256_of(file).hexdigest() == expected.sha256

@@ -77,7 +77,7 @@ class CapabilityEntry:
         )
 
 
-def mind_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
+def note_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
     """Count a call of a deprecated capability, and warn once per consumer."""
     if not entry.provision.deprecated_since:
         return
@@ -95,7 +95,7 @@ def mind_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
         )
 
 
-def told(kind: EventType, provision: Provision, provider: str, **more: str) -> Draft:
+def capability_event(kind: EventType, provision: Provision, provider: str, **more: str) -> Draft:
     """The event of a change of a capability."""
     return Draft(
         type=kind,
@@ -105,4 +105,4 @@ def told(kind: EventType, provision: Provision, provider: str, **more: str) -> D
 
 
 def unregistered(entry: CapabilityEntry, provider: str, reason: str) -> Draft:
-    return told(EventType.CAPABILITY_UNREGISTERED, entry.provision, provider, reason=reason)
+    return capability_event(EventType.CAPABILITY_UNREGISTERED, entry.provision, provider, reason=reason)

@@ -34,8 +34,8 @@ from corral.modules.capabilities.capability_entries import (
     CapabilityEntry,
     CapabilityView,
     UnresolvedView,
-    mind_deprecation,
-    told,
+    capability_event,
+    note_deprecation,
     unregistered,
 )
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities, RemoteLookup
@@ -69,7 +69,7 @@ class CapabilityRegistry:
         remote: RemoteCapabilities | None = None,
     ) -> None:
         self._host = host
-        self._tell_engine = changed
+        self._notify_engine = changed
         self._listeners: list[Callable[[], None]] = []
         self.settled = False
         """Is the registry complete? Not before all modules were brought up, nor once they end."""
@@ -77,7 +77,7 @@ class CapabilityRegistry:
         self._entries: dict[str, CapabilityEntry] = {}
         self._claims: dict[str, str] = {}
         self._consumers: dict[str, Manifest] = {}
-        self._abroad = RemoteLookup(remote, self._changed)
+        self._remote = RemoteLookup(remote, self._changed)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change, also of `settled`; it must not raise. It cannot be removed."""
@@ -90,7 +90,7 @@ class CapabilityRegistry:
 
     def _changed(self, ids: set[str]) -> None:
         if ids:
-            self._tell_engine(ids)
+            self._notify_engine(ids)
         for listener in self._listeners:
             listener()
 
@@ -124,13 +124,13 @@ class CapabilityRegistry:
         own = {provision.id: manifest.id for provision in self._provisions(manifest)}
         self._claims = kept | own
 
-    def binding_told(self, manifest: Manifest, *, reason: str = "") -> list[Draft]:
+    def binding_events(self, manifest: Manifest, *, reason: str = "") -> list[Draft]:
         """Events for `bind`; `reason` is why capabilities it provided before are gone."""
         new = {provision.id: provision for provision in self._provisions(manifest)}
         gone = [entry for id, entry in self._of(manifest.id) if id not in new]
         swapped = {id for id, _ in self._of(manifest.id)}
         return [unregistered(entry, manifest.id, reason) for entry in gone] + [
-            told(
+            capability_event(
                 EventType.CAPABILITY_SWAPPED if id in swapped else EventType.CAPABILITY_REGISTERED,
                 provision,
                 manifest.id,
@@ -165,7 +165,7 @@ class CapabilityRegistry:
             if entry.scope is scope:
                 entry.scope = None
 
-    def clearing_told(self, module_id: str, *, reason: str) -> list[Draft]:
+    def clearing_events(self, module_id: str, *, reason: str) -> list[Draft]:
         """Events for `release`."""
         return [unregistered(entry, module_id, reason) for _, entry in self._of(module_id)]
 
@@ -201,7 +201,7 @@ class CapabilityRegistry:
         return tuple(found.id for found in self._unresolved(manifest))
 
     def _unresolved(self, manifest: Manifest, *, with_optional: bool = False) -> list[UnresolvedRequirement]:
-        own, others = self.provided(), self._abroad.offers()
+        own, others = self.provided(), self._remote.offers()
         return unresolved(manifest, own, host=self._host, from_controller=others, with_optional=with_optional)
 
     def states(self, manifest: Manifest) -> tuple[CapabilityState, ...]:
@@ -209,8 +209,8 @@ class CapabilityRegistry:
         return tuple(self._state(requirement) for requirement in manifest.capabilities.requires)
 
     def _state(self, requirement: Requirement) -> CapabilityState:
-        if self._is_abroad(requirement):
-            return self._abroad.state(requirement)
+        if self._is_remote(requirement):
+            return self._remote.state(requirement)
         entry = self._entries.get(requirement.id)
         if entry is None or unmet(requirement, entry.offer):
             return CapabilityState(id=requirement.id, available=False)
@@ -222,7 +222,7 @@ class CapabilityRegistry:
             deprecated=bool(entry.provision.deprecated_since),
         )
 
-    def _is_abroad(self, requirement: Requirement) -> bool:
+    def _is_remote(self, requirement: Requirement) -> bool:
         return registry_of(requirement, self._host) is not self._host
 
     def watch(self, manifest: Manifest) -> None:
@@ -235,13 +235,13 @@ class CapabilityRegistry:
     def all(self) -> list[CapabilityView]:
         """Capabilities provided here, then those another host offers to this one."""
         here: dict[str, list[str]] = {}
-        abroad: dict[str, list[str]] = {}
+        remote: dict[str, list[str]] = {}
         for id, manifest in self._consumers.items():
             for requirement in manifest.capabilities.requires:
-                needed = abroad if self._is_abroad(requirement) else here
+                needed = remote if self._is_remote(requirement) else here
                 needed.setdefault(requirement.id, []).append(id)
         own = [entry.view(here.get(id, ())) for id, entry in sorted(self._entries.items())]
-        return own + self._abroad.views(abroad)
+        return own + self._remote.views(remote)
 
     def unresolved(self) -> list[UnresolvedView]:
         return [
@@ -258,12 +258,12 @@ class CapabilityRegistry:
         contract, MODULE_BUSY when too many are under way, MODULE_TIMEOUT at the deadline, MODULE_FAILED with
         the provider's exception."""
         required = self._required(consumer, request.capability)
-        if required is not None and self._is_abroad(required):
-            return await self._abroad.call(consumer, required, request)
+        if required is not None and self._is_remote(required):
+            return await self._remote.call(consumer, required, request)
         began = self._clock.monotonic()
         entry = await self._provider(required, request)
         entry.calls += 1
-        mind_deprecation(entry, consumer)
+        note_deprecation(entry, consumer)
         entry.under_way += 1
         try:
             if entry.under_way > MOST_UNDER_WAY:

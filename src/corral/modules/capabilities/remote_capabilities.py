@@ -11,7 +11,7 @@ from typing import Protocol
 from corral.domain.modules.capability_graph import Provided, unmet
 from corral.domain.modules.manifest import Provision, Requirement
 from corral.modules.capabilities.capability_calls import Consumer, unavailable
-from corral.modules.capabilities.capability_entries import CapabilityEntry, CapabilityView, mind_deprecation
+from corral.modules.capabilities.capability_entries import CapabilityEntry, CapabilityView, note_deprecation
 from corral.modules.scope import Scope
 from corral.sdk.protocol.messages import CapabilityAnswer, CapabilityRequest, CapabilityState
 
@@ -78,7 +78,7 @@ class RemoteLookup:
             raise unavailable(requirement.id, "it is not handed on to others")
         entry = self._entry(requirement.id, offer)
         entry.calls += 1
-        mind_deprecation(entry, consumer)
+        note_deprecation(entry, consumer)
         try:
             return await self._remote.call(consumer, request)
         except BaseException:

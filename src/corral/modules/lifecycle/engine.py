@@ -73,8 +73,8 @@ class ModuleEngine:
         self,
         *,
         host: ModuleHost,
-        book: PackageStore,
-        house: ModuleSpawner,
+        store: PackageStore,
+        spawner: ModuleSpawner,
         supply: ArchiveSupply,
         operations: Sequence[Operation] = (),
         data: GenerationKeeper | None = None,
@@ -89,18 +89,18 @@ class ModuleEngine:
     ) -> None:
         """`remote` is another host's registry, for requirements from there; `on_serving` is called each time
         a module has become ACTIVE, with its scope."""
-        self._book = book
+        self._store = store
         self._clock = clock
         self._actors: dict[str, ModuleActor] = {}
         self._background = Tasks()
         self._closing = False
         self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock, remote=remote)
-        self.routes = RouteTable(book)
+        self.routes = RouteTable(store)
         self.commands = CommandTable()
         route_call = Operation(method=CALL_CAPABILITY, body=CapabilityRequest, handler=self._call_capability)
         loader = ModuleLoader(
             host=host,
-            house=house,
+            spawner=spawner,
             supply=supply,
             operations=OperationTable([*operations, route_call]),
             notices=notices or {},
@@ -111,7 +111,7 @@ class ModuleEngine:
         )
         self._deps = EngineDeps(
             host=host,
-            book=book,
+            store=store,
             loader=loader,
             capabilities=self.capabilities,
             routes=self.routes,
@@ -137,7 +137,7 @@ class ModuleEngine:
             finally:
                 settled(id)
 
-        asked = [settle(record.id) for record in self._book.all()]
+        asked = [settle(record.id) for record in self._store.all()]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, Exception):
                 _log.warning("module.boot_retried", error=str(outcome))
@@ -173,7 +173,7 @@ class ModuleEngine:
     # --- verbs ----------------------------------------------------------------------------------
     async def install(self, record: PackageRecord) -> PackageRecord:
         """Store a new package and bring it to its intent. ALREADY_EXISTS when it is installed."""
-        await self._book.add(first_step(record, at=self._clock.now()))
+        await self._store.add(first_step(record, at=self._clock.now()))
         return await self._settle(record.id)
 
     async def upgrade(self, record: PackageRecord, *, rollback: bool = True) -> UpgradeOutcome:
@@ -190,13 +190,13 @@ class ModuleEngine:
         ILLEGAL_TRANSITION where the verb's rule is not met. The data of an uninstalled module stays until it
         is dropped."""
         record = await self._ask(id, lambda life: verbs.act(life, verb, reason=reason, settings=settings))
-        if verb is Verb.UNINSTALL and self._book.find(id) is None and id in self._actors:
+        if verb is Verb.UNINSTALL and self._store.find(id) is None and id in self._actors:
             await self._actors.pop(id).close()
         return record
 
-    async def want(self, id: str, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+    async def set_intent(self, id: str, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
         """Follow an intent that was decided elsewhere; unlike the operator's verbs also while FAILED."""
-        return await self._ask(id, lambda life: verbs.want(life, intent, paused_reason))
+        return await self._ask(id, lambda life: verbs.set_intent(life, intent, paused_reason))
 
     async def _settle(self, id: str) -> PackageRecord:
         return await self._ask(id, verbs.settled)
@@ -212,8 +212,8 @@ class ModuleEngine:
             raise ending(id)
         actor = self._actors.get(id)
         if actor is None:
-            if self._book.find(id) is None:
-                raise not_installed(id, [known.id for known in self._book.all()])
+            if self._store.find(id) is None:
+                raise not_installed(id, [known.id for known in self._store.all()])
             actor = self._actors[id] = ModuleActor(id, self._deps)
         return actor
 
@@ -255,9 +255,9 @@ class ModuleEngine:
     async def health(self, id: str) -> HealthAnswer:
         """Result of its `health_check`. MODULE_NOT_ACTIVE while it does not serve, NOT_FOUND without a part
         on this host."""
-        record = self._book.find(id)
+        record = self._store.find(id)
         if record is None:
-            raise not_installed(id, [known.id for known in self._book.all()])
+            raise not_installed(id, [known.id for known in self._store.all()])
         if self._deps.host not in record.manifest.hosts:
             raise without_part(record, self._deps.host)
         scope = self.scope(id)
@@ -273,14 +273,14 @@ class ModuleEngine:
         """Send the new states to every handle at once; modules that have to stop, or may start, do so in
         their own turn."""
         for actor in list(self._actors.values()):
-            record = self._book.find(actor.id)
+            record = self._store.find(actor.id)
             if record is None:
                 continue
             if ids & {requirement.id for requirement in record.manifest.capabilities.requires}:
-                actor.life.run.tell_states(record.manifest)
+                actor.life.run.send_states(record.manifest)
                 actor.nudge()
             if actor.life.candidate is not None and actor.life.candidate.scope is not None:
-                actor.life.candidate.tell_states(actor.life.candidate.scope.manifest)
+                actor.life.candidate.send_states(actor.life.candidate.scope.manifest)
 
 
 HostMetric = tuple[str, str, bool, list[tuple[str, float]]]
@@ -289,8 +289,8 @@ HostMetric = tuple[str, str, bool, list[tuple[str, float]]]
 
 def leak_metric(leaked: Mapping[str, int]) -> HostMetric:
     """Number of processes of each module that did not end when sent `finish`."""
-    told = "Processes of a module that lingered or had to be killed."
-    return "leaked", told, False, [(id, float(count)) for id, count in sorted(leaked.items())]
+    help = "Processes of a module that lingered or had to be killed."
+    return "leaked", help, False, [(id, float(count)) for id, count in sorted(leaked.items())]
 
 
 def host_metrics(live: Mapping[str, LiveModule]) -> Iterator[HostMetric]:

@@ -33,7 +33,7 @@ class GenerationKeeper(Protocol):
 
 class EngineDeps(msgspec.Struct, frozen=True, kw_only=True):
     host: ModuleHost
-    book: PackageStore
+    store: PackageStore
     loader: ModuleLoader
     capabilities: CapabilityRegistry
     routes: RouteTable

@@ -8,7 +8,7 @@ from corral.domain.modules.phases import ModulePhase
 from corral.domain.modules.records import PackageRecord
 
 
-def standing(
+def phase_fields(
     record: PackageRecord,
     *,
     at: dt.datetime,

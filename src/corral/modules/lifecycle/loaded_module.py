@@ -58,7 +58,7 @@ class LoadedModule:
         )
         self.sha256 = record.sha256
         self.scope.process.death.add_done_callback(lambda _: self._died())
-        self.tell_states(self.scope.manifest)
+        self.send_states(self.scope.manifest)
 
     async def load(self, record: PackageRecord) -> None:
         """`on_load`, once for each process; for an upgrade, after its collections were copied."""
@@ -168,7 +168,7 @@ class LoadedModule:
         finally:
             await self.discard()
 
-    def tell_states(self, manifest: Manifest) -> None:
+    def send_states(self, manifest: Manifest) -> None:
         """Send the states of the capabilities that it requires, for its handles."""
         if self.scope is not None and manifest.capabilities.requires:
             states = CapabilityStates(states=self._deps.capabilities.states(manifest))

@@ -56,7 +56,7 @@ class ModuleLoader:
         self,
         *,
         host: ModuleHost,
-        house: ModuleSpawner,
+        spawner: ModuleSpawner,
         supply: ArchiveSupply,
         operations: OperationTable,
         notices: Mapping[str, NoticeHandler],
@@ -66,7 +66,7 @@ class ModuleLoader:
         node_id: str = "",
     ) -> None:
         self._host = host
-        self._house = house
+        self._spawner = spawner
         self._supply = supply
         self._operations = operations
         self._notices = notices
@@ -124,7 +124,7 @@ class ModuleLoader:
             breaker=Breaker(lambda what: breaker_opened(scope, what)),
             counts=counts,
         )
-        process = await self._house.start(
+        process = await self._spawner.start(
             record.id,
             paths=[root, root / VENDOR],
             limits=self._limits(record.manifest),
@@ -148,11 +148,11 @@ class ModuleLoader:
         stored = manifest.storage if self._host is ModuleHost.CONTROLLER else None
         storages = [
             name
-            for name, wanted in (
+            for name, present in (
                 ("documents", stored and stored.documents),
                 ("key_value", stored and stored.key_value),
             )
-            if wanted
+            if present
         ]
         return Construct(
             module_id=record.id,

@@ -91,14 +91,14 @@ class ModuleActor:
                     answer.set_exception(ending(self.id))
                 raise
             except Exception as error:
-                self._mind_failure(error, answer)
+                self._handle_failure(error, answer)
             else:
                 self._retry_at = None
                 self._set_timer()
                 if answer is not None and not answer.done():
                     answer.set_result(value)
 
-    def _mind_failure(self, error: Exception, answer: asyncio.Future[Any] | None) -> None:
+    def _handle_failure(self, error: Exception, answer: asyncio.Future[Any] | None) -> None:
         if not isinstance(error, CorralError):
             _log.exception("module.actor_failed", module=self.id, exc_info=error)
         elif answer is None:

@@ -99,8 +99,10 @@ def _described(reason: str, error: CorralError) -> ModuleFailure:
             return ModuleFailure(reason, f"{error.kind}: {error.detail}", traceback=error.traceback)
         case ProcessGone():
             death = error.death
-            said = f"{error.message}: {death.why}" if death.why else error.message
-            return ModuleFailure(reason, said, traceback=death.last_words, sample=death.sample, death=death)
+            message = f"{error.message}: {death.why}" if death.why else error.message
+            return ModuleFailure(
+                reason, message, traceback=death.last_words, sample=death.sample, death=death
+            )
         case CallOverrun():
             return ModuleFailure(reason, error.message)
         case _:

@@ -66,9 +66,9 @@ class ModuleLifecycle:
         )
 
     def require(self) -> PackageRecord:
-        record = self.deps.book.find(self.id)
+        record = self.deps.store.find(self.id)
         if record is None:
-            raise decisions.not_installed(self.id, [known.id for known in self.deps.book.all()])
+            raise decisions.not_installed(self.id, [known.id for known in self.deps.store.all()])
         return record
 
     # --- deciding -------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class ModuleLifecycle:
         """Act until nothing is left to do; None when the package was removed. Raises what the package store
         raises: then nothing is lost, and the next attempt resumes from here."""
         for _ in range(_MOST_ACTS):
-            record = self.deps.book.find(self.id)
+            record = self.deps.store.find(self.id)
             if record is None:
                 self.resume_at = self._waiting_since = None
                 return None
@@ -90,7 +90,7 @@ class ModuleLifecycle:
             except ModuleFailure as failure:
                 self._handle_failure(failure)
         self.nudge()
-        return self.deps.book.find(self.id)
+        return self.deps.store.find(self.id)
 
     def _catch_up(self, record: PackageRecord) -> None:
         """A step may have been stored though its answer was lost: then the cause of the step is over, too.
@@ -191,7 +191,7 @@ class ModuleLifecycle:
                 data_version=stored.version,
             ),
             also=[
-                *(self.deps.capabilities.binding_told(record.manifest) if self.run.scope else ()),
+                *(self.deps.capabilities.binding_events(record.manifest) if self.run.scope else ()),
                 *self.closing_events,
             ],
         )
@@ -209,7 +209,7 @@ class ModuleLifecycle:
         await self.run.stop()
         if self.run.dead:
             return
-        self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=reason)
+        self.unpublished += self.deps.capabilities.clearing_events(self.id, reason=reason)
         await self.run.clear_start()
         self.deps.capabilities.release(self.id)
         if self.require().intent is not ModuleIntent.ACTIVE:
@@ -222,7 +222,7 @@ class ModuleLifecycle:
         """FAILED: the scope is closed and the process ended, also when the store refuses the step now; then
         the step is retried."""
         self.pending_failure = failure
-        self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=failure.reason)
+        self.unpublished += self.deps.capabilities.clearing_events(self.id, reason=failure.reason)
         story = failure_story(failure, self.run.scope, at=self.now())
         tried = self.run.scope.generation if self.run.scope else None
         try:
@@ -252,7 +252,7 @@ class ModuleLifecycle:
             return
         failure = death_failure(scope.process.death.result(), scope)
         _log.warning("module.process_ended", module=self.id, reason=failure.reason)
-        self.unpublished += self.deps.capabilities.clearing_told(self.id, reason=failure.reason)
+        self.unpublished += self.deps.capabilities.clearing_events(self.id, reason=failure.reason)
         self.deps.capabilities.release(self.id)
         await self.run.discard()
         self._lost = failure.reason
@@ -278,8 +278,10 @@ class ModuleLifecycle:
         if not failure.blameless:
             self.pending_failure = self.pending_failure or failure
         elif self._failed_spawns >= SPAWN_ATTEMPTS:
-            told = f"it got no process {self._failed_spawns} times in a row; the last time: {failure.message}"
-            self.pending_failure = self.pending_failure or ModuleFailure(failure.reason, told)
+            message = (
+                f"it got no process {self._failed_spawns} times in a row; the last time: {failure.message}"
+            )
+            self.pending_failure = self.pending_failure or ModuleFailure(failure.reason, message)
         elif self.run.scope is None:  # nothing was loaded yet; else the death is handled next
             self._back_off(failure)
 
@@ -299,7 +301,7 @@ class ModuleLifecycle:
     ) -> PackageRecord:
         """Store a change, with the events that belong to it and those not published yet."""
         unpublished = list(self.unpublished)
-        record = await self.deps.book.step(self.id, change, also=[*unpublished, *also])
+        record = await self.deps.store.step(self.id, change, also=[*unpublished, *also])
         del self.unpublished[: len(unpublished)]
         return record
 
@@ -311,5 +313,5 @@ class ModuleLifecycle:
         return record
 
     def _log_step(self, phase: ModulePhase, reason: str) -> None:
-        say = _log.warning if phase is ModulePhase.FAILED else _log.info
-        say("module.transition", module=self.id, phase=phase.value, reason=reason)
+        log = _log.warning if phase is ModulePhase.FAILED else _log.info
+        log("module.transition", module=self.id, phase=phase.value, reason=reason)

@@ -14,7 +14,7 @@ from corral.domain.modules.phases import ModuleIntent, ModulePhase, ModuleTrigge
 from corral.domain.modules.records import PackageRecord
 from corral.domain.modules.verbs import VERBS, Verb
 from corral.errors import Bug, CorralError
-from corral.modules.lifecycle.event_fields import changed_keys, standing
+from corral.modules.lifecycle.event_fields import changed_keys, phase_fields
 from corral.modules.lifecycle.loader import run_hook
 from corral.modules.lifecycle.module_failure import ModuleFailure
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
@@ -39,13 +39,13 @@ async def act(
             return await _reload(life, life.require().settings if settings is None else settings)
     intent = VERBS[verb].intent
     assert intent is not None, verb
-    return await _want(life, intent, paused_reason=reason if intent is ModuleIntent.PAUSED else "")
+    return await _store_intent(life, intent, paused_reason=reason if intent is ModuleIntent.PAUSED else "")
 
 
-async def want(life: ModuleLifecycle, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
+async def set_intent(life: ModuleLifecycle, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
     """Set the intent only, whatever the phase: for a host that follows another host's intent. A FAILED module
     stays FAILED."""
-    return await _want(life, intent, paused_reason=paused_reason)
+    return await _store_intent(life, intent, paused_reason=paused_reason)
 
 
 async def _recover(life: ModuleLifecycle) -> PackageRecord:
@@ -59,7 +59,7 @@ async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
     """Stop, unload, remove; returns the last record. The module is removed whatever its hooks do."""
     life.requested_reason = "uninstall"
     try:
-        record = await _want(life, ModuleIntent.INACTIVE)
+        record = await _store_intent(life, ModuleIntent.INACTIVE)
         if record.phase not in (ModulePhase.INSTALLED, ModulePhase.FAILED):
             raise Bug(f"module '{life.id}' is {record.phase.name} and should have stopped")
         await life.run.unload()
@@ -67,13 +67,15 @@ async def _uninstall(life: ModuleLifecycle) -> PackageRecord:
             await asyncio.wait(life.retiring)  # no process of it may be left, nor write any more
         life.deps.capabilities.release(life.id)
         life.deps.capabilities.unwatch(life.id)
-        await life.deps.book.remove(life.id, reason="uninstall")
+        await life.deps.store.remove(life.id, reason="uninstall")
     finally:
         life.requested_reason = ""
     return record
 
 
-async def _want(life: ModuleLifecycle, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+async def _store_intent(
+    life: ModuleLifecycle, intent: ModuleIntent, *, paused_reason: str = ""
+) -> PackageRecord:
     await life.change(lambda record: wanting(record, intent, paused_reason=paused_reason))
     if intent is ModuleIntent.ACTIVE:
         life.resume_at = None
@@ -133,14 +135,14 @@ async def _store_settings(life: ModuleLifecycle, settings: dict[str, Any]) -> No
     """Store the settings, with an event only when they have changed."""
     record, at = life.require(), life.now()
     changed = changed_keys(record.settings, settings)
-    told = Draft(
+    configured = Draft(
         type=EventType.MODULE_CONFIGURED,
         subject=life.id,
-        data={**standing(record, at=at), "changed": changed},
+        data={**phase_fields(record, at=at), "changed": changed},
     )
     await life.change(
         lambda record: msgspec.structs.replace(record, settings=settings, updated_at=at),
-        also=[told] if changed else [],
+        also=[configured] if changed else [],
     )
 
 

@@ -21,7 +21,7 @@ from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModulePhase, ModuleTrigger
 from corral.domain.modules.records import FailureStory, PackageRecord
 from corral.errors import Code, Rejected
-from corral.modules.lifecycle.event_fields import standing
+from corral.modules.lifecycle.event_fields import phase_fields
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
 from corral.modules.lifecycle.module_failure import ModuleFailure, failure_story
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
@@ -61,15 +61,15 @@ class UpgradeFailed(Rejected):
 def failure_text(failure: ModuleFailure) -> str:
     """The reason, the message, and the place in the code: after a rollback it is the only information for an
     author."""
-    said = f"{failure.reason}: {failure.message}" if failure.message else failure.reason
+    text = f"{failure.reason}: {failure.message}" if failure.message else failure.reason
     places = _PLACE.findall(failure.traceback)
     if not places:
-        return said
+        return text
     path, line = places[-1]
-    return f"{said}, at {'/'.join(path.split('/')[-2:])}:{line}"
+    return f"{text}, at {'/'.join(path.split('/')[-2:])}:{line}"
 
 
-def standing_text(record: PackageRecord) -> str:
+def state_text(record: PackageRecord) -> str:
     """The phase, with its reason where there is one."""
     why = f" ({record.reason})" if record.reason else ""
     return f"{record.phase.name}{why}"
@@ -82,9 +82,9 @@ _log = structlog.get_logger("corral.modules.lifecycle")
 class Upgrade:
     """One attempt; runs as a job of the module's actor."""
 
-    def __init__(self, life: ModuleLifecycle, wanted: PackageRecord, *, rollback: bool) -> None:
+    def __init__(self, life: ModuleLifecycle, target: PackageRecord, *, rollback: bool) -> None:
         self._life = life
-        self._wanted = wanted
+        self._target = target
         self._rollback = rollback
         self._lines: list[str] = []
 
@@ -99,7 +99,7 @@ class Upgrade:
                 await self._replace(old)
         record = await life.converge() or life.require()
         if record.phase is not ModulePhase.ACTIVE:
-            self._say(f"{record.version} is {standing_text(record)}.")
+            self._add_line(f"{record.version} is {state_text(record)}.")
         return UpgradeOutcome(record=record, lines=tuple(self._lines))
 
     # --- where nothing served -------------------------------------------------------------------
@@ -125,9 +125,9 @@ class Upgrade:
         life.resume_at = None
         life.deps.capabilities.release(life.id)
         await life.change(
-            replaced, also=[self._told(EventType.MODULE_UPGRADED, old, to=ModulePhase.INSTALLED)]
+            replaced, also=[self._event(EventType.MODULE_UPGRADED, old, to=ModulePhase.INSTALLED)]
         )
-        self._say(
+        self._add_line(
             f"{old.version} was {old.phase.name} and did not serve: it was replaced by {self._version}."
         )
 
@@ -160,14 +160,14 @@ class Upgrade:
             if rival:
                 raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
         except ModuleFailure as failure:
-            self._say(f"{self._version} could not be prepared ({failure_text(failure)}).")
-            self._say(
+            self._add_line(f"{self._version} could not be prepared ({failure_text(failure)}).")
+            self._add_line(
                 f"{old.version} ended with it and is started again."
                 if failure.blameless
                 else f"{old.version} served all the time and still does."
             )
             raise UpgradeFailed(old, self._version, failure, tuple(self._lines)) from None
-        self._say(f"{self._version} was verified, imported and constructed while {old.version} served.")
+        self._add_line(f"{self._version} was verified, imported and constructed while {old.version} served.")
 
     async def _step_aside(self, old: PackageRecord) -> None:
         """ACTIVE -> STOPPING -> INSTALLED with the old version still loaded, its capabilities held. One whose
@@ -185,7 +185,7 @@ class Upgrade:
             life.deps.capabilities.hold(scope)
         await life.run.clear_start()
         await life.step(ModuleTrigger.STOPPED, reason=_REASON)
-        self._say(f"{old.version} was stopped.")
+        self._add_line(f"{old.version} was stopped.")
 
     async def _drop_old(self, failure: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
@@ -200,7 +200,7 @@ class Upgrade:
 
         await life.change(failed_and_recovered)
         await life.run.discard()
-        self._say(f"{old.version} failed to stop ({failure_text(failure)}); its process was ended.")
+        self._add_line(f"{old.version} failed to stop ({failure_text(failure)}); its process was ended.")
 
     async def _take_over(self, new: LoadedModule, record: PackageRecord, old: PackageRecord) -> None:
         """Start the new version, up to the commit that makes it the record's."""
@@ -220,17 +220,17 @@ class Upgrade:
             )
 
         capabilities = life.deps.capabilities
-        told = (
-            capabilities.binding_told(record.manifest, reason=_REASON)
+        changes = (
+            capabilities.binding_events(record.manifest, reason=_REASON)
             if new.scope
-            else capabilities.clearing_told(life.id, reason=_REASON)
+            else capabilities.clearing_events(life.id, reason=_REASON)
         )
-        await life.change(taken, also=[*told, self._told(EventType.MODULE_UPGRADED, old)])
+        await life.change(taken, also=[*changes, self._event(EventType.MODULE_UPGRADED, old)])
         retired, life.run, life.pending_failure = life.run, new, None
         new.bind()
         if new.scope is None:
             life.deps.capabilities.release(life.id)
-        self._say(f"{self._version} is ACTIVE.")
+        self._add_line(f"{self._version} is ACTIVE.")
         outdated = old.generation if generation != old.generation else None
         task = life.deps.later(self._retire(retired, outdated), f"modules/retire/{life.id}")
         life.retiring.add(task)
@@ -244,7 +244,7 @@ class Upgrade:
     # --- when it does not come up ---------------------------------------------------------------
     async def _give_up(self, new: LoadedModule, failure: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
-        self._say(f"{self._version} did not come up ({failure_text(failure)}).")
+        self._add_line(f"{self._version} did not come up ({failure_text(failure)}).")
         _log.warning(
             "module.upgrade_failed",
             module=life.id,
@@ -269,7 +269,7 @@ class Upgrade:
         """Without rollback: the new version takes the place, FAILED."""
         life = self._life
         await life.run.unload()
-        life.unpublished += life.deps.capabilities.clearing_told(life.id, reason=failure.reason)
+        life.unpublished += life.deps.capabilities.clearing_events(life.id, reason=failure.reason)
         life.deps.capabilities.release(life.id)
 
         def failed(stored: PackageRecord) -> PackageRecord:
@@ -277,7 +277,7 @@ class Upgrade:
             return stepped(taken, ModuleTrigger.FAIL, reason=failure.reason, at=life.now(), failure=story)
 
         record = await life.change(failed)
-        self._say(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
+        self._add_line(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
         return record
 
     async def _roll_back(self, failure: ModuleFailure, old: PackageRecord) -> PackageRecord:
@@ -287,29 +287,31 @@ class Upgrade:
         if life.require().phase is ModulePhase.WAITING:
             await life.step(ModuleTrigger.STOP, reason=reason, version=self._version)
         life.closing_events.append(
-            self._told(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=failure.reason, story=self._lines)
+            self._event(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=failure.reason, story=self._lines)
         )
         record = await life.converge() or life.require()
         if record.phase is ModulePhase.ACTIVE:
             keeps = life.deps.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
-            self._say(f"{old.version} serves again{'; its documents are as they were' if keeps else ''}.")
+            self._add_line(
+                f"{old.version} serves again{'; its documents are as they were' if keeps else ''}."
+            )
         else:
-            self._say(f"{old.version} was brought back and is {standing_text(record)}.")
+            self._add_line(f"{old.version} was brought back and is {state_text(record)}.")
         return record
 
     # --- texts and records ----------------------------------------------------------------------
     @property
     def _version(self) -> str:
-        return self._wanted.version
+        return self._target.version
 
-    def _say(self, line: str) -> None:
+    def _add_line(self, line: str) -> None:
         self._lines.append(line)
 
     def _successor(self, stored: PackageRecord, *, previous: str) -> PackageRecord:
         """The new package in the phase of the stored one: the history continues, the content is the new
         one's."""
         return msgspec.structs.replace(
-            self._wanted,
+            self._target,
             phase=stored.phase,
             intent=stored.intent,
             reason=stored.reason,
@@ -323,7 +325,7 @@ class Upgrade:
             failure=stored.failure,
         )
 
-    def _told(
+    def _event(
         self,
         kind: EventType,
         old: PackageRecord,
@@ -332,5 +334,5 @@ class Upgrade:
         to: ModulePhase = ModulePhase.ACTIVE,
         **more: object,
     ) -> Draft:
-        said = standing(old, at=self._life.now(), reason=reason, to=to, version=self._version)
-        return Draft(type=kind, subject=old.id, data={**said, "previous_version": old.version, **more})
+        fields = phase_fields(old, at=self._life.now(), reason=reason, to=to, version=self._version)
+        return Draft(type=kind, subject=old.id, data={**fields, "previous_version": old.version, **more})

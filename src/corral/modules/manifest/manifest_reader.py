@@ -27,7 +27,7 @@ from corral.modules.manifest.text_nodes import (
 
 MANIFEST_MAX: Final = 256 * 1024
 """Bytes of a manifest's text."""
-_TOLD_MAX: Final = 8
+_PROBLEMS_MAX: Final = 8
 _FINDINGS_MAX: Final = 50
 """Most problems collected; the check ends then."""
 _HINT: Final = "docs/concepts/manifest.md lists every key"
@@ -96,13 +96,13 @@ def _placed(root: ManifestNode, finding: ManifestFinding) -> Problem:
 
 def _refused(name: str, problems: list[Problem]) -> Rejected:
     ordered = sorted(problems, key=lambda problem: problem.line)
-    told = "; ".join(_told(name, problem) for problem in ordered[:_TOLD_MAX])
-    if len(ordered) > _TOLD_MAX:
-        told += f"; and {len(ordered) - _TOLD_MAX} more"
-    return Rejected(Code.MANIFEST_INVALID, told, hint=_HINT, field=ordered[0].path or None)
+    text = "; ".join(_problem_text(name, problem) for problem in ordered[:_PROBLEMS_MAX])
+    if len(ordered) > _PROBLEMS_MAX:
+        text += f"; and {len(ordered) - _PROBLEMS_MAX} more"
+    return Rejected(Code.MANIFEST_INVALID, text, hint=_HINT, field=ordered[0].path or None)
 
 
-def _told(name: str, problem: Problem) -> str:
+def _problem_text(name: str, problem: Problem) -> str:
     place = f"{name}:{problem.line}" if problem.line else name
     return f"{place}: {problem.path}: {problem.why}" if problem.path else f"{place}: {problem.why}"
 
@@ -195,8 +195,8 @@ class ShapeCheck:
             self._add(node.line, path, f"unknown value {value[:80]!r}; {self._way(value, choices)}")
         return choices[0]
 
-    def _is(self, node: ManifestNode, wanted: type, called: str, path: str) -> bool:
-        if isinstance(node.value, wanted) and (wanted is bool or not isinstance(node.value, bool)):
+    def _is(self, node: ManifestNode, expected: type, called: str, path: str) -> bool:
+        if isinstance(node.value, expected) and (expected is bool or not isinstance(node.value, bool)):
             return True
         self._add(node.line, path, f"it must be {called}, not {_called(node.value)}")
         return False

@@ -180,10 +180,10 @@ def _bad_schema(path: str, why: str) -> Rejected:
 
 
 def _misfitting(misfits: Sequence[Misfit], count: int) -> Rejected:
-    told = [f"{each.path}: {each.why}" if each.path else each.why for each in misfits]
+    texts = [f"{each.path}: {each.why}" if each.path else each.why for each in misfits]
     if count > len(misfits):
-        told.append(f"and {count - len(misfits)} more")
-    return _bad_settings("; ".join(told), field=misfits[0].path)
+        texts.append(f"and {count - len(misfits)} more")
+    return _bad_settings("; ".join(texts), field=misfits[0].path)
 
 
 def _bad_settings(why: str, *, field: str = "") -> Rejected:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-TOLD_MAX: Final = 5
+MISFITS_MAX: Final = 5
 EXIT_MEMORY: Final = 72
 _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_limit=1024 * 1024)
 _MEMORY: Final = 1024 * 1024 * 1024
@@ -56,7 +56,7 @@ def validate(question: ValidationRequest) -> ValidationResult:
         found = [_misfit(error)]
     except (ValueError, RecursionError) as error:
         found = [Misfit(why=str(error)[:300])]
-    return ValidationResult(misfits=tuple(found[:TOLD_MAX]), count=len(found))
+    return ValidationResult(misfits=tuple(found[:MISFITS_MAX]), count=len(found))
 
 
 def validate_from_stdin(seconds: int) -> None:
@@ -86,5 +86,5 @@ def _misfit(error: jsonschema_rs.ValidationError) -> Misfit:
 
 
 def _dotted(path: Iterable[str | int]) -> str:
-    told = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return told.removeprefix(".")
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")

@@ -154,8 +154,8 @@ class _Composer:
 
 def _not_yaml(error: yaml.YAMLError) -> NotReadable:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    told = getattr(error, "problem", None) or " ".join(str(error).split())[:200]
-    return NotReadable(mark.line + 1 if mark else 1, f"not valid YAML: {told}")
+    problem = getattr(error, "problem", None) or " ".join(str(error).split())[:200]
+    return NotReadable(mark.line + 1 if mark else 1, f"not valid YAML: {problem}")
 
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")

@@ -68,7 +68,7 @@ def _asked(request: bytes, wall_seconds: float) -> bytes:
         cwd="/",
     ) as child:
         try:
-            answer, said = child.communicate(request, timeout=wall_seconds)
+            answer, errors = child.communicate(request, timeout=wall_seconds)
         except subprocess.TimeoutExpired:
             child.kill()
             raise _unavailable(f"the machine is too busy, no verdict within {wall_seconds:g} s") from None
@@ -77,7 +77,7 @@ def _asked(request: bytes, wall_seconds: float) -> bytes:
     if child.returncode < 0:
         raise _unavailable(f"its process was ended by signal {-child.returncode}")
     if child.returncode:
-        raise _unavailable(said.decode(errors="replace").strip()[-300:])
+        raise _unavailable(errors.decode(errors="replace").strip()[-300:])
     return answer
 
 

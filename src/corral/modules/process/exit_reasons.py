@@ -35,11 +35,11 @@ def ended_for(ours: str, zygotes: str, status: int) -> str:
     return ours or zygotes
 
 
-def death_reason(status: int, *, told: str, peak_bytes: int, memory_bytes: int) -> str:
-    """The reason of a death. `told` is why the host ended the process; it takes precedence over the wait
+def death_reason(status: int, *, forced: str, peak_bytes: int, memory_bytes: int) -> str:
+    """The reason of a death. `forced` is why the host ended the process; it takes precedence over the wait
     status."""
-    if told:
-        return told
+    if forced:
+        return forced
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number in _STARVED and peak_bytes >= memory_bytes * _NEAR:

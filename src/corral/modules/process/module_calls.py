@@ -158,16 +158,16 @@ class ModuleCalls:
         pending.answer.cancel()
 
     async def _chunks(self, number: int, pending: _Pending, deadline: float) -> AsyncIterator[bytes]:
-        owed = 0
+        ungranted = 0
         while True:
             while pending.chunks:
                 chunk = pending.chunks.popleft()
-                owed += len(chunk)
+                ungranted += len(chunk)
                 yield chunk
-                if owed >= _GRANT:
-                    pending.credit += owed
-                    self._channel.send(Credit(number, owed))
-                    owed = 0
+                if ungranted >= _GRANT:
+                    pending.credit += ungranted
+                    self._channel.send(Credit(number, ungranted))
+                    ungranted = 0
             if pending.broken is not None:
                 raise pending.broken
             if pending.last:

@@ -37,7 +37,7 @@ from corral.modules.process.process_values import (
     Serve,
 )
 from corral.modules.process.usage_sample import sample_tree
-from corral.modules.process.zygote_deaths import NOBODY, DeathVerdict
+from corral.modules.process.zygote_deaths import NO_VERDICT, DeathVerdict
 from corral.sdk.protocol.frame_limits import FrameLimit, limit_of, shown
 from corral.sdk.protocol.frames import (
     Answer,
@@ -116,7 +116,7 @@ class ModuleProcess:
         self._words = words
         self._pool = pool
         self._on_notice = on_notice
-        self._told = ""
+        self._cut_off_reason = ""
         self._why = ""
         self._over_limits = TokenBucket(
             burst=_REFUSED_AT_ONCE,
@@ -189,7 +189,7 @@ class ModuleProcess:
             with contextlib.suppress(OSError):  # ended, or no permission: it is ended otherwise, too
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def ended(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
+    def ended(self, report: Ended, verdict: DeathVerdict = NO_VERDICT) -> None:
         """Called by the pool when nothing of the process is left. What it sent before is read first.
         `verdict`: the conclusion about the loss of the zygote that it died of."""
         if self.death.done():
@@ -198,7 +198,7 @@ class ModuleProcess:
         self._channel.drain()
         reason = death_reason(
             report.status,
-            told=ended_for(self._told, report.reason, report.status),
+            forced=ended_for(self._cut_off_reason, report.reason, report.status),
             peak_bytes=report.peak_bytes,
             memory_bytes=self.limits.memory_mb << 20,
         )
@@ -315,9 +315,9 @@ class ModuleProcess:
 
     def _cut_off(self, reason: str, why: str = "") -> None:
         """End the process through its own fault: its messages are ignored from here on."""
-        if self.death.done() or self._told:
+        if self.death.done() or self._cut_off_reason:
             return
-        self._told, self._why = reason, why
+        self._cut_off_reason, self._why = reason, why
         _log.warning("module.process_refused", module=self.module_id, pid=self.pid, reason=reason, why=why)
         self._channel.close()
         self._serving.end()

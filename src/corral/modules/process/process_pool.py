@@ -27,7 +27,7 @@ from corral.modules.process.process_port import Confinement, NoConfinement
 from corral.modules.process.process_values import FinishResult, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.run_user import AS_THE_HOST, check_readable, let_pass, look_up
 from corral.modules.process.sdk_directory import make_view, sources
-from corral.modules.process.zygote_deaths import HOLD_SECONDS, NOBODY, DeathVerdict, ZygoteDeaths
+from corral.modules.process.zygote_deaths import HOLD_SECONDS, NO_VERDICT, DeathVerdict, ZygoteDeaths
 from corral.modules.process.zygote_leftovers import end_leftovers, pool_mark
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
 from corral.sdk.protocol.messages import Lingering
@@ -177,7 +177,7 @@ class ProcessPool:
             if zygote is not None:
                 await zygote.close()
             for process in list(self._by_number.values()):  # forked meanwhile, and ended with the zygote
-                self._heard_end(_killed(process))
+                self._on_ended(_killed(process))
             await self._tasks.wait()
 
     # --- callbacks of its processes ---------------------------------------------------------------
@@ -221,8 +221,8 @@ class ProcessPool:
                     view,
                     mark=self._mark,
                     log=self._directory / "zygote.log",
-                    on_ended=self._heard_end,
-                    on_used=self._heard_use,
+                    on_ended=self._on_ended,
+                    on_used=self._on_used,
                     on_gone=self._lost_zygote,
                 )
                 _log.info("zygote.started", pid=self._zygote.pid)
@@ -244,10 +244,10 @@ class ProcessPool:
             zygote.end(process.number)
             if self._zygote is not zygote:  # the zygote is gone: nothing else reports this end
                 process.signal(signal.SIGKILL)
-                self._heard_end(_killed(process))
+                self._on_ended(_killed(process))
             raise
 
-    def _heard_end(self, report: Ended, verdict: DeathVerdict = NOBODY) -> None:
+    def _on_ended(self, report: Ended, verdict: DeathVerdict = NO_VERDICT) -> None:
         process = self._by_number.pop(report.number, None)
         if process is None:
             return  # no caller waited for it
@@ -258,7 +258,7 @@ class ProcessPool:
         leaving = self._confinement.leave(_name(process))
         self._tasks.spawn(leaving, name=f"modules/leave/{process.module_id}")
 
-    def _heard_use(self, report: Used) -> None:
+    def _on_used(self, report: Used) -> None:
         process = self._by_number.get(report.number)
         if process is not None:
             process.memory_bytes = report.memory_bytes
@@ -271,10 +271,10 @@ class ProcessPool:
         orphans = list(self._by_number.values())
         for process in orphans:
             process.signal(signal.SIGKILL)  # the kernel did so, unless it was just forked
-        verdict = self._judge_loss(orphans)
+        verdict = self._loss_verdict(orphans)
         self._tasks.spawn(self._reap(zygote, self._mark, orphans, verdict), name="modules/reap")
 
-    def _judge_loss(self, orphans: list[ModuleProcess]) -> DeathVerdict:
+    def _loss_verdict(self, orphans: list[ModuleProcess]) -> DeathVerdict:
         started: dict[str, float] = {}
         for process in orphans:
             at = self._started.get(process.number, float("-inf"))
@@ -301,7 +301,7 @@ class ProcessPool:
                 await asyncio.to_thread(end_leftovers, mark, sessions)
             finally:
                 for process in orphans:
-                    self._heard_end(_killed(process), verdict)
+                    self._on_ended(_killed(process), verdict)
 
     async def _kill_inside(self, process: ModuleProcess) -> None:
         try:

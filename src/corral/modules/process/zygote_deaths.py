@@ -35,7 +35,7 @@ class DeathVerdict(msgspec.Struct, frozen=True):
     """Modules that were running at each of the repeated deaths."""
 
 
-NOBODY: Final = DeathVerdict()
+NO_VERDICT: Final = DeathVerdict()
 
 
 class ZygoteDeaths:
@@ -60,7 +60,7 @@ class ZygoteDeaths:
             return DeathVerdict(blamed, suspects=suspects)
         self._tried = len(suspects) == 1 and self._count > 1
         if self._count < 2:
-            return NOBODY
+            return NO_VERDICT
         took = now - min(started[id] for id in suspects)
         seconds = min(max(self._hold, took * 1.5), LONGEST_HOLD_SECONDS)
         return DeathVerdict(held=dict.fromkeys(_half(suspects, started), seconds), suspects=suspects)

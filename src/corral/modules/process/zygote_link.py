@@ -272,13 +272,13 @@ def _start(
     view: pathlib.Path, control: int, mark: str, log: pathlib.Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
     """Append the process to `started`, so that a cancelled caller knows what to end."""
-    with log.open("wb") as told:
-        os.fchmod(told.fileno(), 0o600)  # modules may run as a user who can reach this directory
+    with log.open("wb") as output:
+        os.fchmod(output.fileno(), 0o600)  # modules may run as a user who can reach this directory
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, str(view), str(control)],
             stdin=subprocess.DEVNULL,
-            stdout=told,
-            stderr=told,
+            stdout=output,
+            stderr=output,
             pass_fds=(control,),
             cwd="/",
             env={"PATH": _PATH, "LANG": "C.UTF-8", MARK: mark},

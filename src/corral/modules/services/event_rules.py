@@ -63,7 +63,7 @@ def subject_of(event: Event) -> str:
     return event.subject
 
 
-def wanted_filter(types: Collection[str], subjects: Collection[str], allowed: EventsPart) -> EventFilter:
+def requested_filter(types: Collection[str], subjects: Collection[str], allowed: EventsPart) -> EventFilter:
     """The requested filter. UNKNOWN_EVENT_TYPE for a name that does not exist, FORBIDDEN for one that the
     manifest does not list, where it lists any."""
     if len(types) > MAX_TYPES or len(subjects) > MAX_SUBJECTS or any(len(s) > _SUBJECT_MAX for s in subjects):

@@ -52,7 +52,7 @@ class OperationTable:
         if operation is None:
             raise unknown_choice("method", method, self._operations, code=Code.NOT_FOUND)
         try:
-            wanted = msgspec.msgpack.decode(body, type=operation.body)
+            request = msgspec.msgpack.decode(body, type=operation.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Rejected(Code.BAD_REQUEST, f"the body of '{method}' does not fit: {error}") from None
-        return await operation.handler(scope, wanted)
+        return await operation.handler(scope, request)

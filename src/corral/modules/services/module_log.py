@@ -27,7 +27,7 @@ _RESERVED: Final = frozenset({"event", "exc_info", "stack_info", "module", "vers
 _DECODER: Final = msgspec.msgpack.Decoder(LogLine)
 
 
-class _Voice:
+class _ModuleLogger:
     """Log output of one module."""
 
     def __init__(self, module_id: str, clock: Clock) -> None:
@@ -35,7 +35,7 @@ class _Voice:
         self._bucket = TokenBucket(burst=BURST, per_second=LINES_A_SECOND, monotonic=clock.monotonic)
         self._dropped = 0
 
-    def say(self, line: LogLine, *, version: str) -> None:
+    def log(self, line: LogLine, *, version: str) -> None:
         if not self._bucket.take():
             self._dropped += 1
             return
@@ -67,7 +67,7 @@ class ModuleLogs:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._voices: dict[str, _Voice] = {}
+        self._loggers: dict[str, _ModuleLogger] = {}
 
     def notices(self) -> dict[str, NoticeHandler]:
         return {LOG: self.take}
@@ -79,18 +79,18 @@ class ModuleLogs:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         scope.log_tail.append(_tail_line(line))
-        voice = self._voices.get(scope.module_id)
-        if voice is None:
-            voice = self._voices[scope.module_id] = _Voice(scope.module_id, self._clock)
-        voice.say(line, version=scope.version)
+        output = self._loggers.get(scope.module_id)
+        if output is None:
+            output = self._loggers[scope.module_id] = _ModuleLogger(scope.module_id, self._clock)
+        output.log(line, version=scope.version)
 
     def forget(self, module_id: str) -> None:
         """Forget a removed package."""
-        self._voices.pop(module_id, None)
+        self._loggers.pop(module_id, None)
 
 
 def _tail_line(line: LogLine) -> str:
-    told = f"{line.level.upper()[:8]} {line.message[:_TAIL_LINE_MAX]}"
+    text = f"{line.level.upper()[:8]} {line.message[:_TAIL_LINE_MAX]}"
     if line.traceback:
-        told += " | " + line.traceback.strip().rpartition("\n")[2][:_TAIL_LINE_MAX]
-    return told
+        text += " | " + line.traceback.strip().rpartition("\n")[2][:_TAIL_LINE_MAX]
+    return text

@@ -46,7 +46,7 @@ RESERVED: Final = frozenset(
 """Names of the host's own metrics about modules, under the same prefix."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_ENDINGS: Final = ("_total", "_bucket", "_sum", "_count", "_created", "_info")
+_SUFFIXES: Final = ("_total", "_bucket", "_sum", "_count", "_created", "_info")
 _OURS: Final = frozenset({"module", "node", "le", "quantile"})
 _DECODER: Final = msgspec.msgpack.Decoder(MetricSamples)
 
@@ -198,7 +198,7 @@ def sample_problem(name: str, sample: MetricSample) -> str:
     """Why a sample of this name is refused, in one word; empty when it is not."""
     if sample.kind not in KINDS:
         return "kind"
-    base = next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)
+    base = next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
     if not _NAME.fullmatch(name) or base in RESERVED or base != name:
         return "name"
     if len(sample.labels) > MAX_LABELS or any(

@@ -110,8 +110,8 @@ class _Served:
 class RouteTable:
     """Finds routes; only the engine calls `put` and `drop`."""
 
-    def __init__(self, book: PackageStore) -> None:
-        self._book = book
+    def __init__(self, store: PackageStore) -> None:
+        self._store = store
         self._served: dict[str, _Served] = {}
 
     def put(self, scope: Scope, routes: Sequence[RouteDeclaration]) -> Callable[[], None]:
@@ -152,9 +152,9 @@ class RouteTable:
         raise Rejected(Code.NOT_FOUND, f"module '{module_id}' has no route '{path[:200]}'")
 
     def _absent(self, module_id: str) -> Exception:
-        record = self._book.find(module_id)
+        record = self._store.find(module_id)
         if record is None:
-            return not_installed(module_id, [known.id for known in self._book.all()])
+            return not_installed(module_id, [known.id for known in self._store.all()])
         if ModuleHost.CONTROLLER not in record.manifest.hosts:  # only controllers serve routes
             return without_part(record, ModuleHost.CONTROLLER)
         return not_active(record)

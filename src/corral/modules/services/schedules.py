@@ -57,29 +57,29 @@ class ModuleSchedules:
             Operation(method=CANCEL_TASK, body=CancelTask, handler=self._cancel),
         ]
 
-    async def _add(self, scope: Scope, wanted: Schedule) -> Nothing:
+    async def _add(self, scope: Scope, request: Schedule) -> Nothing:
         """Schedule a task. INVALID_FIELD for an invalid time, RATE_LIMITED for one task too many."""
-        wait = self._waiting(wanted)
-        key = (id(scope), wanted.task)
+        wait = self._waiting(request)
+        key = (id(scope), request.task)
         if key in self._tasks:
-            raise Rejected(Code.ALREADY_EXISTS, f"task {wanted.task} of this module is scheduled already")
+            raise Rejected(Code.ALREADY_EXISTS, f"task {request.task} of this module is scheduled already")
         if sum(1 for owner, _ in self._tasks if owner == id(scope)) >= MAX_TASKS:
             raise Rejected(
                 Code.RATE_LIMITED,
                 f"module '{scope.module_id}' has {MAX_TASKS} tasks already",
                 hint="cancel some, or let one task do the work of many",
             )
-        name = wanted.name[:_NAME_MAX] or str(wanted.task)
+        name = request.name[:_NAME_MAX] or str(request.task)
         running = self._running.spawn(
-            self._keep(scope, wanted, name, wait), name=f"modules/task/{scope.module_id}/{name}"
+            self._keep(scope, request, name, wait), name=f"modules/task/{scope.module_id}/{name}"
         )
         owned = scope.own(KIND, name, lambda: self._end(key))
         self._tasks[key] = running, owned
         return Nothing()
 
-    async def _cancel(self, scope: Scope, wanted: CancelTask) -> Nothing:
+    async def _cancel(self, scope: Scope, request: CancelTask) -> Nothing:
         """Cancel a task; no effect when it does not exist: it may have just ended."""
-        key = (id(scope), wanted.task)
+        key = (id(scope), request.task)
         found = self._tasks.get(key)
         if found is not None:
             found[1].release()
@@ -91,24 +91,24 @@ class ModuleSchedules:
         if found is not None and found[0] is not asyncio.current_task():
             await cancel_and_wait(found[0])
 
-    async def _keep(self, scope: Scope, wanted: Schedule, name: str, wait: Timetable) -> None:
+    async def _keep(self, scope: Scope, request: Schedule, name: str, wait: Timetable) -> None:
         while await wait.next_turn():
             with contextlib.suppress(_Over):
-                await self._run(scope, wanted, name)
-        found = self._tasks.pop((id(scope), wanted.task), None)
+                await self._run(scope, request, name)
+        found = self._tasks.pop((id(scope), request.task), None)
         if found is not None:
             found[1].release()
 
-    async def _run(self, scope: Scope, wanted: Schedule, name: str) -> None:
+    async def _run(self, scope: Scope, request: Schedule, name: str) -> None:
         """Run the task when it is due. A failure is the module's: it is logged, and the task goes on."""
         await scope.until_serving()
         try:
             await scope.call(
                 f"task:{name}",
                 RUN_TASK,
-                TaskRun(task=wanted.task),
+                TaskRun(task=request.task),
                 answer=Nothing,
-                deadline=wanted.deadline_ms / 1000,
+                deadline=request.deadline_ms / 1000,
             )
         except CorralError as error:
             if (unsaid := scope.quota.admit("task_failed")) is not None:
@@ -118,19 +118,19 @@ class ModuleSchedules:
                 )
             raise _Over from error
 
-    def _waiting(self, wanted: Schedule) -> Timetable:
-        given = [wanted.delay_ms is not None, wanted.every_ms is not None, bool(wanted.cron)]
+    def _waiting(self, request: Schedule) -> Timetable:
+        given = [request.delay_ms is not None, request.every_ms is not None, bool(request.cron)]
         if sum(given) != 1:
             raise _refused("schedule", "exactly one of a delay, a rate and a cron expression must be given")
-        _within("deadline_ms", wanted.deadline_ms, 1, LONGEST_RUN_MS)
-        if wanted.delay_ms is not None:
-            _within("delay_ms", wanted.delay_ms, 0, LONGEST_MS)
-            return OneTime(self._clock, wanted.delay_ms / 1000)
-        if wanted.every_ms is not None:
-            _within("every_ms", wanted.every_ms, SHORTEST_MS, LONGEST_MS)
-            _within("initial_delay_ms", wanted.initial_delay_ms, 0, LONGEST_MS)
-            return FixedRate(self._clock, wanted.every_ms / 1000, first=wanted.initial_delay_ms / 1000)
-        return Calendar(self._clock, parse_cron(wanted.cron))
+        _within("deadline_ms", request.deadline_ms, 1, LONGEST_RUN_MS)
+        if request.delay_ms is not None:
+            _within("delay_ms", request.delay_ms, 0, LONGEST_MS)
+            return OneTime(self._clock, request.delay_ms / 1000)
+        if request.every_ms is not None:
+            _within("every_ms", request.every_ms, SHORTEST_MS, LONGEST_MS)
+            _within("initial_delay_ms", request.initial_delay_ms, 0, LONGEST_MS)
+            return FixedRate(self._clock, request.every_ms / 1000, first=request.initial_delay_ms / 1000)
+        return Calendar(self._clock, parse_cron(request.cron))
 
 
 class _Over(Exception):

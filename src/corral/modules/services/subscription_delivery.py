@@ -167,7 +167,7 @@ def _weight(data: dict[str, Any]) -> int | None:
 
 def missed_body(*, after: str, until: str, at: dt.datetime) -> WeighedEvent:
     """Body that reports missed events between these two cursors."""
-    told = EventBody(
+    body = EventBody(
         type=EVENTS_MISSED, subject="", at=at, cursor=until, data={"after": after, "until": until}
     )
-    return told, 400
+    return body, 400

@@ -16,7 +16,7 @@ def family(kind: str = "gauge", *, series: int = 1, width: int = 5, value: float
 
 def frame(*families: tuple[str, str, Family], limit: int = FRAME_BYTES, **more) -> ModuleMetrics:
     return metrics_frame(
-        figures=more.get("figures", ()), families=families, dropped=more.get("dropped", {}), limit=limit
+        metrics=more.get("metrics", ()), families=families, dropped=more.get("dropped", {}), limit=limit
     )
 
 
@@ -44,7 +44,7 @@ def test_everything_is_in_it_as_it_was_recorded() -> None:
     made = frame(
         ("a", "rounds", family("counter", value=3)),
         ("b", "wait", histogram),
-        figures=[
+        metrics=[
             ("cpu_seconds", "Processor time.", True, [("a", 1.5)]),
             ("threads", "T.", False, [("a", 2)]),
         ],
@@ -68,7 +68,7 @@ def test_a_module_that_measures_too_much_loses_its_own_and_nobody_else_s() -> No
         ("loud", "noise", family(series=900, width=100)),
         ("calm", "one", family(series=20)),
         ("also", "two", family(series=20)),
-        figures=[("threads", "T.", False, [("loud", 1), ("calm", 1)])],
+        metrics=[("threads", "T.", False, [("loud", 1), ("calm", 1)])],
         limit=limit,
     )
     assert made.ByteSize() <= limit

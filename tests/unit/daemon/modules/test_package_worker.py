@@ -23,15 +23,15 @@ class Orders:
         self.failing = list(failing)
         self.requests: list[str] = []
 
-    async def bring_about(self, id: str, wanted: ReceivedOrder, patiently: Any) -> None:
-        del id, wanted, patiently
+    async def converge(self, id: str, order: ReceivedOrder, obtain: Any) -> None:
+        del id, order, obtain
         await asyncio.sleep(0)
         self.requests.append(log_context.bound_request())
         if self.failing:
             raise self.failing.pop(0)
 
 
-async def carry_out(orders: Orders, *wanted: ReceivedOrder) -> list[str]:
+async def carry_out(orders: Orders, *received: ReceivedOrder) -> list[str]:
     """Give a worker these orders one after the other, each when it rests; the requests bound at each rest."""
     rested: list[str] = []
     idle = asyncio.Event()
@@ -43,9 +43,9 @@ async def carry_out(orders: Orders, *wanted: ReceivedOrder) -> list[str]:
     worker = PackageWorker(
         "guard", cast("Convergence", orders), entropy=SystemEntropy(), rested=rest, idle=idle.set
     )
-    for order in wanted:
+    for order in received:
         idle.clear()
-        worker.want(order)
+        worker.submit(order)
         async with asyncio.timeout(20):
             await idle.wait()
     await worker.close()
