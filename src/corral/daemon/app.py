@@ -112,14 +112,16 @@ async def open_daemon(
     """A daemon on its data directory, until the context is left: it only ever detaches from the runs."""
     clock = clock or SystemClock()
     shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
-    opening = _Opening(config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown)
+    opening = _DaemonStart(
+        config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown
+    )
     try:
         yield await opening.daemon(join)
     finally:
         await shutdown.run()
 
 
-class _Opening:
+class _DaemonStart:
     """The order in which a daemon is opened. Each step takes what the steps before it returned, and adds its
     closing to the shutdown at once."""
 

@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ManifestPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Unknown keys are ignored: the host may be newer than the SDK in this process."""
 
 
-class ManifestProvision(_Part, frozen=True, kw_only=True):
+class ManifestProvision(_ManifestPart, frozen=True, kw_only=True):
     """A capability that the manifest provides."""
 
     id: str
     version: str
 
 
-class ManifestRequirement(_Part, frozen=True, kw_only=True):
+class ManifestRequirement(_ManifestPart, frozen=True, kw_only=True):
     """A capability that the manifest requires."""
 
     id: str
@@ -26,17 +26,17 @@ class ManifestRequirement(_Part, frozen=True, kw_only=True):
     optional: bool = False
 
 
-class ManifestCapabilities(_Part, frozen=True, kw_only=True):
+class ManifestCapabilities(_ManifestPart, frozen=True, kw_only=True):
     provides: tuple[ManifestProvision, ...] = ()
     requires: tuple[ManifestRequirement, ...] = ()
 
 
-class ManifestEvents(_Part, frozen=True, kw_only=True):
+class ManifestEvents(_ManifestPart, frozen=True, kw_only=True):
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
 
 
-class Manifest(_Part, frozen=True, kw_only=True):
+class Manifest(_ManifestPart, frozen=True, kw_only=True):
     """Content of `module.yaml`, as far as a module can use it.
 
     ```python

@@ -55,45 +55,45 @@ _REMAKE: Final = "make the bundle anew with `cosign sign-blob --bundle FILE.cosi
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class _Foreign(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _BundlePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of a foreign format: unknown fields are ignored."""
 
 
-class _Payload(_Foreign, frozen=True, kw_only=True):
+class _RekorPayload(_BundlePart, frozen=True, kw_only=True):
     body: str
     integrated_time: _Count
     log_index: _Count
     log_id: str = msgspec.field(name="logID")
 
 
-class _RekorBundle(_Foreign, frozen=True, kw_only=True):
+class _RekorBundle(_BundlePart, frozen=True, kw_only=True):
     promise: str = msgspec.field(name="SignedEntryTimestamp", default="")
-    payload: _Payload = msgspec.field(name="Payload")
+    payload: _RekorPayload = msgspec.field(name="Payload")
 
 
-class _Classic(_Foreign, frozen=True, kw_only=True):
+class _Classic(_BundlePart, frozen=True, kw_only=True):
     signature: str = msgspec.field(name="base64Signature")
     cert: str = ""
     rekor_bundle: _RekorBundle | None = None
 
 
-class _Bytes(_Foreign, frozen=True, kw_only=True):
+class _Bytes(_BundlePart, frozen=True, kw_only=True):
     raw_bytes: str
 
 
-class _Chain(_Foreign, frozen=True, kw_only=True):
+class _Chain(_BundlePart, frozen=True, kw_only=True):
     certificates: tuple[_Bytes, ...] = ()
 
 
-class _LogId(_Foreign, frozen=True, kw_only=True):
+class _LogId(_BundlePart, frozen=True, kw_only=True):
     key_id: str
 
 
-class _Promise(_Foreign, frozen=True, kw_only=True):
+class _Promise(_BundlePart, frozen=True, kw_only=True):
     signed_entry_timestamp: str = ""
 
 
-class _TlogEntry(_Foreign, frozen=True, kw_only=True):
+class _TlogEntry(_BundlePart, frozen=True, kw_only=True):
     log_index: str = "0"
     log_id: _LogId
     integrated_time: str = ""
@@ -101,36 +101,36 @@ class _TlogEntry(_Foreign, frozen=True, kw_only=True):
     canonicalized_body: str
 
 
-class _Material(_Foreign, frozen=True, kw_only=True):
+class _Material(_BundlePart, frozen=True, kw_only=True):
     certificate: _Bytes | None = None
     chain: _Chain | None = msgspec.field(name="x509CertificateChain", default=None)
     tlog_entries: tuple[_TlogEntry, ...] = ()
 
 
-class _Digest(_Foreign, frozen=True, kw_only=True):
+class _Digest(_BundlePart, frozen=True, kw_only=True):
     algorithm: str
     digest: str
 
 
-class _MessageSignature(_Foreign, frozen=True, kw_only=True):
+class _MessageSignature(_BundlePart, frozen=True, kw_only=True):
     message_digest: _Digest | None = None
     signature: str
 
 
-class _Newer(_Foreign, frozen=True, kw_only=True):
+class _Newer(_BundlePart, frozen=True, kw_only=True):
     media_type: str
     verification_material: _Material
     message_signature: _MessageSignature | None = None
 
 
-class _Head(_Foreign, frozen=True, kw_only=True):
+class _BundleHead(_BundlePart, frozen=True, kw_only=True):
     media_type: str = ""
 
 
 def read_bundle(content: bytes) -> BundleParts:
     """The parts of a bundle of either format. A malformed one is refused with the field."""
     try:
-        head = msgspec.json.decode(content, type=_Head)
+        head = msgspec.json.decode(content, type=_BundleHead)
         if not head.media_type:
             return _classic(msgspec.json.decode(content, type=_Classic))
         if not head.media_type.startswith(_MEDIA_TYPE):

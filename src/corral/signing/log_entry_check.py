@@ -20,34 +20,34 @@ _ANOTHER: Final = "the bundle was put together from parts of several signatures;
 _UNKNOWN_LOG: Final = "use a log that modules.signing.trust_root or modules.signing.rekor.public_key names"
 
 
-class _Foreign(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _EntryPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of Rekor's `hashedrekord` 0.0.1."""
 
 
-class _Hash(_Foreign, frozen=True, kw_only=True):
+class _Hash(_EntryPart, frozen=True, kw_only=True):
     algorithm: str
     value: str
 
 
-class _Data(_Foreign, frozen=True, kw_only=True):
+class _Data(_EntryPart, frozen=True, kw_only=True):
     hash: _Hash
 
 
-class _PublicKey(_Foreign, frozen=True, kw_only=True):
+class _EntryKey(_EntryPart, frozen=True, kw_only=True):
     content: str
 
 
-class _Signature(_Foreign, frozen=True, kw_only=True):
+class _Signature(_EntryPart, frozen=True, kw_only=True):
     content: str
-    public_key: _PublicKey
+    public_key: _EntryKey
 
 
-class _Spec(_Foreign, frozen=True, kw_only=True):
+class _Spec(_EntryPart, frozen=True, kw_only=True):
     data: _Data
     signature: _Signature
 
 
-class _Body(_Foreign, frozen=True, kw_only=True):
+class _Body(_EntryPart, frozen=True, kw_only=True):
     api_version: str
     kind: str
     spec: msgspec.Raw

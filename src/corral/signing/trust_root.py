@@ -81,38 +81,38 @@ _KINDS: Final = "give PEM certificates, PEM public keys, or a Sigstore trusted_r
 _T = TypeVar("_T")
 
 
-class _Foreign(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _RootPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of Sigstore's format: unknown fields are ignored."""
 
 
-class _Range(_Foreign, frozen=True, kw_only=True):
+class _Range(_RootPart, frozen=True, kw_only=True):
     start: dt.datetime | None = None
     end: dt.datetime | None = None
 
 
-class _PublicKey(_Foreign, frozen=True, kw_only=True):
+class _PublicKey(_RootPart, frozen=True, kw_only=True):
     raw_bytes: str
     valid_for: _Range = _Range()
 
 
-class _Log(_Foreign, frozen=True, kw_only=True):
+class _Log(_RootPart, frozen=True, kw_only=True):
     public_key: _PublicKey
 
 
-class _Bytes(_Foreign, frozen=True, kw_only=True):
+class _RootCertificate(_RootPart, frozen=True, kw_only=True):
     raw_bytes: str
 
 
-class _Chain(_Foreign, frozen=True, kw_only=True):
-    certificates: tuple[_Bytes, ...]
+class _RootChain(_RootPart, frozen=True, kw_only=True):
+    certificates: tuple[_RootCertificate, ...]
 
 
-class _Authority(_Foreign, frozen=True, kw_only=True):
-    cert_chain: _Chain
+class _Authority(_RootPart, frozen=True, kw_only=True):
+    cert_chain: _RootChain
     valid_for: _Range = _Range()
 
 
-class _TrustedRoot(_Foreign, frozen=True, kw_only=True):
+class _TrustedRoot(_RootPart, frozen=True, kw_only=True):
     media_type: str
     tlogs: tuple[_Log, ...] = ()
     certificate_authorities: tuple[_Authority, ...] = ()

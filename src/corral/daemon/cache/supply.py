@@ -26,7 +26,7 @@ from corral.system.threads import to_end
 V = TypeVar("V")
 
 
-class _Work(Generic[V]):
+class _SharedTask(Generic[V]):
     def __init__(self, task: asyncio.Task[V]) -> None:
         self.task = task
         self.waiting = 0
@@ -40,13 +40,13 @@ class SharedWork(Generic[V]):
 
     def __init__(self) -> None:
         self._tasks = Tasks()
-        self._under_way: dict[Hashable, _Work[V]] = {}
+        self._under_way: dict[Hashable, _SharedTask[V]] = {}
 
     async def run(self, key: Hashable, begin: Callable[[], Coroutine[Any, Any, V]], *, name: str) -> V:
         while (work := self._under_way.get(key)) is not None and work.ending:
             await asyncio.wait([work.task])
         if work is None:
-            work = self._under_way[key] = _Work(self._tasks.spawn(begin(), name=name, awaited=True))
+            work = self._under_way[key] = _SharedTask(self._tasks.spawn(begin(), name=name, awaited=True))
             work.task.add_done_callback(lambda _: self._under_way.pop(key, None))
         work.waiting += 1
         try:
@@ -61,7 +61,7 @@ class SharedWork(Generic[V]):
         await asyncio.gather(*(self._end(work) for work in list(self._under_way.values())))
 
     @staticmethod
-    async def _end(work: _Work[V]) -> None:
+    async def _end(work: _SharedTask[V]) -> None:
         work.ending = True
         await cancel_and_wait(work.task)
 

@@ -39,7 +39,7 @@ class CachedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """The size of its own file."""
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
+class _TemplateHead(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     version: int
     name: str
@@ -48,15 +48,15 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class _Whole(_Head, frozen=True, kw_only=True):
+class _Whole(_TemplateHead, frozen=True, kw_only=True):
     manifest: TemplateManifest
 
 
-class _Document(_Head, frozen=True, kw_only=True):
+class _TemplateDocument(_TemplateHead, frozen=True, kw_only=True):
     manifest: msgspec.Raw
 
 
-class _Remembered:
+class _FileListCache:
     """The last used lists of files, up to so many files in total. For any thread."""
 
     def __init__(self, limit: int) -> None:
@@ -93,7 +93,7 @@ class TemplateStore:
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
         self._known: dict[str, CachedTemplate] = {}
-        self._lists = _Remembered(REMEMBERED_FILES)
+        self._lists = _FileListCache(REMEMBERED_FILES)
 
     def scan(self) -> None:
         """Read what is there. An unreadable file is no loss: it is removed."""
@@ -127,7 +127,9 @@ class TemplateStore:
             "digest": manifest_digest(manifest),
             "size": manifest.size,
         }
-        document = msgspec.convert({**head, "manifest": msgspec.Raw(encode_manifest(manifest))}, _Document)
+        document = msgspec.convert(
+            {**head, "manifest": msgspec.Raw(encode_manifest(manifest))}, _TemplateDocument
+        )
         content = msgspec.json.encode(document)
         path = self._path(hash)
         with disk_work(f"template '{name}'"):
@@ -190,7 +192,7 @@ def _read_head(path: pathlib.Path) -> CachedTemplate | None:
         return None
     try:
         found = path.stat()
-        head = msgspec.json.decode(path.read_bytes(), type=_Head)
+        head = msgspec.json.decode(path.read_bytes(), type=_TemplateHead)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     if head.format != FORMAT or head.version != FORMAT_VERSION or head.hash != path.stem:

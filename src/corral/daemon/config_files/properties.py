@@ -29,7 +29,7 @@ _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _NAMES: Final = {character: f"\\{letter}" for letter, character in _LETTERS.items()} | {"\\": "\\\\"}
 
 
-class _Entry(NamedTuple):
+class _PropertyEntry(NamedTuple):
     key: str
     start: int
     value: int
@@ -81,11 +81,11 @@ def merge(lower: bytes, upper: bytes) -> bytes:
     return splices.result().encode("latin-1")
 
 
-def _by_key(text: str) -> dict[str, _Entry]:
+def _by_key(text: str) -> dict[str, _PropertyEntry]:
     return {entry.key: entry for entry in _entries(text)}
 
 
-def _entries(text: str) -> Iterator[_Entry]:
+def _entries(text: str) -> Iterator[_PropertyEntry]:
     at = 0
     while at < len(text):
         start = _skip_blanks(text, at, len(text))
@@ -95,7 +95,7 @@ def _entries(text: str) -> Iterator[_Entry]:
         end, at = _logical_line(text, start)
         key, after = _plain(text, start, end, stop_at="=: \t\f")
         value, separated = _value_start(text, after, end)
-        yield _Entry(key, start, value, end, separated)
+        yield _PropertyEntry(key, start, value, end, separated)
 
 
 def _line(text: str, at: int) -> tuple[int, int]:

@@ -74,7 +74,7 @@ class YamlDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(text: str) -> YamlDocument:
     """The one document of this text."""
-    return _Reader(text).document()
+    return _YamlReader(text).document()
 
 
 def _tagged(node: YamlNode | None) -> bool:
@@ -96,7 +96,7 @@ def _events(text: str) -> Iterator[Any]:
         raise Malformed(str(error)) from None
 
 
-class _Reader:
+class _YamlReader:
     """Makes nodes of events, one after the other."""
 
     def __init__(self, text: str) -> None:

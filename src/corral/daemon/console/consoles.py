@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.console.feed import ConsoleFeed, ConsoleKey
+from corral.daemon.console.feed import ConsoleKey, ConsoleSource
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.console.queries import Queries
 from corral.daemon.console.sender import BatchSender, LineSender, Sender
@@ -35,8 +35,8 @@ class NodeConsoles:
     def __init__(self, clock: Clock, *, list_runs: RunLister | None = None) -> None:
         self._clock = clock
         self._list_runs = list_runs
-        self._feeds: dict[ConsoleKey, ConsoleFeed] = {}
-        self._watch: GrowthWatch[ConsoleFeed] = GrowthWatch(self._grown)
+        self._feeds: dict[ConsoleKey, ConsoleSource] = {}
+        self._watch: GrowthWatch[ConsoleSource] = GrowthWatch(self._grown)
         self._known: dict[ConsoleKey, ConsolePosition] = {}
         """What the controller of the current connection had at its beginning."""
         self._sender: Sender | None = None
@@ -69,7 +69,7 @@ class NodeConsoles:
         key = ConsoleKey(instance_id, incarnation)
         if key in self._feeds:
             return
-        feed = self._feeds[key] = ConsoleFeed(key, directory, ended=ended, nonce=nonce)
+        feed = self._feeds[key] = ConsoleSource(key, directory, ended=ended, nonce=nonce)
         _log.debug("console.attached", instance=instance_id, incarnation=incarnation, ended=ended)
         if self._sender is not None and (not ended or key in self._known):
             self._begin(feed)
@@ -126,7 +126,7 @@ class NodeConsoles:
         """The controller has so much of these consoles. Positions of removed consoles are ignored."""
         if self._sender is None:
             return
-        positions: list[tuple[ConsoleFeed, int]] = []
+        positions: list[tuple[ConsoleSource, int]] = []
         for position in ack.positions:
             feed = self._feeds.get(ConsoleKey(position.instance_id, position.incarnation))
             if feed is not None and feed.sent >= 0:
@@ -145,7 +145,7 @@ class NodeConsoles:
         feed = self._feeds.get(ConsoleKey(query.instance_id, query.incarnation))
         self._queries.answer(query, feed.directory if feed is not None else None)
 
-    def _begin(self, feed: ConsoleFeed) -> None:
+    def _begin(self, feed: ConsoleSource) -> None:
         assert self._sender is not None
         position = self._known.get(feed.key)
         try:
@@ -156,7 +156,7 @@ class NodeConsoles:
             return
         self._sender.grown(feed)
 
-    def _grown(self, feed: ConsoleFeed) -> None:
+    def _grown(self, feed: ConsoleSource) -> None:
         if self._sender is not None and feed.sent >= 0:
             self._sender.grown(feed)
 

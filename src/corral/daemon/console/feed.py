@@ -91,7 +91,7 @@ class ConsoleKey(NamedTuple):
     incarnation: int
 
 
-class ConsoleFeed:
+class ConsoleSource:
     """The state of one console. Offsets never step back within a connection."""
 
     def __init__(self, key: ConsoleKey, directory: str, *, ended: bool = False, nonce: str = "") -> None:

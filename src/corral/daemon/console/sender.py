@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from corral.daemon.console.feed import BLOCK_BYTES, ConsoleFeed, SendCredit
+from corral.daemon.console.feed import BLOCK_BYTES, ConsoleSource, SendCredit
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.link.connection import LinkConnection
 from corral.system.clock import Clock
@@ -43,15 +43,15 @@ _log = structlog.get_logger("corral.daemon.console")
 class Sender(Protocol):
     """Sends consoles that have new output, over one connection."""
 
-    def grown(self, feed: ConsoleFeed) -> None:
+    def grown(self, feed: ConsoleSource) -> None:
         """There may be output to send. Never blocks."""
 
-    def removed(self, feed: ConsoleFeed) -> None: ...
+    def removed(self, feed: ConsoleSource) -> None: ...
 
-    def acknowledged(self, positions: list[tuple[ConsoleFeed, int]]) -> None:
+    def acknowledged(self, positions: list[tuple[ConsoleSource, int]]) -> None:
         """The controller has everything before these offsets."""
 
-    def look_at_all(self, feeds: list[ConsoleFeed]) -> None:
+    def look_at_all(self, feeds: list[ConsoleSource]) -> None:
         """Periodic check: finds growth for which there was no notification."""
 
     def close(self) -> None: ...
@@ -60,38 +60,38 @@ class Sender(Protocol):
 class BatchSender:
     """For a controller that takes blocks and acknowledges them."""
 
-    def __init__(self, connection: LinkConnection, watch: GrowthWatch[ConsoleFeed], clock: Clock) -> None:
+    def __init__(self, connection: LinkConnection, watch: GrowthWatch[ConsoleSource], clock: Clock) -> None:
         self._connection = connection
         self._watch = watch
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._growing: dict[ConsoleFeed, None] = {}  # in the order of their turns
+        self._growing: dict[ConsoleSource, None] = {}  # in the order of their turns
         self._swept_at = 0.0
         self._swept_all_at = 0.0
         self._cost = 0.0
         self._starved = False
         self.credit = SendCredit()
 
-    def grown(self, feed: ConsoleFeed) -> None:
+    def grown(self, feed: ConsoleSource) -> None:
         if feed not in self._growing:
             feed.grew_at = self._clock.monotonic()
             self._growing[feed] = None
             self._schedule(self._due(watched=feed.watched))
 
-    def removed(self, feed: ConsoleFeed) -> None:
+    def removed(self, feed: ConsoleSource) -> None:
         self._growing.pop(feed, None)
         self.credit.lost(feed.forget_under_way())
         self._credit_came()
 
-    def acknowledged(self, positions: list[tuple[ConsoleFeed, int]]) -> None:
+    def acknowledged(self, positions: list[tuple[ConsoleSource, int]]) -> None:
         departures = [departure for feed, offset in positions for departure in feed.arrived(offset)]
         if departures:
             self.credit.arrived(departures, self._clock.monotonic())
         self._credit_came()
 
-    def look_at_all(self, feeds: list[ConsoleFeed]) -> None:
+    def look_at_all(self, feeds: list[ConsoleSource]) -> None:
         for feed in feeds:
             if feed in self._growing:
                 feed.release_old()
@@ -147,7 +147,7 @@ class BatchSender:
         elif self._growing:
             self._schedule(min(self._due(watched=feed.watched) for feed in self._growing))
 
-    def _send_turns(self, turns: deque[ConsoleFeed]) -> None:
+    def _send_turns(self, turns: deque[ConsoleSource]) -> None:
         """Send one round; leaves those in `turns` that may have more."""
         message, size, total = DaemonMessage(), 0, 0
         share = self.credit.left // (2 * len(turns)) if turns else 0
@@ -167,7 +167,7 @@ class BatchSender:
         if size:
             self._connection.send(message)
 
-    def _take(self, feed: ConsoleFeed, message: DaemonMessage, limit: int) -> int:
+    def _take(self, feed: ConsoleSource, message: DaemonMessage, limit: int) -> int:
         """One block of this console; 0 when it has nothing. A served console goes to the end of the queue."""
         del self._growing[feed]
         try:
@@ -201,25 +201,25 @@ _LINES_A_TURN: Final = 500
 class LineSender:
     """Sends each line as a message, as long as few of them are queued."""
 
-    def __init__(self, connection: LinkConnection, watch: GrowthWatch[ConsoleFeed]) -> None:
+    def __init__(self, connection: LinkConnection, watch: GrowthWatch[ConsoleSource]) -> None:
         self._connection = connection
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._growing: dict[ConsoleFeed, None] = {}
+        self._growing: dict[ConsoleSource, None] = {}
 
-    def grown(self, feed: ConsoleFeed) -> None:
+    def grown(self, feed: ConsoleSource) -> None:
         self._growing[feed] = None
         if self._timer is None:
             self._timer = self._loop.call_later(PAUSE_SECONDS, self._sweep)
 
-    def removed(self, feed: ConsoleFeed) -> None:
+    def removed(self, feed: ConsoleSource) -> None:
         self._growing.pop(feed, None)
 
-    def acknowledged(self, positions: list[tuple[ConsoleFeed, int]]) -> None:
+    def acknowledged(self, positions: list[tuple[ConsoleSource, int]]) -> None:
         """Single lines are never acknowledged."""
 
-    def look_at_all(self, feeds: list[ConsoleFeed]) -> None:
+    def look_at_all(self, feeds: list[ConsoleSource]) -> None:
         """The periodic check; a line that was unfinished for that long is sent as it is."""
         for feed in feeds:
             if feed not in self._growing and not feed.settled:
@@ -250,7 +250,7 @@ class LineSender:
         if self._growing:
             self._timer = self._loop.call_later(PAUSE_SECONDS, self._sweep)
 
-    def _send(self, feed: ConsoleFeed, *, partial: bool) -> bool:
+    def _send(self, feed: ConsoleSource, *, partial: bool) -> bool:
         try:
             lines = feed.next_lines(_BYTES_A_TURN, max_lines=_LINES_A_TURN, partial=partial)
         except OSError as error:

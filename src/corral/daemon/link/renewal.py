@@ -55,7 +55,7 @@ def seconds_to_renewal(
     return max(0.0, until_due, allowed)
 
 
-class _Pending(msgspec.Struct, frozen=True, kw_only=True):
+class _PendingRenewal(msgspec.Struct, frozen=True, kw_only=True):
     """A renewal under way: its key, and the serial of the certificate it replaces."""
 
     replaces: str
@@ -124,13 +124,13 @@ class NodeCertificateRenewal:
         another certificate than the current one is discarded: its renewal is complete."""
         replaces = read_peer(self._identity.current.certificate_pem.encode()).serial
         try:
-            pending = read_versioned(self._path, _Pending, name=_FORMAT, version=_VERSION)
+            pending = read_versioned(self._path, _PendingRenewal, name=_FORMAT, version=_VERSION)
             if pending is not None and pending.replaces == replaces:
                 load_key(pending.key_pem.encode())
                 return pending.key_pem
         except (Rejected, ValueError) as error:
             _log.warning("certificate.pending_key_unreadable", reason=str(error))
-        fresh = _Pending(replaces=replaces, key_pem=key_pem(new_key()).decode())
+        fresh = _PendingRenewal(replaces=replaces, key_pem=key_pem(new_key()).decode())
         store(self._path, fresh, name=_FORMAT, version=_VERSION)
         return fresh.key_pem
 

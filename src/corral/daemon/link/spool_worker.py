@@ -42,7 +42,7 @@ _log = structlog.get_logger("corral.daemon.spool")
 Work = Callable[[SpoolTable], Any]
 
 
-class _Job(msgspec.Struct, frozen=True):
+class _SpoolJob(msgspec.Struct, frozen=True):
     """A unit of work; `answer` is None for a log record, which has no waiting caller."""
 
     work: Work
@@ -52,7 +52,7 @@ class _Job(msgspec.Struct, frozen=True):
 class _Group(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs of one transaction."""
 
-    jobs: list[_Job]
+    jobs: list[_SpoolJob]
     drop: int | None = None
     """Everything up to this number is dropped first, and more background reports are numbered; None: the group only
     reads."""
@@ -66,9 +66,9 @@ class SpoolWorker:
     def __init__(self, table: SpoolTable, *, on_growth: Callable[[], None]) -> None:
         self._table = table
         self._on_growth = on_growth
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[_SpoolJob] = deque()
         self._asked = 0
-        self._reads: list[_Job] = []
+        self._reads: list[_SpoolJob] = []
         self._read_last = False
         self._lingers_until = math.inf
         self._wrote_at = -math.inf
@@ -89,7 +89,7 @@ class SpoolWorker:
             if self._refusing is not None or len(self._jobs) >= _MAX_QUEUED:
                 self._unqueued += 1
                 return
-            self._jobs.append(_Job(work, None))
+            self._jobs.append(_SpoolJob(work, None))
             self._linger(self._wrote_at + LINGER_SECONDS)
             if len(self._jobs) == _ENOUGH:
                 self._changed.notify()
@@ -103,7 +103,7 @@ class SpoolWorker:
                 raise self._refusing
             if len(self._jobs) >= _MAX_QUEUED:
                 raise Retryable(Code.STORE_UNAVAILABLE, "the node's spool does not keep up", retry_after=1.0)
-            self._jobs.append(_Job(work, answer))
+            self._jobs.append(_SpoolJob(work, answer))
             self._asked += 1
             self._changed.notify()
         return answer
@@ -115,7 +115,7 @@ class SpoolWorker:
         with self._changed:
             if self._refusing is not None:
                 raise self._refusing
-            self._reads.append(_Job(work, answer))
+            self._reads.append(_SpoolJob(work, answer))
             self._changed.notify()
         return answer
 
@@ -225,7 +225,7 @@ class SpoolWorker:
         except Exception:
             _log.exception("spool.callback_failed")
 
-    def _commit(self, jobs: list[_Job], drop: int | None) -> list[Any]:
+    def _commit(self, jobs: list[_SpoolJob], drop: int | None) -> list[Any]:
         """One transaction for the group. When the disk refuses, all jobs fail and can be retried; when a job fails, the
         others are done without it."""
         try:
@@ -246,7 +246,7 @@ class SpoolWorker:
             return self._refused(jobs, Bug(f"the node's spool could not do this: {error!r}"))
         return results
 
-    def _refused(self, jobs: list[_Job], reason: CorralError) -> list[Any]:
+    def _refused(self, jobs: list[_SpoolJob], reason: CorralError) -> list[Any]:
         self._table.lose(sum(1 for job in jobs if job.answer is None))
         return [reason] * len(jobs)
 
@@ -266,7 +266,7 @@ class SpoolWorker:
         )
 
 
-def _claim(job: _Job) -> bool:
+def _claim(job: _SpoolJob) -> bool:
     """False when the caller gave up meanwhile; after a True it cannot give up any more."""
     return job.answer is None or job.answer.set_running_or_notify_cancel()
 
@@ -279,7 +279,7 @@ def _guarded(work: Work, table: SpoolTable) -> Any:
         return refusal
 
 
-def _answer(jobs: list[_Job], results: list[Any]) -> None:
+def _answer(jobs: list[_SpoolJob], results: list[Any]) -> None:
     for job, result in zip(jobs, results, strict=True):
         if job.answer is None:
             continue

@@ -209,7 +209,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     deprecated: bool = False
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredOffers(msgspec.Struct, frozen=True, kw_only=True):
     offers: dict[str, Offer] = {}
 
 
@@ -225,7 +225,7 @@ class OfferFile:
 
     def _load(self) -> dict[str, Offer]:
         try:
-            found = read_versioned(self._path, _Document, name=_FORMAT, version=_VERSION)
+            found = read_versioned(self._path, _StoredOffers, name=_FORMAT, version=_VERSION)
         except (CorralError, OSError) as error:
             _log.warning("capability.offers_lost", path=str(self._path), reason=str(error))
             return {}
@@ -248,7 +248,7 @@ class OfferFile:
 
     def _store(self, offers: dict[str, Offer]) -> None:
         make_directory(self._path.parent)
-        store(self._path, _Document(offers=offers), name=_FORMAT, version=_VERSION)
+        store(self._path, _StoredOffers(offers=offers), name=_FORMAT, version=_VERSION)
 
     async def close(self) -> None:
         """Finish the write that is under way."""

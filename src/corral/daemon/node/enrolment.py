@@ -41,7 +41,7 @@ _PAUSE_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.node.enrolment")
 
 
-class _Pending(msgspec.Struct, frozen=True, kw_only=True):
+class _PendingEnrolment(msgspec.Struct, frozen=True, kw_only=True):
     """An enrolment under way: the key that belongs to this token."""
 
     join_token_id: str
@@ -97,10 +97,10 @@ async def enrol(
 
 
 def _pending_key(data: pathlib.Path, token: JoinToken) -> str:
-    pending = read_versioned(data / _FILE, _Pending, name=_FORMAT, version=_VERSION)
+    pending = read_versioned(data / _FILE, _PendingEnrolment, name=_FORMAT, version=_VERSION)
     if pending is not None and pending.join_token_id == token.id:
         return pending.key_pem
-    fresh = _Pending(join_token_id=token.id, key_pem=key_pem(new_key()).decode())
+    fresh = _PendingEnrolment(join_token_id=token.id, key_pem=key_pem(new_key()).decode())
     store(data / _FILE, fresh, name=_FORMAT, version=_VERSION)
     return fresh.key_pem
 

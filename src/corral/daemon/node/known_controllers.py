@@ -29,7 +29,7 @@ _ROOM_BYTES: Final = 16_384
 _log = structlog.get_logger("corral.daemon.memory")
 
 
-class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredControllers(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     controllers: tuple[str, ...] = ()
 
@@ -41,8 +41,8 @@ class KnownControllers:
         self._path = data / _FILE
         self._room = data / _ROOM
         self._configured = tuple(configured)
-        found = read_versioned(self._path, _Remembered, name=_FORMAT, version=_VERSION)
-        self._remembered = found or _Remembered()
+        found = read_versioned(self._path, _StoredControllers, name=_FORMAT, version=_VERSION)
+        self._remembered = found or _StoredControllers()
         self._learned = self._remembered.controllers
         self._make_room()
 
@@ -85,7 +85,7 @@ class KnownControllers:
             self._store(epoch)
 
     def _store(self, epoch: int) -> None:
-        current = _Remembered(epoch=epoch, controllers=self._learned)
+        current = _StoredControllers(epoch=epoch, controllers=self._learned)
         if current != self._remembered:
             try:
                 store(self._path, current, name=_FORMAT, version=_VERSION)

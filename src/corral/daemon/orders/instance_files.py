@@ -50,7 +50,7 @@ class WalkBounds(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = WALK_SECONDS
 
 
-class _Enough(Exception):
+class _AnswerFull(Exception):
     """The answer is full, or its time is up."""
 
 
@@ -77,7 +77,7 @@ class FileWalk:
             with open_tree(root) as top, directory_beneath(top, path) as here:
                 prefix = f"{path}/".encode() if path else b""
                 self._descend(here, prefix, b"", _parts(after), depth=1)
-        except _Enough:
+        except _AnswerFull:
             self._break_off(path)
         return self._tree
 
@@ -114,7 +114,7 @@ class FileWalk:
                 if below >= 0:
                     os.close(below)
         if len(names) == room:
-            raise _Enough  # some were gone when we came to them, and there are more
+            raise _AnswerFull  # some were gone when we came to them, and there are more
 
     def _names(self, here: int, first: bytes, room: int) -> list[bytes]:
         """The first names from there on, in order."""
@@ -130,7 +130,7 @@ class FileWalk:
     def _look_up(self) -> None:
         self._abort.check()
         if self._clock.monotonic() >= self._until:
-            raise _Enough
+            raise _AnswerFull
 
     def _open(self, here: int, name: bytes, depth: int) -> int:
         """The directory, or -1 when it is not gone into: it is too deep, closed to us or none any more."""
@@ -151,7 +151,7 @@ class FileWalk:
     def _list(self, entry: FileEntry, place: bytes) -> None:
         self._room -= entry.ByteSize() + _FRAMING
         if self._room < 0 or len(self._tree.entries) >= self._most:
-            raise _Enough
+            raise _AnswerFull
         self._tree.entries.append(entry)
         self._last = place
 

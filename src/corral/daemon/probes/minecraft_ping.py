@@ -39,7 +39,7 @@ class _Players(msgspec.Struct):
     max: int
 
 
-class _Status(msgspec.Struct):
+class _PingStatus(msgspec.Struct):
     """The player counts of a status; other fields are skipped and never become objects, of which a megabyte can have
     hundreds of thousands."""
 
@@ -101,7 +101,7 @@ async def _read_varint(reader: asyncio.StreamReader) -> tuple[int, int]:
 def players_of(body: bytes) -> PlayerCount | None:
     """The players of a status in JSON, whatever else it has; NotYet when it is not a status."""
     try:
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=_PingStatus)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise NotYet("the answer is no Minecraft status:", output=body) from None
     if status.players is None:

@@ -18,7 +18,7 @@ from corral.system.aio.tasks import Tasks
 T = TypeVar("T")
 
 
-class _Job(NamedTuple):
+class _ActorJob(NamedTuple):
     do: Callable[[], Awaitable[Any]]
     answer: asyncio.Future[Any] | None
     ids: Mapping[str, str]
@@ -39,7 +39,7 @@ class ModuleActor:
         self.id = id
         self.life = ModuleLifecycle(id, deps, self.nudge)
         self._deps = deps
-        self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
+        self._jobs: asyncio.Queue[_ActorJob] = asyncio.Queue()
         self._nudged = False
         self._working = False
         self._retry_at: float | None = None
@@ -52,7 +52,7 @@ class ModuleActor:
         """Queue a convergence: something may be due."""
         if not self._nudged and not self._closed:
             self._nudged = True
-            self._jobs.put_nowait(_Job(self._look, None, {}))
+            self._jobs.put_nowait(_ActorJob(self._look, None, {}))
 
     @property
     def idle(self) -> bool:
@@ -64,7 +64,7 @@ class ModuleActor:
         if self._closed:
             raise ending(self.id)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put_nowait(_Job(job, answer, log_context.bound_ids()))
+        self._jobs.put_nowait(_ActorJob(job, answer, log_context.bound_ids()))
         return await answer
 
     async def close(self) -> None:

@@ -182,26 +182,26 @@ def checking_weight(schema: dict[str, Any], value: Any, *, most: int) -> int:
     """Cost of a check: parts of a schema compared with parts of a value, the compiling of the schema
     included; above `most` the count stops. TooCostly for a schema that is not bounded."""
     compiling = schema_weight(schema, bound_schema(schema)) // _COMPILED_PER_PART
-    work = _Work(schema, most, compiling)
+    work = _SchemaWork(schema, most, compiling)
     try:
         work.add(schema, value)
-    except _Enough:
+    except _LimitReached:
         return most + 1
     return work.done
 
 
-class _Enough(Exception):
+class _LimitReached(Exception):
     """The count has exceeded its maximum."""
 
 
-class _Work:
+class _SchemaWork:
     def __init__(self, root: dict[str, Any], most: int, done: int) -> None:
         self._root = root
         self._most = most
         self.done = done
 
     def add(self, schema: Any, value: Any) -> None:
-        """Add to the count; raises _Enough."""
+        """Add to the count; raises _LimitReached."""
         self._count(1)
         if not isinstance(schema, dict):
             return
@@ -231,7 +231,7 @@ class _Work:
     def _count(self, steps: int) -> None:
         self.done += steps
         if self.done > self._most:
-            raise _Enough
+            raise _LimitReached
 
 
 def _apart(word: str, part: Any, value: Any) -> int:

@@ -166,10 +166,10 @@ _JSON_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "nul
 
 def read_json(text: str) -> ManifestNode:
     """The one value of a text."""
-    return _Reader(text).read()
+    return _TextReader(text).read()
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0

@@ -13,7 +13,7 @@ _MOST_NAMES: Final = 1000
 """Most names counted; beyond that the oldest count is forgotten."""
 
 
-class _Row:
+class _Circuit:
     """Overruns in a row of one call target."""
 
     __slots__ = ("overruns", "silent_since")
@@ -34,7 +34,7 @@ class Breaker:
     def __init__(self, opened: Callable[[str], None], *, overruns: int = OVERRUNS) -> None:
         self._opened = opened
         self._limit = overruns
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _Circuit] = {}
         self.open = False
 
     def answered(self, what: str) -> None:
@@ -46,7 +46,7 @@ class Breaker:
         if row is None:
             if len(self._rows) >= _MOST_NAMES:
                 del self._rows[next(iter(self._rows))]
-            row = self._rows[what] = _Row()
+            row = self._rows[what] = _Circuit()
         if began < row.silent_since:
             return
         row.silent_since = ended

@@ -41,7 +41,7 @@ _SMALL: Final = 4096
 """Waiting chunks are joined up to this size: each has a fixed cost, however small it is."""
 
 
-class _Pending:
+class _PendingCall:
     """One call that is under way."""
 
     __slots__ = ("answer", "broken", "chunks", "credit", "last", "method", "news", "streamed")
@@ -66,7 +66,7 @@ class ModuleCalls:
         self._module_id = module_id
         self._channel = channel
         self._cut_off = cut_off
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingCall] = {}
         self._number = 0
         self._death: Death | None = None
 
@@ -123,18 +123,18 @@ class ModuleCalls:
         for pending in self._pending.values():
             self._break(pending, ProcessGone(self._module_id, death))
 
-    def _begin(self, method: str) -> tuple[int, _Pending]:
+    def _begin(self, method: str) -> tuple[int, _PendingCall]:
         if self._death is not None:
             raise ProcessGone(self._module_id, self._death)
         if len(self._pending) >= MAX_CALLS_TO_MODULE:
             raise ModuleBusy(self._module_id)
         self._number += 1
-        pending = _Pending(method, asyncio.get_running_loop().create_future())
+        pending = _PendingCall(method, asyncio.get_running_loop().create_future())
         self._pending[self._number] = pending
         return self._number, pending
 
     async def _answer(
-        self, number: int, pending: _Pending, body: object, answer: type[T], deadline: float
+        self, number: int, pending: _PendingCall, body: object, answer: type[T], deadline: float
     ) -> T:
         call = Call(number, pending.method, self._encoded(pending, body), max(1, int(deadline * 1000)))
         try:
@@ -148,7 +148,7 @@ class ModuleCalls:
             raise self._bad(pending.method, "FrameTooLarge", str(error)) from error
         return self._decoded(pending, raw, answer)
 
-    def _end(self, number: int, pending: _Pending) -> None:
+    def _end(self, number: int, pending: _PendingCall) -> None:
         del self._pending[number]
         answered = pending.answer.done() and not pending.answer.cancelled()
         if self._death is None and pending.broken is None and not (answered and pending.last):
@@ -157,7 +157,7 @@ class ModuleCalls:
             pending.answer.exception()  # retrieved, also when we were cancelled meanwhile
         pending.answer.cancel()
 
-    async def _chunks(self, number: int, pending: _Pending, deadline: float) -> AsyncIterator[bytes]:
+    async def _chunks(self, number: int, pending: _PendingCall, deadline: float) -> AsyncIterator[bytes]:
         ungranted = 0
         while True:
             while pending.chunks:
@@ -176,7 +176,7 @@ class ModuleCalls:
             if not await set_within(pending.news, deadline):
                 raise CallOverrun(self._module_id, pending.method, deadline)
 
-    def _take_chunk(self, pending: _Pending, chunk: Chunk) -> None:
+    def _take_chunk(self, pending: _PendingCall, chunk: Chunk) -> None:
         pending.credit -= len(chunk.data)
         if pending.credit < 0 or len(chunk.data) > MAX_CHUNK:
             self._cut_off(FLOOD)
@@ -186,7 +186,7 @@ class ModuleCalls:
         pending.last = pending.last or chunk.last
         pending.news.set()
 
-    def _break(self, pending: _Pending, failure: Exception) -> None:
+    def _break(self, pending: _PendingCall, failure: Exception) -> None:
         if not pending.answer.done():
             pending.answer.set_exception(failure)
         pending.broken = failure
@@ -202,7 +202,7 @@ class ModuleCalls:
             hint=failure.hint[:_TEXT_LENGTH],
         )
 
-    def _encoded(self, pending: _Pending, body: object) -> msgspec.Raw:
+    def _encoded(self, pending: _PendingCall, body: object) -> msgspec.Raw:
         try:
             return encode_body(body)
         except Exception as error:  # invalid text, a number that is too large, …
@@ -210,7 +210,7 @@ class ModuleCalls:
                 pending.method, "BadCall", f"it cannot be sent: {error}"[:_TEXT_LENGTH]
             ) from error
 
-    def _decoded(self, pending: _Pending, raw: msgspec.Raw, answer: type[T]) -> T:
+    def _decoded(self, pending: _PendingCall, raw: msgspec.Raw, answer: type[T]) -> T:
         try:
             return msgspec.msgpack.decode(raw, type=answer)
         except Exception as error:  # its text may hold the value that does not fit

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from corral.runtimes.keeper import forked_process, keeper_protocol, linux_calls
 from corral.runtimes.keeper.proc_facts import open_process
-from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure
 from corral.runtimes.keeper.side_program import STAGE_CGROUP, SideProgram, end_descendants
 
 _KILL_SECONDS = 5.0
@@ -69,7 +69,7 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _refusal(failure: StartFailure) -> dict[str, Any]:
+def _refusal(failure: ExecFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
         return {"how": RUN_ENDED}  # its group is gone
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}

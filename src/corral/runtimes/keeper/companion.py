@@ -23,7 +23,7 @@ from corral.runtimes.keeper import companion_files, exit_file, forked_process, k
 from corral.runtimes.keeper.companion_files import CompanionRecord
 from corral.runtimes.keeper.companion_sweep import MARK, clear_up
 from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
-from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure
 from corral.runtimes.keeper.side_program import STAGE_CGROUP, SideProgram, end_descendants
 
 GRACE_SECONDS = 2.0
@@ -71,21 +71,21 @@ def _refuse(connection: socket.socket, answer: dict[str, Any]) -> NoReturn:
     os._exit(0)
 
 
-def _failure_answer(failure: StartFailure) -> dict[str, Any]:
+def _failure_answer(failure: ExecFailure) -> dict[str, Any]:
     if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
         return {"how": RUN_ENDED}  # its group is gone
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
-def _launch(request: dict[str, Any], place: str) -> tuple[SideProgram | None, StartFailure | None]:
+def _launch(request: dict[str, Any], place: str) -> tuple[SideProgram | None, ExecFailure | None]:
     """Fork the program, write its record, release it. It is not executed before it is in its groups and
     recorded."""
     try:
         if not clear_up(place):
-            return None, StartFailure(STAGE_RECORD, errno.EBUSY, place)
+            return None, ExecFailure(STAGE_RECORD, errno.EBUSY, place)
         companion_files.prepare(place)
     except OSError as error:
-        return None, StartFailure(STAGE_RECORD, error.errno or 0, place)
+        return None, ExecFailure(STAGE_RECORD, error.errno or 0, place)
     program = SideProgram({**request, "environment": {**request["environment"], MARK: request["mark"]}})
     failure = program.join_groups(request["cgroup_files"]) or _put_on_record(request, place, program)
     if failure is None:
@@ -99,7 +99,7 @@ def _launch(request: dict[str, Any], place: str) -> tuple[SideProgram | None, St
     return program, failure
 
 
-def _put_on_record(request: dict[str, Any], place: str, program: SideProgram) -> StartFailure | None:
+def _put_on_record(request: dict[str, Any], place: str, program: SideProgram) -> ExecFailure | None:
     own = os.getpid()
     record = CompanionRecord(
         command=tuple(request["command"]),
@@ -114,7 +114,7 @@ def _put_on_record(request: dict[str, Any], place: str, program: SideProgram) ->
     try:
         companion_files.write_record(place, record)
     except OSError as error:
-        return StartFailure(STAGE_RECORD, error.errno or 0, place)
+        return ExecFailure(STAGE_RECORD, error.errno or 0, place)
     return None
 
 

@@ -17,7 +17,7 @@ _UNKNOWN = "unknown"
 _LINE_BYTES = 128
 
 
-class ExitRecord:
+class StoredExit:
     """The content of `exit`: the raw wait status, or None when it could not be learned; and whether the
     kernel had killed a process of the run by then because memory ran out."""
 
@@ -41,7 +41,7 @@ def allocate_exit(directory: str) -> None:
         os.close(descriptor)
 
 
-def read_exit(directory: str) -> ExitRecord | None:
+def read_exit(directory: str) -> StoredExit | None:
     """None while it is not recorded how the main process ended."""
     content = read_content(directory, EXIT)
     if not content:
@@ -56,7 +56,7 @@ def read_exit(directory: str) -> ExitRecord | None:
     if int(fields[1]) > VERSION:
         raise TooNew(f"exit file of version {fields[1]}")
     status = None if fields[2] == _UNKNOWN else int(fields[2])
-    return ExitRecord(status, int(fields[3]), fields[4], "oom" in fields[5:], "unseen" not in fields[5:])
+    return StoredExit(status, int(fields[3]), fields[4], "oom" in fields[5:], "unseen" not in fields[5:])
 
 
 def write_exit(

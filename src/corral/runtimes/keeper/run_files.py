@@ -109,7 +109,7 @@ class RunRecord:
         return "\n".join(lines) + "\nend=1\n"
 
 
-class StartFailure:
+class ExecFailure:
     """Why the program was not executed: the step that failed, its errno, and the path it concerns."""
 
     __slots__ = ("errno", "path", "stage")
@@ -224,18 +224,18 @@ def replace_file(directory: str, name: str, content: bytes) -> None:
     os.rename(temporary, f"{directory}/{name}")  # noqa: PTH104 - no pathlib in the keeper
 
 
-def read_failure(directory: str) -> StartFailure | None:
+def read_failure(directory: str) -> ExecFailure | None:
     """None when the program was executed, or when that is not decided yet (see `undecided`)."""
     return parse_failure(read_content(directory, FAILED))
 
 
-def parse_failure(content: bytes | None) -> StartFailure | None:
+def parse_failure(content: bytes | None) -> ExecFailure | None:
     """The content of `failed`; None when it is blank, or being written."""
     if content is None or _blank(content):
         return None
     try:
         values, _ = _values(content, "corral-failed")
-        return StartFailure(values["stage"], int(values["errno"]), values.get("path", ""))
+        return ExecFailure(values["stage"], int(values["errno"]), values.get("path", ""))
     except TooNew:
         raise
     except (ValueError, KeyError):

@@ -18,7 +18,7 @@ from corral.runtimes.keeper.console_relay import ConsoleRelay
 from corral.runtimes.keeper.held_run import make_fifo
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import boot_id, raw_status, start_time
-from corral.runtimes.keeper.run_files import RunRecord, StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure, RunRecord
 from corral.runtimes.keeper.workload import become_workload
 
 STAGE_PREPARE = "prepare"
@@ -29,7 +29,7 @@ STAGE_RECORD = "record"
 class NotExecuted(Exception):
     """The workload was not executed, and never will be."""
 
-    def __init__(self, failure: StartFailure) -> None:
+    def __init__(self, failure: ExecFailure) -> None:
         super().__init__(failure.stage)
         self.failure = failure
 
@@ -80,7 +80,7 @@ def _open_relay(plan: dict[str, Any], master: int) -> ConsoleRelay:
             quota_bytes=plan["quota_bytes"],
         )
     except OSError as error:
-        raise NotExecuted(StartFailure(STAGE_PREPARE, error.errno or 0, directory)) from error
+        raise NotExecuted(ExecFailure(STAGE_PREPARE, error.errno or 0, directory)) from error
 
 
 def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, int]:
@@ -90,7 +90,7 @@ def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, 
         input_fd, output_fd, failed = _prepare(plan, directory, slave)
     except OSError as error:
         raise NotExecuted(
-            StartFailure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))
+            ExecFailure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))
         ) from error
     barrier, gate = os.pipe2(os.O_CLOEXEC)
     executed, executing = os.pipe2(os.O_CLOEXEC)
@@ -165,7 +165,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
         )
         run_files.write_record(path, record)
     except OSError as error:
-        raise NotExecuted(StartFailure(stage, error.errno or 0, path)) from error
+        raise NotExecuted(ExecFailure(stage, error.errno or 0, path)) from error
 
 
 def _reap(directory: str, main: int, oom_file: str) -> bool:

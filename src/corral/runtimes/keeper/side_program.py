@@ -15,7 +15,7 @@ from typing import Any
 
 from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.proc_facts import open_process, parents, raw_status
-from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure
 from corral.runtimes.keeper.workload import become_workload
 
 OUTPUT_BYTES = 4096
@@ -51,7 +51,7 @@ class SideProgram:
             os.close(descriptor)
         os.set_blocking(self.reader, False)
 
-    def join_groups(self, files: list[str]) -> StartFailure | None:
+    def join_groups(self, files: list[str]) -> ExecFailure | None:
         """Move it into the groups of its run."""
         for path in files:
             try:
@@ -61,7 +61,7 @@ class SideProgram:
                 finally:
                     os.close(descriptor)
             except OSError as error:
-                return StartFailure(STAGE_CGROUP, error.errno or 0, path)
+                return ExecFailure(STAGE_CGROUP, error.errno or 0, path)
         return None
 
     def let_go(self) -> None:
@@ -78,7 +78,7 @@ class SideProgram:
         os.read(self._executed, 1)
         os.close(self._executed)
 
-    def failure(self) -> StartFailure | None:
+    def failure(self) -> ExecFailure | None:
         """Why it was not executed; None when it was."""
         return run_files.parse_failure(os.pread(self._failed, run_files.FAILED_BYTES, 0))
 

@@ -16,7 +16,7 @@ import termios
 from typing import Any, NoReturn
 
 from corral.runtimes.keeper import linux_calls
-from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure
 
 STAGE_BARRIER = "barrier"
 STAGE_SESSION = "session"
@@ -50,7 +50,7 @@ def become_workload(
         _execute(plan["command"], plan["environment"])
     except OSError as error:
         shown = error.filename if isinstance(error.filename, str) else path
-        os.pwrite(failed, StartFailure(stage, error.errno or 0, shown).encoded(), 0)
+        os.pwrite(failed, ExecFailure(stage, error.errno or 0, shown).encoded(), 0)
     finally:
         os._exit(127)
 

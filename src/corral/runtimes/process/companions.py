@@ -22,7 +22,7 @@ from corral.runtimes.keeper.companion import HELD, RUN_ENDED
 from corral.runtimes.keeper.companion_files import CompanionRecord, names_in, place_of
 from corral.runtimes.keeper.companion_sweep import clear_up
 from corral.runtimes.keeper.proc_facts import boot_id, open_process
-from corral.runtimes.keeper.run_files import RunRecord, StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure, RunRecord
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.executions import check_command, check_size
 from corral.runtimes.process.keeper_client import KeeperClient
@@ -99,7 +99,7 @@ class Companions:
         if answer.get("how") == RUN_ENDED:
             raise Rejected(Code.NOT_RUNNING, f"run {record.run} has ended; '{command[0]}' was not run")
         if "error" in answer:
-            failure = StartFailure(answer["error"], answer["errno"], answer["path"])
+            failure = ExecFailure(answer["error"], answer["errno"], answer["path"])
             raise start_failure(
                 failure, user=around.user.name, directory=around.directory, command=command[0]
             )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from corral.errors import Code, Rejected, Retryable
 from corral.runtimes.keeper.aide import RUN_ENDED, TIMED_OUT
 from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
-from corral.runtimes.keeper.run_files import RunRecord, StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure, RunRecord
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperDialogue
 from corral.runtimes.process.start_failures import start_failure
 from corral.runtimes.process.workload_context import WorkloadContext
@@ -155,7 +155,7 @@ def _execution(
     answer: dict[str, Any], around: WorkloadContext, command: tuple[str, ...], timeout: float, *, subject: str
 ) -> Execution:
     if "error" in answer:
-        failure = StartFailure(answer["error"], answer["errno"], answer["path"])
+        failure = ExecFailure(answer["error"], answer["errno"], answer["path"])
         raise start_failure(failure, user=around.user.name, directory=around.directory, command=command[0])
     if answer.get("how") == TIMED_OUT:
         raise Retryable(

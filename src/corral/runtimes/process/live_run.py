@@ -22,7 +22,7 @@ import structlog
 
 from corral.errors import CorralError
 from corral.runtimes.keeper import exit_file, run_files
-from corral.runtimes.keeper.exit_file import ExitRecord
+from corral.runtimes.keeper.exit_file import StoredExit
 from corral.runtimes.keeper.keeper_protocol import CONSOLE, MINDER, PROCESS, TERMINAL
 from corral.runtimes.keeper.linux_calls import pidfd_getfd
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
@@ -55,7 +55,7 @@ class LiveRun:
         self.notice = ""
         """Irregularities of the run, as text for people."""
         self._keeper = keeper
-        self.ended: asyncio.Future[ExitRecord] = loop.create_future()
+        self.ended: asyncio.Future[StoredExit] = loop.create_future()
         """How the main process ended."""
         self.emptied: asyncio.Future[None] = loop.create_future()
         """Done when no process is left, and the console is complete."""
@@ -124,7 +124,7 @@ class LiveRun:
             await asyncio.sleep(backoff.delay())
         self.ended.set_result(ending)
 
-    def _ending(self) -> ExitRecord | None:
+    def _ending(self) -> StoredExit | None:
         """The content of `exit`. While the run has no supervisor the kernel is queried; a status that it
         still has counts more than "unknown". Once no process is left to write the file, the status is
         unknown."""
@@ -139,7 +139,7 @@ class LiveRun:
             _log.warning("run.exit_unreadable", run=self.record.run, error=str(error))
             ending = None
         if ending is None and over:
-            return ExitRecord(None, time.time_ns(), "daemon", False, seen=False)
+            return StoredExit(None, time.time_ns(), "daemon", False, seen=False)
         return ending
 
     def _witness(self) -> bool:

@@ -26,7 +26,7 @@ from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.run_lookup import (
     RUNTIME,
-    FoundRun,
+    RecordedRun,
     conclude,
     executed,
     exit_of,
@@ -191,7 +191,7 @@ class ProcessRuntime:
         run.notice = elsewhere
         return await self._adoption(run)
 
-    def _note_elsewhere(self, directory: str, found: FoundRun) -> str:
+    def _note_elsewhere(self, directory: str, found: RecordedRun) -> str:
         """Record a gap where the console continues in another directory; empty when it continues in this one.
         Blocking."""
         if found.supervised or not stored_elsewhere(directory, found.record):
@@ -359,7 +359,7 @@ class ProcessRuntime:
             return adoption.exit
         return self._watched.require(handle.run_directory)
 
-    def _exit(self, run: LiveRun, ending: exit_file.ExitRecord) -> RunExit:
+    def _exit(self, run: LiveRun, ending: exit_file.StoredExit) -> RunExit:
         return exit_of(ending, oom=self._cgroups.oom_killed(run.record.run))
 
     async def _place_keeper(self, pid: int) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.keeper import exit_file, run_files
-from corral.runtimes.keeper.exit_file import ExitRecord
+from corral.runtimes.keeper.exit_file import StoredExit
 from corral.runtimes.keeper.proc_facts import start_time
 from corral.runtimes.keeper.run_files import RunRecord, TooNew, try_lock
 from corral.runtimes.process.workload_context import read_mark
@@ -35,13 +35,13 @@ _LAST_PAUSE: Final = 0.05
 _DELETED: Final = " (deleted)"
 
 
-class FoundRun(msgspec.Struct, frozen=True):
+class RecordedRun(msgspec.Struct, frozen=True):
     record: RunRecord
     supervised: bool
     """A shim or rescue holds the lock."""
 
 
-async def find_run(directory: str) -> FoundRun | None:
+async def find_run(directory: str) -> RecordedRun | None:
     """None: its program was never executed, and never will be. Waits for a start in progress; its shim gives
     up by itself when the daemon that ordered it is gone."""
     began = asyncio.get_running_loop().time()
@@ -62,7 +62,7 @@ async def find_run(directory: str) -> FoundRun | None:
         await asyncio.sleep(backoff.delay())
 
 
-def look(directory: str) -> tuple[bool, FoundRun | None]:
+def look(directory: str) -> tuple[bool, RecordedRun | None]:
     """Whether the state of the run is final, and the state."""
     try:
         lock = try_lock(directory)
@@ -71,10 +71,10 @@ def look(directory: str) -> tuple[bool, FoundRun | None]:
     try:
         record = executed(directory)
         if lock is not None:
-            return True, None if record is None else FoundRun(record, False)
+            return True, None if record is None else RecordedRun(record, False)
         if record is None or run_files.undecided(directory):
             return False, None
-        return True, FoundRun(record, True)
+        return True, RecordedRun(record, True)
     finally:
         if lock is not None:
             os.close(lock)
@@ -184,7 +184,7 @@ def conclude(handle: RunHandle, cgroups: Cgroups) -> None:
 RUNTIME = "process"
 
 
-def exit_of(ending: ExitRecord, *, oom: bool = False) -> RunExit:
+def exit_of(ending: StoredExit, *, oom: bool = False) -> RunExit:
     """The exit as the API has it; `oom` is the control group's count beside the file."""
     at_ms = ending.at_ns // 1_000_000
     if ending.status is None:

@@ -15,7 +15,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.cgroups.port import Cgroups, remove_group_if_empty
 from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
 from corral.runtimes.keeper.proc_facts import open_process
-from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import KeeperDialogue
 from corral.runtimes.process.start_failures import start_failure
@@ -133,7 +133,7 @@ async def _let_go(dialogue: KeeperDialogue, go: dict[str, Any]) -> dict[str, Any
 
 
 def _failure(spec: RunSpec, user: RunUser, answer: dict[str, Any]) -> CorralError:
-    failure = StartFailure(answer["error"], answer["errno"], answer["path"])
+    failure = ExecFailure(answer["error"], answer["errno"], answer["path"])
     return start_failure(failure, user=user.name, directory=spec.directory, command=spec.command[0])
 
 

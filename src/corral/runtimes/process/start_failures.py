@@ -8,7 +8,7 @@ import pathlib
 from typing import Final
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.runtimes.keeper.run_files import StartFailure
+from corral.runtimes.keeper.run_files import ExecFailure
 from corral.runtimes.keeper.workload import STAGE_DIRECTORY, STAGE_EXEC, STAGE_USER
 from corral.system.trees.entries import entry_at, open_tree
 
@@ -29,7 +29,7 @@ _SHOWN: Final = 200
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-def start_failure(failure: StartFailure, *, user: str, directory: str, command: str) -> CorralError:
+def start_failure(failure: ExecFailure, *, user: str, directory: str, command: str) -> CorralError:
     """The error to raise; it names the user and the path, for these have to be changed."""
     if failure.stage == STAGE_EXEC and failure.errno in _EXEC_CODES:
         return _exec_failure(failure, user=user, directory=directory, command=command)
@@ -74,7 +74,7 @@ def _program(command: str) -> str:
     return shown if shown == command else f"{shown}…"
 
 
-def _exec_failure(failure: StartFailure, *, user: str, directory: str, command: str) -> Rejected:
+def _exec_failure(failure: ExecFailure, *, user: str, directory: str, command: str) -> Rejected:
     code = _EXEC_CODES[failure.errno]
     path = failure.path
     if code is Code.COMMAND_NOT_FOUND:

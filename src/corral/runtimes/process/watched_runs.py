@@ -7,7 +7,7 @@ import asyncio
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.run_lookup import FoundRun
+from corral.runtimes.process.run_lookup import RecordedRun
 from corral.runtimes.process.workload_context import WorkloadContext, context_of
 
 
@@ -28,7 +28,7 @@ class WatchedRuns:
         """A run that is known to be watched."""
         return self._runs[directory]
 
-    def watch(self, directory: str, found: FoundRun) -> LiveRun:
+    def watch(self, directory: str, found: RecordedRun) -> LiveRun:
         """Watch a run, if it is not watched already."""
         run = self._runs.get(directory)
         if run is None:

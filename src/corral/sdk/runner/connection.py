@@ -35,7 +35,7 @@ from corral.sdk.protocol.frames import (
     encode_frame,
 )
 from corral.sdk.runner.failures import CallRefused, failure_message
-from corral.sdk.runner.outbox import Outbox
+from corral.sdk.runner.outbox import RunnerOutbox
 
 T = TypeVar("T")
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
@@ -64,7 +64,7 @@ class Connection:
         self._serve = serve
         self._on_notice = on_notice
         self._loop = asyncio.get_running_loop()
-        self.outbox = Outbox(sock, self._loop)
+        self.outbox = RunnerOutbox(sock, self._loop)
         self._reader = FrameReader()
         self._numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(most_calls)

@@ -17,7 +17,7 @@ DROP_NOTICES_AT: Final = 1024 * 1024
 """Waiting bytes above which log lines and samples are dropped; calls and answers never are."""
 
 
-class Outbox:
+class RunnerOutbox:
     """Frames in the order in which they were put in. Once the socket is broken everything is dropped: the
     reader of the socket reports that."""
 

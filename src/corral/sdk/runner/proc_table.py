@@ -9,7 +9,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _HAS_CHILDREN: Final = os.access("/proc/self/task/" + str(os.getpid()) + "/children", os.R_OK)
 
 
-class Process(NamedTuple):
+class ProcessEntry(NamedTuple):
     """A process as of a moment ago; pid and start time together identify it for good."""
 
     pid: int
@@ -22,7 +22,7 @@ class Process(NamedTuple):
     """False for a zombie; a process whose first thread only has ended counts as alive."""
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> ProcessEntry | None:
     """The process; None when there is none."""
     try:
         fields = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
@@ -33,10 +33,10 @@ def process(pid: int) -> Process | None:
     cpu = (int(fields[11]) + int(fields[12])) / _TICKS
     threads = int(fields[17])
     alive = fields[0] not in (b"Z", b"X") or threads > 1
-    return Process(pid, int(fields[1]), int(fields[19]), threads, cpu, alive)
+    return ProcessEntry(pid, int(fields[1]), int(fields[19]), threads, cpu, alive)
 
 
-def all_processes() -> list[Process]:
+def all_processes() -> list[ProcessEntry]:
     found = (process(int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
     return [one for one in found if one is not None]
 
@@ -58,10 +58,10 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def tree(root: int, *, most: int) -> list[Process]:
+def tree(root: int, *, most: int) -> list[ProcessEntry]:
     """A process and its descendants, by walking down; a snapshot that may be incomplete. Stops after
     `most`."""
-    found: list[Process] = []
+    found: list[ProcessEntry] = []
     seen = {root}
     waiting = [root]
     while waiting and len(found) < most:
@@ -78,7 +78,7 @@ def tree(root: int, *, most: int) -> list[Process]:
 def descendants(roots: set[int]) -> set[tuple[int, int]]:
     """Living processes among these and all their descendants, by pid and start time; one pass over all
     processes."""
-    below: dict[int, list[Process]] = {}
+    below: dict[int, list[ProcessEntry]] = {}
     found: set[tuple[int, int]] = set()
     waiting: list[int] = []
     for one in all_processes():

@@ -20,7 +20,7 @@ _STACK: Final = 2 * 1024 * 1024
 """Stacks count towards the module's memory limit; eight megabytes each would soon be half of it."""
 
 
-class _Job:
+class _WorkerJob:
     def __init__(self, label: str, run: Callable[[], object], done: Callable[[object, object], None]) -> None:
         self.label = label
         self.run = run
@@ -37,7 +37,7 @@ class Workers:
         self._prefix = prefix
         self._most = most
         self._reserve = Workers(f"{prefix}-reserved", most=reserved, reserved=0) if reserved else None
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_WorkerJob | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._unfinished = 0
         self._busy: dict[threading.Thread, str] = {}
@@ -79,7 +79,7 @@ class Workers:
             # A job that was cancelled while it waited for a thread must not run later, after others.
             return None if future.done() else context.run(function, *arguments)
 
-        self._jobs.put(_Job(label, work, done))
+        self._jobs.put(_WorkerJob(label, work, done))
         value, error = await future
         if error is not None:
             raise error

@@ -84,7 +84,7 @@ class HostGone(Exception):
     """The control socket was closed."""
 
 
-class _Module:
+class _ForkedModule:
     __slots__ = ("number", "reason")
 
     def __init__(self, number: int) -> None:
@@ -95,7 +95,7 @@ class _Module:
 class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._modules: dict[int, _Module] = {}
+        self._modules: dict[int, _ForkedModule] = {}
         self._ended: list[Ended] = []
         self._ended_at = 0.0
         self._hunting = False
@@ -175,7 +175,7 @@ class Zygote:
             return
         if pid == 0:
             become_module(order, channel, words, own, child.run)
-        self._modules[pid] = _Module(order.number)
+        self._modules[pid] = _ForkedModule(order.number)
         self._watch.add(pid, order.processes)
         self._memory.add(pid, order.memory_bytes)
         pidfd = os.pidfd_open(pid)
