@@ -158,7 +158,7 @@ class Scope:
                     await pending
         except Exception as error:
             _log.error(
-                "module.undo_failed",
+                "scope_undo.failed",
                 module=self.module_id,
                 kind=owned.kind,
                 name=owned.name,
@@ -281,7 +281,7 @@ class Scope:
         if (unsaid := self.quota.admit("call_failed")) is None:
             return
         _log.warning(
-            "module.call_failed",
+            "module_call.failed",
             module=self.module_id,
             call=what,
             error=f"{error.kind}: {error.detail}"[:1000],

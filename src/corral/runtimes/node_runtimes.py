@@ -122,4 +122,4 @@ async def close_runtimes(runtimes: Runtimes) -> None:
                 break
             await asyncio.sleep(_QUIT_PAUSE)
     except (CorralError, OSError) as error:
-        _log.warning("runtime.keeper_left", reason=str(error))
+        _log.warning("keeper_stop.failed", reason=str(error))

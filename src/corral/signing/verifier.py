@@ -49,7 +49,7 @@ class Verifier:
                 )
             return None
         if self._rules is None:
-            _log.warning("signature.ignored", sha256=sha256, why="modules.signing.trust_root is not set")
+            _log.warning("signature.skipped", sha256=sha256, why="modules.signing.trust_root is not set")
             return None
         check_size(sidecar.content)
         digest = checked_digest(archive, sha256)
@@ -97,7 +97,7 @@ def open_verifier(section: SigningSection, *, clock: Clock | None = None) -> Ver
     root = _with_logs(section, read_trust_root(pathlib.Path(section.trust_root)))
     _check_usable(section, root)
     if root.document and not accepted:
-        _log.warning("signing.any_identity", next="name the signers in modules.signing.identities")
+        _log.warning("signing_identity.unrestricted", next="name the signers in modules.signing.identities")
     rules = BundleRules(root=root, accepted=accepted, entry_required=section.rekor.policy == "require-set")
     return Verifier(section, rules, clock=clock)
 

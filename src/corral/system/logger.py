@@ -121,8 +121,8 @@ class LogQuota:
     """One line a second of each kind; the next one contains how many were left out.
 
     ```python
-    if (unsaid := quota.admit("module.task_failed", module_id)) is not None:
-        _log.warning("module.task_failed", module=module_id, unsaid=unsaid)
+    if (unsaid := quota.admit("module_task.failed", module_id)) is not None:
+        _log.warning("module_task.failed", module=module_id, unsaid=unsaid)
     ```
     """
 

@@ -78,7 +78,7 @@ async def test_a_daemon_without_room_for_a_new_epoch_waits_with_it_and_goes_on_w
         await asyncio.wait_for(daemon.app.ready.wait(), 20)
         assert KnownControllers(disk, []).epoch == controller.app.role.term.epoch > 1
         daemon.log.write("there is room again")
-        await eventually(lambda: any(line["event"] == "spool.writable_again" for line in logged))
+        await eventually(lambda: any(line["event"] == "spool.recovered" for line in logged))
 
         async def arrived():
             after, found = 0, True
@@ -179,7 +179,7 @@ async def test_a_frame_that_cannot_be_dealt_with_is_told_and_passed_and_so_is_a_
     reports = [m.error_report for m in heard if m.WhichOneof("payload") == "error_report"]
     assert (reports[0].error_code, reports[0].context) == ("INTERNAL", "frame:pre_warm_cache")
     assert len(reports) < 10, "not one for each frame"
-    assert [line["event"] for line in logged].count("link.listener_failed") == 2
+    assert [line["event"] for line in logged].count("link_listener.failed") == 2
 
 
 async def test_a_cause_that_names_no_request_is_ignored_and_the_link_stays(scratch):
@@ -230,8 +230,8 @@ async def test_whatever_goes_wrong_while_dialling_the_link_tries_again(scratch):
         async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
             assert host.failures == 0
     events = [line["event"] for line in logged]
-    assert events.count("link.dial_failed") == 5
-    assert "link.round_failed" not in events, "one that fails does not stop the others of its round"
+    assert events.count("dial.failed") == 5
+    assert "dial_round.failed" not in events, "one that fails does not stop the others of its round"
 
 
 async def test_a_host_that_cannot_be_measured_is_no_reason_to_part(scratch):
@@ -248,7 +248,7 @@ async def test_a_host_that_cannot_be_measured_is_no_reason_to_part(scratch):
         async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
             await eventually(lambda: "node_status" in heard)
             assert peer.streams == 1
-    assert [line["event"] for line in logged].count("link.status_unknown") == 1
+    assert [line["event"] for line in logged].count("link_status.refused") == 1
 
 
 async def test_a_log_level_that_only_a_newer_controller_knows_is_no_reason_to_part(scratch):
@@ -357,7 +357,7 @@ async def test_authorities_that_would_lock_us_out_are_not_taken_over(cluster, sc
     with structlog.testing.capture_logs() as logged:
         before, after = await connected_with(cluster, scratch, lambda _: bundle)
     assert after == before
-    assert any(line["event"] == "link.trust_kept" for line in logged)
+    assert any(line["event"] == "link_trust.kept" for line in logged)
 
 
 BAD_FRAMES = {

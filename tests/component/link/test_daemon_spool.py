@@ -50,14 +50,14 @@ async def test_a_spool_that_cannot_be_read_for_a_while_delays_its_records_and_no
         with structlog.testing.capture_logs() as logged:
             other.execute("begin immediate")
             proxy.heal()  # now the sender has something to take, and finds the spool locked
-            await eventually(lambda: any(line["event"] == "spool.sending_delayed" for line in logged))
+            await eventually(lambda: any(line["event"] == "spool_send.retried" for line in logged))
             session = daemon.app.link.session_id
             other.execute("rollback")
             other.close()
             daemon.log.write("said afterwards")
             assert await all_stored(controller, 2) == ["said before", "said afterwards"]
         assert daemon.app.link.session_id == session
-        assert [line["event"] for line in logged].count("spool.sending_delayed") == 1
+        assert [line["event"] for line in logged].count("spool_send.retried") == 1
         await daemon.app.stop()
 
 

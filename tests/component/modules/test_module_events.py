@@ -509,8 +509,8 @@ async def test_a_module_that_fails_at_every_event_is_said_once_a_second(bench: E
                 await bench.tell(str(number))
                 await eventually(lambda seen=number: str(seen) in subjects(process.calls))
         said = [log["event"] for log in logs]
-        assert 1 <= said.count("module.event_failed") < 50
-        assert 1 <= said.count("module.call_failed") < 50
+        assert 1 <= said.count("module_event.failed") < 50
+        assert 1 <= said.count("module_call.failed") < 50
 
 
 async def test_a_durable_event_that_always_fails_is_given_up_and_the_next_one_comes(

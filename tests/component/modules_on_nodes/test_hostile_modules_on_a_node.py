@@ -133,7 +133,9 @@ async def test_twenty_instances_start_through_a_zoo_of_modules(cluster, scratch)
         assert not {b"EVIL", b"LD_PRELOAD"} & set(given)
     for id, why in WHY.items():
         assert any(why in dropped for dropped in told[id]), (id, told[id])
-    ended = {(entry["module"], entry["reason"]) for entry in said if entry["event"] == "module.process.ended"}
+    ended = {
+        (entry["module"], entry["reason"]) for entry in said if entry["event"] == "module_process.stopped"
+    }
     assert ("forks", "process_limit") in ended, ended
     asked = [entry["took_ms"] for entry in said if entry["event"] == "start_hooks.ended"]
     assert len(asked) >= INSTANCES

@@ -56,7 +56,7 @@ async def test_a_node_in_sync_gets_no_frame_about_modules_when_it_is_back(cluste
         assert node.app.modules.awaited() == ()
         await install(controller, node_archive(scratch / "a", "zoo"))  # what was due before it has been sent
         await wait_at_nodes(controller, "zoo", n1=("ACTIVE", "1.0.0"))
-    kinds = [entry["kind"] for entry in logged if entry["event"] == "link.frame_received"]
+    kinds = [entry["kind"] for entry in logged if entry["event"] == "frame.received"]
     assert [kind for kind in kinds if kind in ORDERS] == ["module_install"]
 
 

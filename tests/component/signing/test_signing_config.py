@@ -53,7 +53,7 @@ def test_a_signature_that_is_present_must_hold_though_none_is_required(archive, 
 def test_without_a_trust_root_a_signature_is_passed_over_with_a_warning(archive, open_desk):
     with structlog.testing.capture_logs() as logged:
         assert open_desk().judge(archive, b"whatever", kind="sig") is None
-    assert [(record["event"], record["log_level"]) for record in logged] == [("signature.ignored", "warning")]
+    assert [(record["event"], record["log_level"]) for record in logged] == [("signature.skipped", "warning")]
 
 
 def test_a_legacy_signature_is_accepted_with_a_warning(archive, tmp_path, open_desk):
@@ -68,7 +68,7 @@ def test_a_legacy_signature_is_accepted_with_a_warning(archive, tmp_path, open_d
 def test_a_trusted_root_without_identities_is_opened_with_a_warning(trust_house, tmp_path, open_desk):
     with structlog.testing.capture_logs() as logged:
         open_desk(trust_root=trust_house.write_trusted_root(tmp_path / "root.json"))
-    assert "signing.any_identity" in [record["event"] for record in logged]
+    assert "signing_identity.unrestricted" in [record["event"] for record in logged]
 
 
 @pytest.mark.parametrize(

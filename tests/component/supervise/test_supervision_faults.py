@@ -74,7 +74,7 @@ async def faulty(scratch):
 
 
 def tracebacks(logged: list[Any]) -> list[Any]:
-    return [each for each in logged if each["event"] == "instance.supervision_failed" and "exc_info" in each]
+    return [each for each in logged if each["event"] == "supervision.failed" and "exc_info" in each]
 
 
 @pytest.mark.trap("T97")

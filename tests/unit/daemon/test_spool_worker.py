@@ -97,7 +97,7 @@ async def test_a_callback_that_fails_is_logged_and_the_spool_goes_on(tmp_path):
     with structlog.testing.capture_logs() as logged:
         await spool.put(b"one")
         assert await asyncio.wait_for(spool.put(b"two"), 20) == 2
-        await eventually(lambda: any(line["event"] == "spool.callback_failed" for line in logged))
+        await eventually(lambda: any(line["event"] == "spool_callback.failed" for line in logged))
     await spool.close()
 
 
@@ -117,7 +117,7 @@ def test_if_the_thread_ends_all_the_same_whoever_waits_or_comes_is_told(worker):
         for _ in range(2):
             with pytest.raises(CorralError, match="does not run any more"):
                 worker.ask(lambda table: table.take(0, 1))
-    assert [line["event"] for line in logged if line["log_level"] == "critical"] == ["spool.thread_ended"]
+    assert [line["event"] for line in logged if line["log_level"] == "critical"] == ["spool_thread.failed"]
 
 
 async def test_a_closed_spool_refuses_instead_of_keeping_its_callers_waiting(tmp_path):
@@ -160,7 +160,7 @@ async def test_log_records_that_a_full_disk_refused_are_counted_by_the_next_that
     assert records[-1].body == b"there is room again"
     assert records[-1].dropped > 100
     assert len(records) + sum(record.dropped for record in records) == 501
-    assert [line["event"] for line in logged] == ["spool.unwritable", "spool.writable_again"]
+    assert [line["event"] for line in logged] == ["spool_write.failed", "spool.recovered"]
     await spool.close()
 
 
@@ -226,7 +226,7 @@ async def test_what_a_disk_refused_to_drop_is_dropped_when_it_lets_us(tmp_path):
     other.execute("begin immediate")
     with structlog.testing.capture_logs() as logged:
         spool.confirm(number)
-        await eventually(lambda: any(line["event"] == "spool.unwritable" for line in logged))
+        await eventually(lambda: any(line["event"] == "spool_write.failed" for line in logged))
     other.execute("rollback")
     other.close()
     await eventually(lambda: table.committed.forgotten == number)

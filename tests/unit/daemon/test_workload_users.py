@@ -161,10 +161,10 @@ def test_the_log_says_at_the_start_whom_a_node_lends_and_what_it_passes_over(tmp
     with structlog.testing.capture_logs() as logged:
         WorkloadUsers(InstancesSection(**taken, last_uid=4_294_967_293), data=tmp_path).warn()
     events = {each["event"]: each for each in logged}
-    assert events["instances.users"]["lent"] == ["nobody", "no-such-user"]
-    assert events["instances.users"]["usable"] == 4_294_967_294 - 1_900_000_000
-    assert "useradd" in events["instances.user_unusable"]["reason"]
-    assert events["instances.group_unknown"]["group"] == "no-such-group"
+    assert events["workload_users.chosen"]["lent"] == ["nobody", "no-such-user"]
+    assert events["workload_users.chosen"]["usable"] == 4_294_967_294 - 1_900_000_000
+    assert "useradd" in events["run_user.refused"]["reason"]
+    assert events["user_group.refused"]["group"] == "no-such-group"
 
 
 def test_a_burst_of_instances_gets_a_uid_each_that_is_on_disk(tmp_path):
@@ -286,7 +286,7 @@ def test_the_log_says_at_the_start_whose_uid_from_before_is_somebody_elses_as_we
     write_versioned(tmp_path / "uids.json", stored, name="corral-instance-uids", version=1)
     with structlog.testing.capture_logs() as logged:
         WorkloadUsers(InstancesSection(), data=tmp_path, etc=etc).warn()
-    (said,) = (each for each in logged if each["event"] == "instances.uids_of_others")
+    (said,) = (each for each in logged if each["event"] == "uids.shared")
     assert said["count"] == 1
     assert said["instances"] == f"world ({etc}/subuid: bob)"
 

@@ -180,7 +180,7 @@ class Dispatcher:
         try:
             self._consider(id, again=again)
         except Exception:
-            _log.exception("instance.order_failed", instance=id)
+            _log.exception("instance_order.failed", instance=id)
 
     def _consider(self, id: str, *, again: bool = False) -> None:
         stored = self._state.instances.find(id)

@@ -248,7 +248,7 @@ class Installer:
         if settled.phase is ModulePhase.FAILED and settled.reason == _REFUSED:
             settled = await self._engine.act(current.id, Verb.RECOVER)
             story.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
-        _log.info("module.resigned", module=current.id, version=current.version)
+        _log.info("module_signature.changed", module=current.id, version=current.version)
         return InstallAnswer(
             record=settled, outcome=_OUTCOMES[compatibility.would], story=(*compatibility.warnings, *story)
         )

@@ -117,7 +117,7 @@ class ModuleSubscription:
                 await asyncio.sleep(error.retry_after or 1.0)
             except Exception:
                 at = str(self._reader.cursor)
-                _log.exception("module.events_failed", module=self.scope.module_id, after=at)
+                _log.exception("module_events.failed", module=self.scope.module_id, after=at)
                 given_up = self._reader.passed_over()
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -129,7 +129,7 @@ class ModuleSubscription:
         missed = [item for item in read.items if isinstance(item, MissedEvents)]
         for item in missed:
             _log.warning(
-                "module.events_missed",
+                "module_events.lost",
                 module=self.scope.module_id,
                 after=str(item.after),
                 until=str(item.until),

@@ -90,7 +90,7 @@ class Modules:
         self._parts.unregister_metrics()
         stragglers = await self.engine.close(budget=self._budget)
         if stragglers:
-            _log.warning("modules.stragglers", modules=stragglers)
+            _log.warning("modules_stop.failed", modules=stragglers)
         await self._stack.aclose()
 
     async def _run(self) -> None:

@@ -54,7 +54,7 @@ class ArtifactStore:
                     self._known[path.stem] = known
         for path in sorted(self._root.iterdir()):
             if path.name.removesuffix(".json") not in self._known:
-                _log.warning("cache.entry_dropped", path=str(path))
+                _log.warning("cache_entry.removed", path=str(path))
                 path.unlink(missing_ok=True)
 
     def all(self) -> list[CachedArtifact]:

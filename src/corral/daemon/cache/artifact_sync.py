@@ -91,7 +91,7 @@ class ArtifactSync:
         await to_end(self._stores.artifacts.put, part, facts)
         if known is None:
             reservation.arrived(size)
-        _log.info("cache.artifact_ready", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
+        _log.info("artifact.stored", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
 
     async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path, reservation: CacheReservation) -> int:
         """Fetch from the controller; resumed when the connection breaks, for as long as there is any progress."""
@@ -128,5 +128,5 @@ class ArtifactSync:
                         hint="it is tried again",
                         retry_after=2.0,
                     ) from error
-                _log.warning("cache.transfer_broken", artifact=artifact.file, reason=str(error))
+                _log.warning("cache_transfer.failed", artifact=artifact.file, reason=str(error))
             await asyncio.sleep(doubled(_PAUSE, fruitless))

@@ -181,7 +181,7 @@ def _copy(found: TreeEntry, target: pathlib.Path, owner: int, room: int, guard: 
             if error.code is not Code.SECRET_EXPOSED:
                 raise
             target.unlink(missing_ok=True)
-            _log.info("cache.first_run_file_left_out", path=found.path, reason=str(error))
+            _log.info("first_run_file.skipped", path=found.path, reason=str(error))
             return 0
 
 

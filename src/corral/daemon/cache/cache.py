@@ -198,7 +198,7 @@ class NodeCache:
                 await to_end(store.put, key, now_ms=self._supply.now_ms())
                 reservation.arrived(size)
         except CorralError as error:
-            _log.warning("cache.bootstrap_not_kept", group=key.group, version=key.version, reason=str(error))
+            _log.warning("bootstrap_save.failed", group=key.group, version=key.version, reason=str(error))
             await to_end(store.drop_aside, key)
             return 0
         return size

@@ -188,7 +188,7 @@ class CacheContents:
             path = self.parts / name
             with contextlib.suppress(FileNotFoundError):  # it got its own name just now
                 if path.suffix == ".part" and path.lstat().st_mtime < now - PART_AGE_SECONDS:
-                    _log.info("cache.part_dropped", path=name)
+                    _log.info("partial_file.removed", path=name)
                     path.unlink()
 
     def _drop_strangers(self) -> None:

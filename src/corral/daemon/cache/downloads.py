@@ -73,7 +73,7 @@ class Downloads:
         """
         if self._tls is None:
             self._tls = await to_end(ssl.create_default_context)
-        _log.debug("download.begun", url=shown_url(url), size=size)
+        _log.debug("download.started", url=shown_url(url), size=size)
         part = PartFile(target)
         download = _Download(
             settings=self._settings,
@@ -91,7 +91,7 @@ class Downloads:
             await to_end(part.finish)
         finally:
             await to_end(part.close)
-        _log.info("download.done", url=shown_url(url), size=part.size)
+        _log.info("download.finished", url=shown_url(url), size=part.size)
         return part.size
 
     async def _persist(self, download: _Download, url: str) -> None:
@@ -115,7 +115,7 @@ class Downloads:
                     raise _given_up(error, fruitless) from error
                 pause = max(error.retry_after or 0, doubled(_FIRST_PAUSE, fruitless - 1))
                 pause = spread(min(_LONGEST_PAUSE, pause), self._entropy.fraction())
-                _log.warning("download.broken", url=shown_url(url), reason=str(error), pause=round(pause, 1))
+                _log.warning("download.retried", url=shown_url(url), reason=str(error), pause=round(pause, 1))
             await asyncio.sleep(pause)
 
 

@@ -87,11 +87,11 @@ class PrewarmOrders:
         except CorralError as error:
             failure = error
         except Exception as error:
-            _log.error("cache.prewarm_broke", subject=subject, exc_info=error)
+            _log.error("prewarm.failed", subject=subject, exc_info=error)
             failure = Bug(f"{subject} cannot be fetched: {error}")
         else:
             return None
-        _log.warning("cache.prewarm_failed", subject=subject, code=failure.code.name, reason=str(failure))
+        _log.warning("prewarm.failed", subject=subject, code=failure.code.name, reason=str(failure))
         return CacheFailure(subject=subject, error_code=failure.code.name, error_message=str(failure))
 
     def _answer(self, reply: Reply, order: PreWarmCache, failures: list[CacheFailure]) -> None:

@@ -181,6 +181,6 @@ class CacheQuota:
         eviction = eviction.without(self._pins)
         for entry in eviction.entries:
             self._stores.forget(entry.kind, entry.key)
-            _log.info("cache.evicted", kind=entry.kind, key=entry.key[:12], used_ms=entry.used_ms)
+            _log.info("cache_entry.evicted", kind=entry.kind, key=entry.key[:12], used_ms=entry.used_ms)
         await to_end(self._stores.discard, eviction)
         self._stores.removed(eviction.freed)

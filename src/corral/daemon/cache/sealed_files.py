@@ -56,7 +56,7 @@ def note_use(path: pathlib.Path, now_ms: int) -> None:
     try:
         os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
     except OSError as error:
-        _log.debug("cache.use_not_noted", path=str(path), reason=str(error))
+        _log.debug("cache_use_write.failed", path=str(path), reason=str(error))
 
 
 SEAL_NS: Final = 946_684_800 * 10**9

@@ -101,7 +101,7 @@ class TemplateStore:
         for path in sorted(self._root.iterdir()):
             found = _read_head(path)
             if found is None:
-                _log.warning("cache.entry_dropped", path=str(path))
+                _log.warning("cache_entry.removed", path=str(path))
                 path.unlink(missing_ok=True)
             else:
                 self._known[found.hash] = found
@@ -163,7 +163,7 @@ class TemplateStore:
             self._lists.keep(hash, whole.manifest)
             return whole.manifest
         if self._known.pop(hash, None) is not None:
-            _log.warning("cache.entry_dropped", path=str(self._path(hash)))
+            _log.warning("cache_entry.removed", path=str(self._path(hash)))
         self._path(hash).unlink(missing_ok=True)
         return None
 

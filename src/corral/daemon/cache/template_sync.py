@@ -70,7 +70,7 @@ class TemplateSync:
                     raise
                 if max(fruitless, wrong) >= ATTEMPTS:
                     raise _unavailable(name, str(error)) from error
-                _log.warning("cache.transfer_broken", template=name, reason=str(error))
+                _log.warning("cache_transfer.failed", template=name, reason=str(error))
             await asyncio.sleep(doubled(_PAUSE, max(fruitless, wrong)))
 
     async def _bring(self, session: TemplateSession, name: str, expected: str) -> str:
@@ -219,7 +219,7 @@ class TemplateSync:
         before = self._stores.templates.find(hash)
         noted = await to_end(self._stores.templates.put, name, hash, manifest, now_ms=now_ms)
         self._stores.added(noted.stored - (before.stored if before else 0))
-        _log.info("cache.template_ready", template=name, hash=hash[:12], files=len(manifest.files))
+        _log.info("template.stored", template=name, hash=hash[:12], files=len(manifest.files))
 
     def _sources(self, name: str) -> PieceSources:
         sources = PieceSources(self._stores)

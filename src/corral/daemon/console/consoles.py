@@ -70,7 +70,7 @@ class NodeConsoles:
         if key in self._feeds:
             return
         feed = self._feeds[key] = ConsoleSource(key, directory, ended=ended, nonce=nonce)
-        _log.debug("console.attached", instance=instance_id, incarnation=incarnation, ended=ended)
+        _log.debug("console.opened", instance=instance_id, incarnation=incarnation, ended=ended)
         if self._sender is not None and (not ended or key in self._known):
             self._begin(feed)
 
@@ -86,7 +86,7 @@ class NodeConsoles:
         feed = self._feeds.pop(ConsoleKey(instance_id, incarnation), None)
         if feed is None:
             return
-        _log.debug("console.detached", instance=instance_id, incarnation=incarnation, sent=feed.sent)
+        _log.debug("console.closed", instance=instance_id, incarnation=incarnation, sent=feed.sent)
         self._watch.disarm(feed)
         if self._sender is not None:
             self._sender.removed(feed)
@@ -137,7 +137,7 @@ class NodeConsoles:
     def answer(self, query: ConsoleQuery) -> None:
         """Answer over the data channel of the connection that the query came from."""
         if self._queries is None:
-            _log.warning("console.question_ignored", instance=query.instance_id, reason="no data channel")
+            _log.warning("console_query.refused", instance=query.instance_id, reason="no data channel")
             return
         if query.runs and (list_runs := self._list_runs) is not None:
             self._queries.answer_with(query, lambda: list_runs(query))
@@ -152,7 +152,7 @@ class NodeConsoles:
             if self._acknowledging or feed.sent < 0:
                 feed.begin(position)
         except OSError as error:
-            _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
+            _log.warning("console_read.failed", instance=feed.key.instance_id, reason=str(error))
             return
         self._sender.grown(feed)
 

@@ -87,7 +87,7 @@ class GrowthWatch(Generic[K]):
         if not self._refused:
             self._refused = True
             _log.warning(
-                "console.watch_refused",
+                "console_watch.refused",
                 reason=os.strerror(code),
                 hint="consoles are looked at once a second; raise fs.inotify.max_user_watches or _instances",
             )

@@ -73,7 +73,7 @@ class Queries:
         except CorralError as error:
             self._refuse(query, error)
         except Exception as error:
-            _log.error("console.answer_failed", instance=query.instance_id, exc_info=error)
+            _log.error("console_query.failed", instance=query.instance_id, exc_info=error)
             self._refuse(query, Bug(f"the console of '{query.instance_id}' cannot be read: {error}"))
         finally:
             if len(self._tasks) == 1:  # this is the last query

@@ -181,7 +181,7 @@ class BatchSender:
                     feed.release()
                     return 0
         except OSError as error:
-            _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
+            _log.warning("console_read.failed", instance=feed.key.instance_id, reason=str(error))
             feed.note_unreadable()
             return 0  # the periodic check retries
         self._growing[feed] = None
@@ -254,7 +254,7 @@ class LineSender:
         try:
             lines = feed.next_lines(_BYTES_A_TURN, max_lines=_LINES_A_TURN, partial=partial)
         except OSError as error:
-            _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
+            _log.warning("console_read.failed", instance=feed.key.instance_id, reason=str(error))
             return False  # the periodic check retries
         for line in lines:
             output = ConsoleOutput(

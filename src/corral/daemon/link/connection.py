@@ -195,7 +195,7 @@ class LinkConnection:
         """Refuse a frame of a deposed controller. The frame has no other effect, and the refusal is sent once only."""
         if not self._stale_reported:
             self._stale_reported = True
-            _log.error("link.stale_epoch", address=self.address, reason=str(stale))
+            _log.error("epoch.refused", address=self.address, reason=str(stale))
             report = ErrorReport(error_code=stale.code.name, error_message=str(stale))
             self.send(DaemonMessage(error_report=report))
 

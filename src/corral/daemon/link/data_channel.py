@@ -80,7 +80,7 @@ class DataChannel:
         except Rejected as error:
             if not resuming or error.code not in _USELESS_PART:
                 raise
-            _log.warning("data.started_over", digest=digest, reason=str(error))
+            _log.warning("blob_fetch.restarted", digest=digest, reason=str(error))
             part.unlink(missing_ok=True)
             size = await self._fetch_part(digest, part, expect)
         part.replace(target)

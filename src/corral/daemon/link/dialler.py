@@ -89,12 +89,12 @@ class Dialler:
                 if not found:
                     return None
                 address = found
-            _log.warning("link.no_leader", address=address, reason="sent from one to the next")
+            _log.warning("leader_lookup.failed", address=address, reason="sent from one to the next")
         except CorralError as error:
             _log.warning("link.refused", address=address, code=error.code.name, reason=str(error))
         except Exception as error:
             # Whatever the error is, the next attempt may succeed; only the link's owner ends the link.
-            _log.error("link.dial_failed", address=address, exc_info=error)
+            _log.error("dial.failed", address=address, exc_info=error)
         return None
 
     async def _greet(self, address: str) -> LinkConnection | str:
@@ -112,7 +112,7 @@ class Dialler:
         if ack.session_id:
             return address
         if not ack.leader_grpc_addr or ack.leader_grpc_addr == address:
-            _log.info("link.no_leader", address=address)
+            _log.info("leader_lookup.failed", address=address)
             return ""
         _log.info("link.redirected", address=address, leader=ack.leader_grpc_addr)
         return ack.leader_grpc_addr

@@ -151,7 +151,7 @@ class DaemonLink:
                 self._backoff.reset()
                 continue  # a connection that worked was lost: look for the next at once
             delay = self._backoff.delay()
-            _log.info("link.waiting", seconds=round(delay, 1))
+            _log.info("link_retry.delayed", seconds=round(delay, 1))
             await asyncio.sleep(delay)
 
     async def _round(self) -> bool:
@@ -163,7 +163,7 @@ class DaemonLink:
             await self._serve(connection)
         except Exception as error:
             # A node without a link is out of its operator's reach: retry whatever the error was.
-            _log.error("link.round_failed", exc_info=error)
+            _log.error("dial_round.failed", exc_info=error)
             return False
         return True
 
@@ -221,16 +221,16 @@ class DaemonLink:
         node off; a list that cannot be stored changes nothing."""
         bundle = connection.ack.trusted_ca_pem
         if not bundle:
-            _log.debug("link.trust_kept", address=connection.address, reason="no authority was named")
+            _log.debug("link_trust.kept", address=connection.address, reason="no authority was named")
             return
         if bundle == self._identity.current.trusted_ca_pem.encode():
             return
         try:
             self._identity.replace(with_trust(self._identity.current, bundle))
         except CorralError as error:
-            _log.warning("link.trust_kept", address=connection.address, reason=str(error))
+            _log.warning("link_trust.kept", address=connection.address, reason=str(error))
         else:
-            _log.info("link.trust_changed", address=connection.address)
+            _log.info("link_trust.changed", address=connection.address)
 
     async def _part(
         self, connection: LinkConnection, tasks: Tasks, running: Sequence[asyncio.Task[Any]]
@@ -255,7 +255,7 @@ class DaemonLink:
             try:
                 connection.outbox.replace("status", DaemonMessage(node_status=self._host.status()))
             except OSError as error:
-                _log.error("link.status_unknown", address=connection.address, reason=str(error))
+                _log.error("link_status.refused", address=connection.address, reason=str(error))
             await asyncio.sleep(self._settings.status_seconds)
 
     def _receive(self, connection: LinkConnection, message: ControllerMessage) -> None:
@@ -263,7 +263,7 @@ class DaemonLink:
         handler = self._handlers.get(kind)
         if handler is None:
             # Additive by design: an unknown frame of a newer controller does not end the connection.
-            _log.warning("link.frame_ignored", kind=kind or "unknown", address=connection.address)
+            _log.warning("frame.skipped", kind=kind or "unknown", address=connection.address)
             return
         if not message.cause:
             self._handle(kind, handler, connection, message)
@@ -275,7 +275,7 @@ class DaemonLink:
         self, kind: str, handler: Handler, connection: LinkConnection, message: ControllerMessage
     ) -> None:
         if kind not in _OFTEN:
-            _log.debug("link.frame_received", kind=kind, address=connection.address)
+            _log.debug("frame.received", kind=kind, address=connection.address)
         try:
             handler(connection, message)
         except Exception as error:
@@ -286,7 +286,7 @@ class DaemonLink:
         would only make the controller send the frame again."""
         if (unsaid := self._quota.admit(kind)) is None:
             return
-        _log.error("link.frame_failed", kind=kind, address=connection.address, unsaid=unsaid, exc_info=error)
+        _log.error("frame.failed", kind=kind, address=connection.address, unsaid=unsaid, exc_info=error)
         text = f"{kind} could not be dealt with: {type(error).__name__}: {error}"[:_ERROR_TEXT_MAX]
         report = ErrorReport(
             error_code=error.code.name if isinstance(error, CorralError) else Code.INTERNAL.name,
@@ -301,7 +301,7 @@ class DaemonLink:
             try:
                 call(listener)
             except Exception:
-                _log.exception("link.listener_failed", listener=type(listener).__name__)
+                _log.exception("link_listener.failed", listener=type(listener).__name__)
 
     def _ping(self, connection: LinkConnection, message: ControllerMessage) -> None:
         connection.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
@@ -320,12 +320,12 @@ class DaemonLink:
         try:
             self._host.set_log_level(level)
         except CorralError as error:  # a newer controller may know more levels than this daemon
-            _log.warning("link.log_level_refused", reason=str(error))
+            _log.warning("log_level.refused", reason=str(error))
 
     def _error_report(self, connection: LinkConnection, message: ControllerMessage) -> None:
         report = message.error_report
         _log.warning(
-            "link.error_report",
+            "error_report.received",
             address=connection.address,
             code=report.error_code,
             reason=report.error_message,

@@ -89,7 +89,7 @@ class NodeCertificateRenewal:
             try:
                 return await self._renew(connection)
             except CorralError as error:
-                _log.warning("certificate.renewal_delayed", reason=str(error))
+                _log.warning("certificate_renewal.retried", reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _seconds_left(self) -> float:
@@ -129,7 +129,7 @@ class NodeCertificateRenewal:
                 load_key(pending.key_pem.encode())
                 return pending.key_pem
         except (Rejected, ValueError) as error:
-            _log.warning("certificate.pending_key_unreadable", reason=str(error))
+            _log.warning("pending_key_read.failed", reason=str(error))
         fresh = _PendingRenewal(replaces=replaces, key_pem=key_pem(new_key()).decode())
         store(self._path, fresh, name=_FORMAT, version=_VERSION)
         return fresh.key_pem

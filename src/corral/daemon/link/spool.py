@@ -123,7 +123,7 @@ class Spool:
         restored to an earlier state, and its numbers would be ambiguous."""
         former, fresh = self.spool_id, new_id("spool", self._entropy)
         await self._ask(lambda table: table.rename(fresh, confirmed=confirmed))
-        _log.warning("spool.started_over", spool=fresh, former=former, confirmed=confirmed)
+        _log.warning("spool.restarted", spool=fresh, former=former, confirmed=confirmed)
 
     async def close(self) -> None:
         """Write what is queued, then close. Later calls are refused."""

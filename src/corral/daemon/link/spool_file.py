@@ -67,7 +67,7 @@ def _open(path: pathlib.Path, entropy: Entropy, *, log_bytes: int, max_bytes: in
     try:
         return _connect(path, entropy, log_bytes=log_bytes, max_bytes=max_bytes, alone=False)
     except sqlite3.OperationalError as error:
-        _log.warning("spool.disk_refuses", reason=str(error))
+        _log.warning("spool_open.retried", reason=str(error))
         return _connect(path, entropy, log_bytes=log_bytes, max_bytes=max_bytes, alone=True)
 
 

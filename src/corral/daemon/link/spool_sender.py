@@ -72,7 +72,7 @@ class SpoolSender:
     def _delay(self, error: CorralError) -> None:
         if not self._delayed:
             self._delayed = True
-            _log.warning("spool.sending_delayed", address=self._connection.address, reason=str(error))
+            _log.warning("spool_send.retried", address=self._connection.address, reason=str(error))
 
     def _grown(self) -> None:
         """Called from the spool's thread, which may outlive the loop by a moment."""

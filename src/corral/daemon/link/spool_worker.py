@@ -145,7 +145,7 @@ class SpoolWorker:
                 last = group.last
         except BaseException as error:
             # Even this end is not silent: every caller that needs the spool gets an error.
-            _log.critical("spool.thread_ended", exc_info=error)
+            _log.critical("spool_thread.failed", exc_info=error)
             self._give_up(_ended(error))
 
     def _linger(self, until: float) -> None:
@@ -219,11 +219,11 @@ class SpoolWorker:
     def _grown(self) -> None:
         if self._unwritable:
             self._unwritable = False
-            _log.info("spool.writable_again")
+            _log.info("spool.recovered")
         try:
             self._on_growth()
         except Exception:
-            _log.exception("spool.callback_failed")
+            _log.exception("spool_callback.failed")
 
     def _commit(self, jobs: list[_SpoolJob], drop: int | None) -> list[Any]:
         """One transaction for the group. When the disk refuses, all jobs fail and can be retried; when a job fails, the
@@ -242,7 +242,7 @@ class SpoolWorker:
                 return self._refused(jobs, self._unwritten(error))
             if len(jobs) > 1:
                 return [result for job in jobs for result in self._commit([job], drop)]
-            _log.error("spool.job_failed", exc_info=error)
+            _log.error("spool_job.failed", exc_info=error)
             return self._refused(jobs, Bug(f"the node's spool could not do this: {error!r}"))
         return results
 
@@ -260,7 +260,7 @@ class SpoolWorker:
         """Log the refusal once per outage: each record of our own log would fail here in its turn."""
         if not self._unwritable:
             self._unwritable = True
-            _log.error("spool.unwritable", reason=str(error))
+            _log.error("spool_write.failed", reason=str(error))
         return Retryable(
             Code.STORE_UNAVAILABLE, f"the node's spool cannot be written: {error}", retry_after=1.0
         )

@@ -164,7 +164,7 @@ class ControllerCapabilities:
         result = message.capability_result
         answer = self._calls.pop(result.call_id, None)
         if answer is None or answer.done():
-            _log.debug("capability.late_result", call=result.call_id)
+            _log.debug("capability_result.skipped", call=result.call_id)
             return
         answer.set_result(result)
 
@@ -227,7 +227,7 @@ class OfferFile:
         try:
             found = read_versioned(self._path, _StoredOffers, name=_FORMAT, version=_VERSION)
         except (CorralError, OSError) as error:
-            _log.warning("capability.offers_lost", path=str(self._path), reason=str(error))
+            _log.warning("capability_offers.lost", path=str(self._path), reason=str(error))
             return {}
         return found.offers if found else {}
 
@@ -242,7 +242,7 @@ class OfferFile:
             try:
                 await asyncio.to_thread(self._store, taken)
             except (CorralError, OSError) as error:
-                _log.warning("capability.offers_not_kept", reason=str(error))
+                _log.warning("capability_offers_write.failed", reason=str(error))
                 return
             self._written = taken
 

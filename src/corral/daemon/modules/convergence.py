@@ -99,7 +99,7 @@ class Convergence:
                 )  # they are for the version that was refused
             await self._applier.apply(id, order, fresh=fresh)
         elif order.package is None:
-            _log.warning("module.order_ignored", module=id, reason="it is not installed on this node")
+            _log.warning("module_order.skipped", module=id, reason="it is not installed on this node")
         if refusal is not None:
             raise refusal
 
@@ -160,12 +160,12 @@ class Convergence:
                 received = await self._obtained(id, package, obtain)
         except Rejected as error:
             await self._incoming.drop(package.sha256)
-            _log.error("module.signature_refused", module=id, sha256=package.sha256, reason=str(error))
+            _log.error("module_signature.refused", module=id, sha256=package.sha256, reason=str(error))
             if error.code is Code.SIGNATURE_VERIFICATION_FAILED:  # else retried in the next session
                 await self._store.refuse_signature(id, SignatureRefusal(sha256=signature, error=str(error)))
             return error
         await self._store.note_signature(id, received.signature)
-        _log.info("module.resigned", module=id, version=record.version)
+        _log.info("module_signature.changed", module=id, version=record.version)
         return None
 
     async def _declined(self, id: str, package: OrderedPackage) -> bool:
@@ -264,7 +264,7 @@ def _error_text(error: Rejected) -> str:
 def _not_ours(id: str, manifest: Manifest) -> bool:
     if ModuleHost.DAEMON in manifest.hosts:
         return False
-    _log.info("module.not_for_nodes", module=id, version=manifest.version, hosts=list(manifest.hosts))
+    _log.info("module.skipped", module=id, version=manifest.version, hosts=list(manifest.hosts))
     return True
 
 

@@ -60,7 +60,7 @@ class MetricsSender:
             try:
                 sent_before = self._send(connection, sent_before=sent_before)
             except Exception as error:  # an error in metrics must not stop the next frame
-                _log.error("module.metrics_not_sent", exc_info=error)
+                _log.error("module_metrics.failed", exc_info=error)
             await asyncio.sleep(self._every)
 
     def _send(self, connection: LinkConnection, *, sent_before: bool) -> bool:

@@ -241,7 +241,7 @@ class ArchiveDownloads:
                 passing = isinstance(error, Retryable) or error.code in _LINK_ERROR_CODES
                 if not passing or error.code in _LOCAL_ERROR_CODES:
                     raise
-                _log.info("module.fetch_interrupted", module=id, sha256=sha256, reason=str(error))
+                _log.info("module_fetch.retried", module=id, sha256=sha256, reason=str(error))
                 if session is self._session:
                     await asyncio.sleep(backoff.delay())
 
@@ -259,7 +259,7 @@ class ArchiveDownloads:
             async with DataChannel(connection) as channel:
                 total = await channel.fetch(sha256, path, expect=self._counted(connection, id, size))
         took = round(self._clock.monotonic() - began, 3)
-        _log.info("module.fetched", module=id, sha256=sha256, bytes=total, seconds=took)
+        _log.info("module_archive.stored", module=id, sha256=sha256, bytes=total, seconds=took)
 
     def _counted(self, connection: LinkConnection, id: str, size: int) -> Expect:
         reported_at = self._clock.monotonic()

@@ -154,7 +154,7 @@ class NodeModules:
                 self._come_up(record.id)
         if records:
             phases = {record.id: record.phase.value for record in self._store.all()}
-            _log.info("modules.booted", **phases)
+            _log.info("modules.started", **phases)
 
     def _come_up(self, id: str) -> None:
         """Start one module, as far as it gets by itself."""
@@ -174,7 +174,7 @@ class NodeModules:
         finally:
             await self._pool.close()
         if stragglers:
-            _log.warning("modules.stragglers", modules=stragglers)
+            _log.warning("modules_stop.failed", modules=stragglers)
         return stragglers
 
     # --- the link -------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ class NodeEvents:
         try:
             event = read_event(frame, cursor)
         except ValueError as error:
-            _log.warning("module.event_not_understood", node=self._node_id, reason=str(error)[:500])
+            _log.warning("node_event.refused", node=self._node_id, reason=str(error)[:500])
             return
         if event.type.value in self._interests or name_of(event) in self._interests:
             self._append(event, len(frame.payload_json))

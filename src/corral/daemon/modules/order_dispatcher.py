@@ -90,7 +90,7 @@ class OrderDispatcher:
         self._gate.begin()
         for package in self._store.packages():
             if package.id not in desired:
-                _log.info("module.not_in_set", module=package.id)
+                _log.info("module.removed", module=package.id, reason="it is not in the set of this node")
                 self._submit(package.id, ReceivedOrder(gone=True))
         for id, module in desired.items():
             if difference(module, observed(self._store.package(id))):
@@ -149,7 +149,7 @@ class OrderDispatcher:
         try:
             order = read()
         except CorralError as error:
-            _log.warning("module.order_refused", module=id[:80], code=error.code.name, reason=str(error))
+            _log.warning("module_order.refused", module=id[:80], code=error.code.name, reason=str(error))
             reply(error_report(error, f"module:{id[:80]}"))
         else:
             self._remember(id, order)
@@ -222,7 +222,7 @@ class OrderDispatcher:
                 self._sweep_again = False
                 dropped = await self._archives.sweep(self._named)
                 if dropped:
-                    _log.info("module.archives_dropped", archives=len(dropped))
+                    _log.info("module_archives.removed", archives=len(dropped))
                 if not self._sweep_again:
                     return
         except Exception as error:

@@ -119,7 +119,7 @@ class DiskPackageStore:
             if package is None or package.id != path.stem or _foreign(package):
                 raise Rejected(Code.FORMAT_INVALID, f"{path} tells of another module")
         except (CorralError, OSError) as error:
-            _log.error("module.record_set_aside", module=path.stem, path=str(path), reason=str(error))
+            _log.error("module_record.quarantined", module=path.stem, path=str(path), reason=str(error))
             path.replace(path.with_name(path.name + _DAMAGED))
         else:
             self._packages[package.id] = package

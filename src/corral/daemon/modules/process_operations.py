@@ -110,15 +110,15 @@ class ModuleProcesses:
         try:
             return await run.runtime.list_beside(run.handle)
         except (CorralError, OSError) as error:
-            _log.warning("module.processes_unknown", run=run.name, error=str(error))
+            _log.warning("companion_list.failed", run=run.name, error=str(error))
             return ()
 
     async def _end(self, run: AccompaniedRun, side: SideRun) -> None:
-        _log.info("module.process_ended", run=run.name, process=side.name, why="its module is not installed")
+        _log.info("companion.stopped", run=run.name, process=side.name, why="its module is not installed")
         try:
             await run.runtime.stop_beside(_handle(run), side.name, grace=_LAST_GRACE)
         except (CorralError, OSError) as error:
-            _log.warning("module.process_left", run=run.name, process=side.name, error=str(error))
+            _log.warning("companion_stop.failed", run=run.name, process=side.name, error=str(error))
 
     async def _spawn(self, scope: Scope, asked: SpawnProcess) -> ProcessBody:
         _check_name(asked.name)
@@ -134,7 +134,7 @@ class ModuleProcesses:
             )
         name = _stored(scope, asked.name)
         side = await run.runtime.spawn_beside(run.handle, name, asked.command, asked.env)
-        _log.info("module.process_spawned", run=run.name, process=name, pid=side.pid)
+        _log.info("companion.started", run=run.name, process=name, pid=side.pid)
         return body_of(side)
 
     async def _list(self, scope: Scope, asked: ListProcesses) -> ProcessList:

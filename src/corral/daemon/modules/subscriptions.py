@@ -115,7 +115,7 @@ class NodeSubscription:
                 await self._step()
             except Exception:
                 _log.exception(
-                    "module.events_failed", module=self._scope.module_id, after=_text(self._cursor)
+                    "module_events.failed", module=self._scope.module_id, after=_text(self._cursor)
                 )
                 if self._at == before:  # what cannot be read is skipped, not retried for ever
                     self._at = self._ring.head
@@ -139,7 +139,7 @@ class NodeSubscription:
         """Skip to the head after it was too slow, with one `EVENTS_MISSED`."""
         missed = MissedEvents(after=self._cursor, until=_place(self._ring[self._ring.head]))
         _log.warning(
-            "module.events_missed",
+            "module_events.lost",
             module=self._scope.module_id,
             after=_text(missed.after),
             until=_text(missed.until),

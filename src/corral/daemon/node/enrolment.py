@@ -114,7 +114,7 @@ async def _exchange(token: JoinToken, request: ExchangeJoinTokenRequest) -> Exch
                 return await _call(token, address, request)
             except Retryable as error:
                 last = error
-                _log.warning("enrol.retry", address=address, attempt=attempt + 1, reason=str(error))
+                _log.warning("enrolment.retried", address=address, attempt=attempt + 1, reason=str(error))
         await asyncio.sleep(_PAUSE_SECONDS)
     raise last
 

@@ -69,7 +69,7 @@ class KnownControllers:
         try:
             self.remember(addresses)
         except Retryable as error:
-            _log.warning("link.addresses_not_stored", reason=str(error))
+            _log.warning("controller_addresses_write.failed", reason=str(error))
 
     def obey(self, epoch: int) -> None:
         """Accept a frame of this epoch, or refuse it as a deposed controller's. Retryable when a new epoch cannot be

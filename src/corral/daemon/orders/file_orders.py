@@ -163,5 +163,5 @@ def _as_ours(asked: Question, error: Exception) -> CorralError:
         return Rejected(Code.FILE_UNREADABLE, f"'{asked.path}' may not be read by the daemon of this node")
     if isinstance(error, OSError):
         return as_ours(error, doing=f"looking at '{asked.path}'", otherwise=Code.FILE_UNREADABLE)
-    _log.error("instance.files_failed", instance=asked.instance_id, exc_info=error)
+    _log.error("instance_files.failed", instance=asked.instance_id, exc_info=error)
     return Bug(f"the files of '{asked.instance_id}' cannot be read: {error}")

@@ -57,7 +57,7 @@ def known_exit(name: RunName, present: Run | None, runs: RunDirectories) -> Runn
         files = runs.files(instance_id(name.instance_id), asked)
         outcome, intent = files.outcome(), files.intent()
     except (CorralError, OSError) as error:
-        _log.warning("instance.end_not_told", instance=name.instance_id[:80], reason=str(error))
+        _log.warning("exit_notification.failed", instance=name.instance_id[:80], reason=str(error))
         return None
     return _ended(intent, outcome) if intent is not None and outcome is not None else None
 
@@ -133,7 +133,7 @@ class LinkOrders:
         self, reply: Reply, id: str, failure: FailedStart, run: Run | None, *, incarnation: int = 0
     ) -> None:
         """Reports the ordered run when the node knows none, else the run it has."""
-        _log.warning("instance.start_refused", instance=id, code=failure.code, reason=failure.message)
+        _log.warning("instance_start.refused", instance=id, code=failure.code, reason=failure.message)
         state = run.state if run else InstanceState.STOPPED
         reply(start_refused(id, run.order.incarnation if run else incarnation, failure, state=state))
 
@@ -253,7 +253,7 @@ def _as_ours(error: Exception) -> CorralError:
     """Whatever happened, an order is answered."""
     if isinstance(error, CorralError):
         return error
-    _log.error("instance.order_failed", exc_info=error)
+    _log.error("instance_order.failed", exc_info=error)
     return Retryable(Code.INTERNAL, f"the node could not do this: {error}")
 
 

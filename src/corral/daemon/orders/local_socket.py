@@ -65,7 +65,7 @@ class LocalSocket:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._serving) >= _MAX_CLIENTS:
-            _log.warning("local.too_many_clients", most=_MAX_CLIENTS)
+            _log.warning("local_client.refused", most=_MAX_CLIENTS)
             writer.close()
             return
         self._serving.spawn(self._serve(reader, writer), name="local/serve")

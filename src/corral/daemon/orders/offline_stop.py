@@ -65,7 +65,7 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
         try:  # no periodic cleanup runs here
             await supervision.housekeeping.tidy()
         except (CorralError, OSError) as error:
-            _log.warning("instances.not_tidied", reason=str(error))
+            _log.warning("cleanup.failed", reason=str(error))
         return supervision.supervisor.instances.runs()
 
 
@@ -79,4 +79,4 @@ def _order_all(runs: RunDirectories, order: StopOrder) -> None:
             try:
                 files.write_order(order)
             except CorralError as error:  # a full disk must not keep anything running
-                _log.error("instance.order_not_stored", run=str(run.path), reason=str(error))
+                _log.error("stop_order_write.failed", run=str(run.path), reason=str(error))

@@ -194,7 +194,7 @@ class SaveOrders:
             doing = f"packing the files of '{request.instance_id}'"
             self._refuse(reply, request, as_ours(error, doing=doing, otherwise=Code.FILE_UNREADABLE))
         except Exception as error:
-            _log.error("instance.save_failed", instance=request.instance_id, exc_info=error)
+            _log.error("instance_save.failed", instance=request.instance_id, exc_info=error)
             self._refuse(reply, request, Bug(f"the files of '{request.instance_id}' cannot be read: {error}"))
 
     async def _send(self, request: SaveFiles) -> None:

@@ -209,4 +209,4 @@ class StaticBuilder:
 def _log_kept(path: pathlib.Path, seed: Seed) -> None:
     if seed.kept:
         shown = dict(itertools.islice(sorted(seed.kept.items()), _SHOWN))
-        _log.warning("instances.static_files_kept", path=str(path), count=len(seed.kept), kept=shown)
+        _log.warning("static_files.kept", path=str(path), count=len(seed.kept), kept=shown)

@@ -42,7 +42,7 @@ def own_static(path: pathlib.Path, owner: tuple[int, int]) -> None:
         if os.fstat(root).st_uid == owner[0]:
             return
         result = hand_over(root, owner)
-    _log.warning("instances.static_handed_over", path=str(path), **msgspec.structs.asdict(result))
+    _log.warning("static_owner.changed", path=str(path), **msgspec.structs.asdict(result))
     record = path.parent / SEEDS / f"{path.name}.owners.json"
     record.parent.mkdir(mode=0o700, exist_ok=True)
     try:

@@ -59,7 +59,7 @@ class StaticTree:
         try:
             return read_versioned(self._seed_file, Seed, name=_FORMAT, version=_VERSION)
         except CorralError as error:
-            _log.warning("instances.seed_unreadable", path=str(self._seed_file), reason=str(error))
+            _log.warning("static_seed_read.failed", path=str(self._seed_file), reason=str(error))
             return None
 
     def write_seed(self, seed: Seed) -> None:

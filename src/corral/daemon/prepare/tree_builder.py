@@ -174,7 +174,7 @@ class WorkingTreeBuilder:
             return
         if not user.isolated:
             why = "other workloads may have the same user; leave run_as out, or set isolate: uid"
-            _log.info("instance.first_run_skipped", instance=order.instance_id, user=user.name, reason=why)
+            _log.info("first_run.skipped", instance=order.instance_id, user=user.name, reason=why)
             return
         async with self._cache.use() as use:
             if use.bootstrap(key) is not None:

@@ -70,7 +70,7 @@ class WarmTrees:
             try:
                 found.pop().rename(target)
             except OSError as error:
-                _log.warning("instances.warm_tree_lost", reason=str(error))
+                _log.warning("warm_tree.lost", reason=str(error))
             else:
                 return True
         return False
@@ -136,11 +136,11 @@ class WarmTrees:
                     self._directories.drop(trees.pop())
                     return
             except (CorralError, OSError, StageFailed) as error:
-                _log.info("instances.warm_tree_not_made", reason=str(error))
+                _log.info("warm_tree.failed", reason=str(error))
                 self._directories.drop(making)
                 return
             except Exception:  # the other trees can still be built
-                _log.exception("instances.warm_tree_not_made")
+                _log.exception("warm_tree.failed")
                 self._directories.drop(making)
                 return
             except BaseException:

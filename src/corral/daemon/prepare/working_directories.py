@@ -134,7 +134,7 @@ class WorkingDirectories:
             self._put_away(instance_id)
         elif not path.exists():
             former.rename(path)
-            _log.info("instances.static_moved", instance=instance_id, to=str(path))
+            _log.info("static_directory.moved", instance=instance_id, to=str(path))
 
     def staging(self, run: str, *, static: bool) -> pathlib.Path:
         """The path at which this run's directory is built; nothing is there yet. OSError when the disk refuses."""
@@ -163,7 +163,7 @@ class WorkingDirectories:
         try:
             gone = self._put_away(instance_id)
         except OSError as error:
-            _log.warning("instances.directory_not_put_away", instance=instance_id, reason=str(error))
+            _log.warning("directory_move.failed", instance=instance_id, reason=str(error))
             return False
         self._holders.pop(instance_id, None)
         return gone
@@ -176,7 +176,7 @@ class WorkingDirectories:
         except FileNotFoundError:
             pass
         except OSError as error:
-            _log.warning("instances.directory_not_put_away", path=str(path), reason=str(error))
+            _log.warning("directory_move.failed", path=str(path), reason=str(error))
             remove(path)
 
     def _put_away(self, instance_id: str) -> bool:
@@ -206,7 +206,7 @@ class WorkingDirectories:
         for bin in (self._bin, self.running / _DISCARDED, self.static / _DISCARDED):
             for entry in list(bin.iterdir()) if bin.is_dir() else ():
                 if reason := remove(entry):
-                    _log.warning("instances.directory_not_deleted", path=str(entry), reason=reason)
+                    _log.warning("directory_removal.failed", path=str(entry), reason=reason)
 
     def _unused(self, bin: pathlib.Path) -> pathlib.Path:
         """An unused name in the bin."""

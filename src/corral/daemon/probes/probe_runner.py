@@ -160,7 +160,7 @@ class ReadinessProbes:
         except Exception as error:  # a probe that fails on an unexpected answer must not end the run
             seen = f"the probe failed: {type(error).__name__}"
             if seen != watch.seen:
-                _log.error("probes.attempt_failed", run=self._name, kind=watch.spec.kind, exc_info=error)
+                _log.error("probe_attempt.failed", run=self._name, kind=watch.spec.kind, exc_info=error)
             watch.seen = seen
         else:
             return True

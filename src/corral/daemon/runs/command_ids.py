@@ -73,7 +73,7 @@ class CommandIds:
         try:
             os.close(self._create(first=1))
         except OSError as error:
-            _log.warning("instance.command_ids_not_made", file=str(self._path), reason=str(error))
+            _log.warning("command_ids_write.failed", file=str(self._path), reason=str(error))
 
     def find(self, id: str) -> Known:
         """What became of this command. Retryable when the file cannot be read."""

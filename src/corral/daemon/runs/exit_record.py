@@ -186,7 +186,7 @@ class OutcomeRecord:
     async def _make_room(self, error: CorralError) -> None:
         """Free disk space for the outcome: the run's own files go first, since they may be what fills the disk. Not
         those of a static directory, nor of one that an orphan run of this id uses."""
-        _log.error("instance.outcome_not_stored", run=self._intent.name, reason=str(error))
+        _log.error("outcome_write.failed", run=self._intent.name, reason=str(error))
         directories, id = self._services.directories, self._order.instance_id
         if self._order.static or self._services.lost.of(id) is not None:
             return

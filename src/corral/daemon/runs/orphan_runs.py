@@ -158,12 +158,12 @@ class OrphanRuns:
         try:
             run = OrphanRun(instance_id=instance_id(id), incarnation=Incarnation(int(number)), pid=pid)
         except (CorralError, ValueError):
-            _log.warning("instances.group_not_ours", group=name)
+            _log.warning("control_group.skipped", group=name)
             return
         known = name in self._found
         self._found[name] = run
         if not known:
-            _log.warning("instances.run_without_directory", run=name, pid=pid, meaning=run.reason)
+            _log.warning("orphan_run.found", run=name, pid=pid, meaning=run.reason)
             self._watches.spawn(self._watch(cgroups, name), name=f"supervise/lost/{name}")
 
     def _gone(self, name: str) -> None:
@@ -173,7 +173,7 @@ class OrphanRuns:
         asked = name in self._ordered
         self._ordered.discard(name)
         summary = "ended, nobody knows how (its run directory is gone)"
-        _log.info("instances.lost_run_ended", run=name)
+        _log.info("orphan_run.stopped", run=name)
         state = wire.INSTANCE_STATE_STOPPED if asked else wire.INSTANCE_STATE_CRASHED
         exit = wire.ExitStatus(known=False, outcome="unknown", summary=summary)
         status = wire.InstanceStatusUpdate(
@@ -184,7 +184,7 @@ class OrphanRuns:
     async def end(self, run: OrphanRun, *, look: Callable[[], Awaitable[None]]) -> None:
         """Kill an orphan run by order, and report its exit as soon as it is gone."""
         assert self._cgroups is not None, "found in a control group"
-        _log.warning("instances.lost_run_killed", run=run.name)
+        _log.warning("orphan_run.killed", run=run.name)
         self._ordered.add(run.name)
         await self._cgroups.kill(run.name)
         await look()

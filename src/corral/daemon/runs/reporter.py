@@ -113,10 +113,10 @@ class Reporter:
     async def _delay(self, error: BaseException) -> None:
         if not isinstance(error, CorralError):
             # A fault of ours: reporting goes on, or no exit would ever be reported again.
-            _log.error("instances.report_failed", exc_info=error)
+            _log.error("report.failed", exc_info=error)
         elif not self._delayed:
             self._delayed = True
-            _log.error("instances.reports_delayed", waiting=len(self._waiting), reason=str(error))
+            _log.error("report.retried", waiting=len(self._waiting), reason=str(error))
         self._send_live()
         await asyncio.sleep(_RETRY_SECONDS)
 

@@ -233,7 +233,7 @@ class Run:
                 self._follow_console()
             return await self._end(outcome)
         except Exception:
-            _log.exception("instance.outcome_not_stored", run=self.name)
+            _log.exception("outcome_write.failed", run=self.name)
             outcome = without_secrets(outcome, self.mask.hide)
             self.remember(outcome)
             self.report_begun()

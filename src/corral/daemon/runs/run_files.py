@@ -229,7 +229,7 @@ class RunFiles:
         try:
             replace_versioned(self.directory / "modules.json", made, name=_PROVENANCE, version=_VERSION)
         except OSError as error:
-            _log.warning("instance.provenance_not_stored", run=str(self.directory), reason=str(error))
+            _log.warning("provenance_write.failed", run=str(self.directory), reason=str(error))
 
     def provenance(self) -> Provenance | None:
         path = self.directory / "modules.json"
@@ -246,7 +246,7 @@ class RunFiles:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         except (CorralError, OSError) as error:
             if self.directory.exists():  # else it was cleaned up, and nothing is pending
-                _log.warning("instance.told_not_stored", run=str(self.directory), reason=str(error))
+                _log.warning("pending_modules_write.failed", run=str(self.directory), reason=str(error))
 
     def pending_modules(self) -> tuple[str, ...] | None:
         """Modules whose notification of its exit is pending; None: no module was notified."""
@@ -258,7 +258,7 @@ class RunFiles:
         except FileNotFoundError:
             return None
         except (CorralError, OSError) as error:
-            _log.warning("instance.owed_unreadable", run=str(self.directory), reason=str(error))
+            _log.warning("pending_modules_read.failed", run=str(self.directory), reason=str(error))
             return ()
         return found.modules if found is not None else None
 
@@ -311,5 +311,5 @@ def _subdirectories(path: pathlib.Path | str) -> list[os.DirEntry[str]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        _log.error("instance.unreadable", directory=str(path), reason=str(error))
+        _log.error("run_files_read.failed", directory=str(path), reason=str(error))
         return []

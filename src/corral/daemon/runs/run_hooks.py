@@ -59,7 +59,7 @@ class RunEnd:
         try:
             outcome, intent = self._files.outcome(), self._files.intent()
         except (CorralError, OSError) as error:
-            _log.warning("instance.end_not_told", directory=str(self._files.directory), reason=str(error))
+            _log.warning("exit_notification.failed", directory=str(self._files.directory), reason=str(error))
             return None
         if outcome is None or intent is None:  # cleaned up
             return None
@@ -119,7 +119,7 @@ def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
         try:
             outcome, intent = files.outcome(), files.intent()
         except (CorralError, OSError) as error:
-            _log.warning("instance.end_not_told", directory=str(run.path), reason=str(error))
+            _log.warning("exit_notification.failed", directory=str(run.path), reason=str(error))
             continue
         if outcome is not None and intent is not None and outcome.exit is not None and outcome.modules_hear:
             found.append(UnsentExit(files=files, intent=intent, outcome=outcome))
@@ -187,7 +187,7 @@ class RunHooks:
         try:
             self.made = self._files.provenance() or Provenance()
         except (CorralError, OSError) as error:
-            _log.warning("instance.provenance_unreadable", run=self._name, reason=str(error))
+            _log.warning("provenance_read.failed", run=self._name, reason=str(error))
 
     async def ask(self, proposal: Proposal, *, seconds: float) -> StartValues:
         """Changes of the modules to its start, within the seconds that are left. Nothing they do raises."""
@@ -200,7 +200,7 @@ class RunHooks:
             )
             await self._keep(provenance(tuning.changes, tuning.missing, proposal.secrets))
         except Exception:  # a fault of ours is no reason not to start it as it was planned
-            _log.exception("instance.modules_not_asked", run=self._name)
+            _log.exception("start_hooks.failed", run=self._name)
             return planned
         return tuning.values
 
@@ -209,7 +209,7 @@ class RunHooks:
         for change in made.changes:
             if change.dropped:
                 _log.warning(
-                    "hooks.change_dropped", run=self._name, module=change.module, reason=change.dropped
+                    "hook_change.refused", run=self._name, module=change.module, reason=change.dropped
                 )
         if made:
             await asyncio.to_thread(self._files.write_provenance, made)
@@ -235,7 +235,7 @@ class RunHooks:
         if self._hooks is None or self._stopping is None or ended.done():
             return
         if not any(await first_of(self._stopping, ended, kill, timeout=self._hooks.budget_seconds)):
-            _log.warning("instance.modules_not_heard", run=self._name, seconds=self._hooks.budget_seconds)
+            _log.warning("stop_hooks.timed_out", run=self._name, seconds=self._hooks.budget_seconds)
 
     def stopped(self, outcome: RunOutcome) -> None:
         """Notify modules of its stored outcome. A run that never had a process never started for them."""
@@ -261,4 +261,4 @@ class RunHooks:
         try:
             yield
         except Exception:
-            _log.exception("instance.modules_not_told", run=self._name)
+            _log.exception("hook_notification.failed", run=self._name)

@@ -153,7 +153,7 @@ class RunMonitor:
         """Wait until nothing of it is left. What outlives the main process gets SIGTERM, then SIGKILL."""
         killing = self._stop.killing
         if not kill and not any(await first_of(empty, killing, timeout=_LEFTOVER_MOMENT)):
-            _log.info("instance.leftovers", run=self._handle.run_name, seconds=_LEFTOVER_SECONDS)
+            _log.info("leftover_processes.found", run=self._handle.run_name, seconds=_LEFTOVER_SECONDS)
             with contextlib.suppress(CorralError):  # the kill below does not depend on it
                 await self._runtime.signal(self._handle, signal.SIGTERM)
             await first_of(empty, killing, timeout=_LEFTOVER_SECONDS)
@@ -168,7 +168,7 @@ class RunMonitor:
             try:
                 found: RunExit = await wait(self._handle)
             except (CorralError, OSError) as error:
-                _log.error("instance.watch_failed", run=self._handle.run_name, reason=str(error))
+                _log.error("instance_watch.failed", run=self._handle.run_name, reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return found
@@ -178,4 +178,4 @@ async def kill_run(runtime: RuntimeProvider, handle: RunHandle) -> None:
     try:
         await runtime.kill(handle)
     except (CorralError, OSError) as error:
-        _log.error("instance.not_killed", run=handle.run_name, reason=str(error))
+        _log.error("instance_kill.failed", run=handle.run_name, reason=str(error))

@@ -243,5 +243,5 @@ class RunReadiness:
         if run.state is not InstanceState.RUNNING:
             return
         self.ready, run.reason = ready, reason
-        _log.info("instance.ready_changed", run=run.name, ready=ready, reason=run.reason)
+        _log.info("readiness.changed", run=run.name, ready=ready, reason=run.reason)
         self._services.reporter.report(status_update(run))

@@ -115,7 +115,7 @@ class RunStart:
                 except CorralError as error:
                     if self._order.incarnation % RESTARTS_PER_START == 0:
                         raise StageFailed(VALIDATION, error) from error
-                    _log.error("instance.intent_not_stored", run=self._intent.name, reason=str(error))
+                    _log.error("intent_write.failed", run=self._intent.name, reason=str(error))
                     self._run.wait_to_start(
                         f"it starts again when there is room on the disk: {error.message}"
                     )
@@ -187,7 +187,7 @@ class RunStart:
             raise
         except Exception as error:
             stage = self._stages.current or VALIDATION
-            _log.exception("instance.preparation_failed", run=self._intent.name, stage=stage)
+            _log.exception("preparation.failed", run=self._intent.name, stage=stage)
             # Only its kind: the text may hold a secret.
             fault = Bug(f"{type(error).__name__} in {stage}; the node's log says where")
             raise StageFailed(stage, fault) from error

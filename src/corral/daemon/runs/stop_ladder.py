@@ -55,7 +55,7 @@ async def _thaw(runtime: RuntimeProvider, handle: RunHandle) -> None:
     try:
         await runtime.set_frozen(handle, False)
     except (CorralError, OSError) as error:
-        _log.warning("instance.not_thawed", run=handle.run_name, reason=str(error))
+        _log.warning("thaw.failed", run=handle.run_name, reason=str(error))
 
 
 async def _act(rung: Rung, runtime: RuntimeProvider, handle: RunHandle) -> bool:
@@ -65,9 +65,9 @@ async def _act(rung: Rung, runtime: RuntimeProvider, handle: RunHandle) -> bool:
         else:
             await runtime.signal(handle, signal.Signals[rung.signal])
     except (CorralError, OSError) as error:
-        _log.info("instance.rung_skipped", run=handle.run_name, rung=rung.label, reason=str(error))
+        _log.info("rung.skipped", run=handle.run_name, rung=rung.label, reason=str(error))
         return False
-    _log.debug("instance.rung_tried", run=handle.run_name, rung=rung.label, wait_seconds=rung.wait_seconds)
+    _log.debug("rung.started", run=handle.run_name, rung=rung.label, wait_seconds=rung.wait_seconds)
     return True
 
 
@@ -103,7 +103,7 @@ class StopRequest:
                     await asyncio.to_thread(self._files.write_order, latest)
                     self._stored = latest
                 except CorralError as error:
-                    _log.error("instance.order_not_stored", run=str(self._files.directory), reason=str(error))
+                    _log.error("stop_order_write.failed", run=str(self._files.directory), reason=str(error))
         self.requested.set()
 
     def restore(self) -> None:
@@ -112,7 +112,7 @@ class StopRequest:
         try:
             found = self._files.stop_order()
         except (CorralError, OSError) as error:
-            _log.error("instance.order_unreadable", run=str(self._files.directory), reason=str(error))
+            _log.error("stop_order_read.failed", run=str(self._files.directory), reason=str(error))
             found = StopOrder(reason="an order to stop it that cannot be read any more")
         if found is None:
             return

@@ -51,7 +51,7 @@ def find_leftovers(runs: Iterable[FoundRun]) -> list[Leftover]:
                 instance_id(run.instance_id)
                 leftover = _read(run, newest=newest)
             except (CorralError, OSError) as error:
-                _log.error("instance.unreadable", directory=str(run.path), reason=str(error))
+                _log.error("run_files_read.failed", directory=str(run.path), reason=str(error))
                 continue
             if leftover is not None:
                 found.append(leftover)
@@ -81,7 +81,7 @@ def _intent(run: FoundRun, files: RunFiles) -> RunIntent | None:
             return found
     except (CorralError, OSError) as error:
         reason = str(error)
-    _log.error("instance.intent_unreadable", directory=str(run.path), reason=reason)
+    _log.error("intent_read.failed", directory=str(run.path), reason=reason)
     return unreadable_intent(run)
 
 
@@ -110,7 +110,7 @@ def _outcome(files: RunFiles) -> RunOutcome | None:
     try:
         return files.outcome()
     except (CorralError, OSError) as error:
-        _log.error("instance.outcome_unreadable", directory=str(files.directory), reason=str(error))
+        _log.error("outcome_read.failed", directory=str(files.directory), reason=str(error))
         lost = "the file that said how cannot be read any more"
         return RunOutcome(
             state=InstanceState.CRASHED,

@@ -55,9 +55,9 @@ class EndedRunCleanup:
             try:
                 await self.tidy()
             except (CorralError, OSError) as error:
-                _log.warning("instances.not_tidied", reason=str(error))
+                _log.warning("cleanup.failed", reason=str(error))
             except Exception:  # one fault must not fill the disk for ever
-                _log.exception("instances.not_tidied")
+                _log.exception("cleanup.failed")
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def tidy(self) -> None:
@@ -106,7 +106,7 @@ class EndedRunCleanup:
         try:
             await asyncio.to_thread(self._services.release_uids, self._is_gone)
         except (CorralError, OSError) as error:  # they are stored with the next change
-            _log.warning("instances.uids_not_released", reason=str(error))
+            _log.warning("uid_release.failed", reason=str(error))
 
 
 def _is_due(instance: Instance) -> bool:

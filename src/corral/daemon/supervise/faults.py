@@ -40,9 +40,9 @@ class Faults:
         else:
             self.error = Bug(f"{kind} while it was supervised, {self.count} times; the node's log says where")
         if self.count == 1 and not isinstance(error, CorralError):
-            _log.error("instance.supervision_failed", run=run.name, exc_info=error)
+            _log.error("supervision.failed", run=run.name, exc_info=error)
         else:
-            _log.error("instance.supervision_failed", run=run.name, reason=kind, count=self.count)
+            _log.error("supervision.failed", run=run.name, reason=kind, count=self.count)
 
     @property
     def too_many(self) -> bool:

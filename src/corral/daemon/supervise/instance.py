@@ -209,7 +209,7 @@ class Instance:
             run.report_begun()
             self._report_exit(run, msgspec.structs.replace(outcome, restarted_as=None))
         except Exception:
-            _log.exception("instance.end_not_reported", run=run.name)
+            _log.exception("exit_report.failed", run=run.name)
 
     async def _go_on(self, outcome: RunOutcome) -> RunOutcome:
         """The restart, reported and started; from here on orders reach it and no longer the exited run. On a full
@@ -265,7 +265,7 @@ class Instance:
         try:
             await self._services.preparer.keep_first_run(run.order, run.mask)
         except (CorralError, OSError) as error:
-            _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
+            _log.warning("first_run_save.failed", run=run.name, reason=str(error))
 
     async def _put_away(self, outcome: RunOutcome) -> None:
         """Remove a working directory that is not needed: at once after a stop, later after a crash, unless the disk
@@ -289,9 +289,7 @@ class Instance:
             return False
         if not directories.discard(self.id, ended.order.incarnation):
             return False
-        _log.warning(
-            "instance.directory_deleted", run=ended.name, reason="there is less room than disk.reserve_mb"
-        )
+        _log.warning("directory.removed", run=ended.name, reason="there is less room than disk.reserve_mb")
         await directories.empty_bin()
         return True
 

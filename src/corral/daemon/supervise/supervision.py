@@ -129,7 +129,7 @@ class Supervision:
         try:
             await self.services.lost.look(tuple, ended_too=True)
         except (CorralError, OSError) as error:
-            _log.warning("instances.groups_not_looked_at", reason=str(error))
+            _log.warning("orphan_search.failed", reason=str(error))
 
     async def _notify_old_exits(self) -> None:
         """Notify modules of exits that an earlier daemon could not, before anything of a later run."""
@@ -157,7 +157,7 @@ class Supervision:
                 async with asyncio.timeout(_REPORT_SECONDS):
                     await reporter.settled()
         except TimeoutError:
-            _log.warning("instances.reports_left", waiting=reporter.waiting)
+            _log.warning("reports.unsent", waiting=reporter.waiting)
         finally:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._tasks.close()

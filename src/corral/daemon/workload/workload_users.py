@@ -55,13 +55,13 @@ class WorkloadUsers:
         """Log once, at the start, what an operator should know about the users of workloads."""
         if self._settings.development:
             _log.warning(
-                "instances.development_profile",
+                "development_profile.used",
                 user=name_of(self._own),
                 meaning="workloads run as the daemon's own user and can read its key",
             )
         elif self._own:
             _log.warning(
-                "instances.own_user",
+                "own_user.used",
                 user=name_of(self._own),
                 meaning="the daemon is not root: workloads run as its own user and can read its key",
             )
@@ -72,7 +72,7 @@ class WorkloadUsers:
         settings, isolated = self._settings, self._isolated
         lent = dict.fromkeys((settings.run_as, *settings.allowed_users))
         _log.info(
-            "instances.users",
+            "workload_users.chosen",
             lent=[*lent, *(["root"] if settings.allow_root else [])],
             groups=list(settings.allowed_groups),
             isolated=f"{settings.first_uid} to {settings.last_uid}",
@@ -80,13 +80,13 @@ class WorkloadUsers:
         )
         if isolated.foreign:
             _log.warning(
-                "instances.uids_skipped",
+                "uids.skipped",
                 ids=describe(isolated.foreign[:_FEW]),
                 meaning="they belong to somebody else; instances.first_uid and instances.last_uid move the range",
             )
         if isolated.contested:
             _log.warning(
-                "instances.uids_of_others",
+                "uids.shared",
                 count=len(isolated.contested),
                 instances=", ".join(
                     f"{id} ({span.owner})" for id, span in itertools.islice(isolated.contested.items(), _FEW)
@@ -98,10 +98,10 @@ class WorkloadUsers:
             try:
                 self._lent(name, named_by_group=False)
             except Rejected as error:
-                _log.warning("instances.user_unusable", user=name, reason=str(error))
+                _log.warning("run_user.refused", user=name, reason=str(error))
         for name in settings.allowed_groups:
             if find_group(name) is None:
-                _log.warning("instances.group_unknown", group=name)
+                _log.warning("user_group.refused", group=name)
 
     def choose(self, instance_id: str, *, run_as: str, isolate: str, static: bool = False) -> WorkloadUser:
         """The user of a run. `static`: the instance keeps its directory. RUN_AS_REFUSED, with what to do, when there is

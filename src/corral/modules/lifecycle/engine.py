@@ -140,7 +140,7 @@ class ModuleEngine:
         asked = [settle(record.id) for record in self._store.all()]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, Exception):
-                _log.warning("module.boot_retried", error=str(outcome))
+                _log.warning("module_boot.retried", error=str(outcome))
         self.capabilities.settle(not self._closing)
 
     @property

@@ -38,12 +38,12 @@ async def _close(life: ModuleLifecycle, *, within: float) -> bool:
             try:
                 await run.stop()
             except ModuleFailure as failure:
-                _log.warning("module.stop_failed", module=life.id, reason=failure.reason)
+                _log.warning("module_stop.failed", module=life.id, reason=failure.reason)
             await run.clear_start()
             await run.unload()
     except TimeoutError:
         ended = False
-        _log.error("module.stop_failed", module=life.id, reason="stop_timeout", seconds=round(within, 1))
+        _log.error("module_stop.failed", module=life.id, reason="stop_timeout", seconds=round(within, 1))
     finally:
         await run.discard()
     return ended

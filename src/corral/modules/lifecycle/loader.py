@@ -178,10 +178,10 @@ class ModuleLoader:
         except OverLimit:
             raise
         except Exception as error:
-            if (unsaid := scope.quota.admit("module.notice_refused")) is not None:
+            if (unsaid := scope.quota.admit("module_notice.refused")) is not None:
                 why = repr(error)[:_ERROR_LENGTH]
                 _log.warning(
-                    "module.notice_refused",
+                    "module_notice.refused",
                     module=scope.module_id,
                     method=shown(method),
                     error=why,
@@ -221,9 +221,9 @@ async def unload(scope: Scope, *, grace: float) -> None:
         await run_hook(scope, "on_unload")
     except ModuleFailure as failure:
         _log.warning(
-            "module.unload_failed", module=scope.module_id, reason=failure.reason, error=failure.message
+            "module_unload.failed", module=scope.module_id, reason=failure.reason, error=failure.message
         )
     await scope.close()
     ending = await scope.process.finish(grace=grace)
     if ending.killed:
-        _log.warning("module.finish_failed", module=scope.module_id, pid=scope.process.pid)
+        _log.warning("module_finish.failed", module=scope.module_id, pid=scope.process.pid)

@@ -100,9 +100,9 @@ class ModuleActor:
 
     def _handle_failure(self, error: Exception, answer: asyncio.Future[Any] | None) -> None:
         if not isinstance(error, CorralError):
-            _log.exception("module.actor_failed", module=self.id, exc_info=error)
+            _log.exception("module_actor.failed", module=self.id, exc_info=error)
         elif answer is None:
-            _log.warning("module.step_retried", module=self.id, error=str(error))
+            _log.warning("module_step.retried", module=self.id, error=str(error))
         if answer is None or isinstance(error, Retryable):
             self._retry_at = self._deps.clock.monotonic() + self._deps.pace.retry
         self._set_timer()

@@ -251,7 +251,7 @@ class ModuleLifecycle:
         if scope is None or not self.run.dead:
             return
         failure = death_failure(scope.process.death.result(), scope)
-        _log.warning("module.process_ended", module=self.id, reason=failure.reason)
+        _log.warning("module_process.lost", module=self.id, reason=failure.reason)
         self.unpublished += self.deps.capabilities.clearing_events(self.id, reason=failure.reason)
         self.deps.capabilities.release(self.id)
         await self.run.discard()

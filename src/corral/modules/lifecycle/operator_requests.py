@@ -128,7 +128,7 @@ async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
     try:
         await run_hook(scope, "on_reload", config=old)
     except ModuleFailure as failure:
-        _log.error("module.settings_rollback_failed", module=scope.module_id, error=str(failure))
+        _log.error("settings_rollback.failed", module=scope.module_id, error=str(failure))
 
 
 async def _store_settings(life: ModuleLifecycle, settings: dict[str, Any]) -> None:

@@ -246,7 +246,7 @@ class Upgrade:
         life = self._life
         self._add_line(f"{self._version} did not come up ({failure_text(failure)}).")
         _log.warning(
-            "module.upgrade_failed",
+            "module_upgrade.failed",
             module=life.id,
             version=self._version,
             reason=failure.reason,

@@ -102,7 +102,7 @@ class HostCalls:
         self._given_up.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(
-                "module.call_failed", module=self._module_id, reason="no answer could be sent", exc_info=error
+                "module_call.failed", module=self._module_id, reason="no answer could be sent", exc_info=error
             )
         self._pause()
 
@@ -126,7 +126,7 @@ class HostCalls:
             reply = _failure(call.id, Code.TIMEOUT, f"'{method}' took longer than the module waits")
         except Exception as error:
             method = shown(call.method)
-            _log.error("module.call_failed", module=self._module_id, method=method, exc_info=error)
+            _log.error("module_call.failed", module=self._module_id, method=method, exc_info=error)
             reply = _failure(call.id, Code.INTERNAL, f"'{method}' failed in the host")
         else:
             reply = self._reply(call, answer)
@@ -141,7 +141,7 @@ class HostCalls:
         except Exception as error:  # a file name that is not text, a number that is too large, …
             method = shown(call.method)
             _log.error(
-                "module.call_failed",
+                "module_call.failed",
                 module=self._module_id,
                 method=method,
                 reason="the answer cannot be encoded",

@@ -40,7 +40,7 @@ class LeakedProcesses:
             return
         self._killed.append(self._leak(process, ending.lingering, killed=True))
         _log.warning(
-            "module.process.leaked",
+            "module_process.leaked",
             module=process.module_id,
             pid=process.pid,
             strays=ending.death.strays,

@@ -153,7 +153,7 @@ class ModuleProcess:
         try:
             self._channel.send(NoticeFrame(method, encode_body(body)))
         except FrameTooLarge as error:
-            _log.warning("module.notice_skipped", module=self.module_id, method=method, why=str(error))
+            _log.warning("module_notice.skipped", module=self.module_id, method=method, why=str(error))
 
     async def finish(self, *, grace: float) -> FinishResult:
         """Let it end by itself; after `grace` seconds its whole tree is killed. Further calls wait for the
@@ -235,7 +235,7 @@ class ModuleProcess:
         os.close(self._words)
         self.death.set_result(death)
         self._calls.end(death)
-        _log.info("module.process.ended", module=self.module_id, pid=self.pid, reason=death.reason)
+        _log.info("module_process.stopped", module=self.module_id, pid=self.pid, reason=death.reason)
 
     async def _finish(self, grace: float) -> FinishResult:
         lingering: Lingering | None = None
@@ -299,7 +299,7 @@ class ModuleProcess:
             if not self._notice_failed:  # the first one is enough: a module may send thousands a second
                 self._notice_failed = True
                 _log.error(
-                    "module.notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
+                    "module_notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
                 )
 
     def _lost(self, reason: str, why: str) -> None:
@@ -318,7 +318,7 @@ class ModuleProcess:
         if self.death.done() or self._cut_off_reason:
             return
         self._cut_off_reason, self._why = reason, why
-        _log.warning("module.process_refused", module=self.module_id, pid=self.pid, reason=reason, why=why)
+        _log.warning("module_process.cut_off", module=self.module_id, pid=self.pid, reason=reason, why=why)
         self._channel.close()
         self._serving.end()
         self.end()

@@ -232,7 +232,7 @@ class ProcessPool:
         """Kill what an earlier host of this directory, killed with its zygote, left running. Blocking."""
         view = make_view(self._directory / "view")
         if ended := end_leftovers(pool_mark(self._directory), frozenset()):
-            _log.warning("module.leftovers_removed", processes=ended)
+            _log.warning("module_leftovers.removed", processes=ended)
         return view
 
     async def _settle_in(self, process: ModuleProcess, zygote: ZygoteLink) -> None:
@@ -282,7 +282,7 @@ class ProcessPool:
         verdict = self._losses.lost(started, now=self._clock.monotonic())
         if verdict.suspects:
             _log.error(
-                "module.zygote.suspected",
+                "zygote_killer.suspected",
                 suspects=sorted(verdict.suspects),
                 held=sorted(verdict.held),
                 blamed=verdict.blamed,
@@ -307,7 +307,7 @@ class ProcessPool:
         try:
             await self._confinement.kill(_name(process))
         except OSError as error:
-            _log.warning("module.confinement_kill_failed", module=process.module_id, exc_info=error)
+            _log.warning("confinement_kill.failed", module=process.module_id, exc_info=error)
 
 
 def _order(

@@ -40,7 +40,7 @@ class _ModuleLogger:
             self._dropped += 1
             return
         if self._dropped:
-            self._log.warning("module.log_skipped", lines=self._dropped)
+            self._log.warning("module_log.skipped", lines=self._dropped)
             self._dropped = 0
         fields: dict[str, str] = {"version": version}
         for name, value in list(line.fields.items())[:_FIELDS_MAX]:

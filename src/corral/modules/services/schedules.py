@@ -114,7 +114,7 @@ class ModuleSchedules:
             if (unsaid := scope.quota.admit("task_failed")) is not None:
                 reason = str(error)[:500]
                 _log.warning(
-                    "module.task_failed", module=scope.module_id, task=name, reason=reason, unsaid=unsaid
+                    "module_task.failed", module=scope.module_id, task=name, reason=reason, unsaid=unsaid
                 )
             raise _Over from error
 

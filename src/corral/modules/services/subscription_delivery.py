@@ -74,7 +74,7 @@ class SubscriptionDelivery:
                     break
             else:
                 _log.error(
-                    "module.event_given_up",
+                    "module_event.lost",
                     module=self._scope.module_id,
                     type=body.type,
                     cursor=body.cursor,
@@ -107,7 +107,7 @@ class SubscriptionDelivery:
     def _failed(self, batch: list[EventBody], error: Exception) -> bool:
         if (unsaid := self._scope.quota.admit("event_failed")) is not None:
             _log.warning(
-                "module.event_failed",
+                "module_event.failed",
                 module=self._scope.module_id,
                 type=batch[0].type,
                 events=len(batch),

@@ -117,4 +117,4 @@ async def remove_group_if_empty(cgroups: Cgroups, run: str) -> None:
     try:
         await remove_group(cgroups, run)
     except CorralError as error:
-        _log.warning("run.group_left", run=run, error=str(error))
+        _log.warning("control_group_removal.failed", run=run, error=str(error))

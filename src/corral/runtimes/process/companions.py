@@ -222,7 +222,7 @@ async def _cleared(place: str, lock: int | None) -> bool:
         return True
     try:
         if record_of(place) is not None and exit_at(place) is None:
-            _log.warning("run.companion_lost", place=place)
+            _log.warning("companion.lost", place=place)
             await asyncio.to_thread(clear_up, place)
             return False
         return not companion_files.is_lost(place)
@@ -271,7 +271,7 @@ def record_of(place: str) -> CompanionRecord | None:
     try:
         return companion_files.read_record(place)
     except (OSError, ValueError) as error:
-        _log.warning("run.companion_unreadable", place=place, error=str(error))
+        _log.warning("companion_read.failed", place=place, error=str(error))
         return None
 
 

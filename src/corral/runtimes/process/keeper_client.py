@@ -139,7 +139,7 @@ class KeeperClient:
     async def _retire_older(self) -> None:
         for protocol in range(1, self._protocol):
             if not await self._quit(socket_name(protocol)):
-                _log.info("keeper.older_kept", protocol=protocol, directory=str(self._directory))
+                _log.info("keeper.kept", protocol=protocol, directory=str(self._directory))
 
     async def _quit(self, name: str) -> bool:
         connection = await self._connect(name)

@@ -103,10 +103,10 @@ class KeeperWatch:
                     await self._replace_keeper()
                 await self._hand_over()
             except (CorralError, OSError) as error:
-                _log.warning("keeper.watch_failed", reason=str(error))
+                _log.warning("keeper_watch.failed", reason=str(error))
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
             except Exception:
-                _log.exception("keeper.watch_failed")
+                _log.exception("keeper_watch.failed")
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
 
     async def _replace_keeper(self) -> None:
@@ -125,7 +125,7 @@ class KeeperWatch:
                 if run not in self._runs or await self._has(run):
                     self._waiting.discard(run)
         except (CorralError, OSError) as error:
-            _log.warning("keeper.runs_not_handed", runs=len(self._waiting), reason=str(error))
+            _log.warning("keeper_handover.failed", runs=len(self._waiting), reason=str(error))
         if self._waiting:
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
 

@@ -136,7 +136,7 @@ class LiveRun:
         except (OSError, ValueError) as error:
             if not over:
                 return None
-            _log.warning("run.exit_unreadable", run=self.record.run, error=str(error))
+            _log.warning("exit_read.failed", run=self.record.run, error=str(error))
             ending = None
         if ending is None and over:
             return StoredExit(None, time.time_ns(), "daemon", False, seen=False)
@@ -190,14 +190,14 @@ class LiveRun:
                     self.record = record
                     return
             except (CorralError, OSError, ValueError) as error:
-                _log.warning("run.rescue_failed", run=self.record.run, error=str(error))
+                _log.warning("rescue.failed", run=self.record.run, error=str(error))
             await asyncio.sleep(backoff.delay())
 
     async def _rescue(self, lock: int) -> None:
         try:
             if run_files.is_empty(self.directory):
                 return
-            _log.warning("run.shim_lost", run=self.record.run, shim=self.record.shim)
+            _log.warning("shim.lost", run=self.record.run, shim=self.record.shim)
             run_files.repair_record(self.directory, self.record)
             await self._keeper.rescue(self.directory, lock=lock, held=self.held)
         finally:

@@ -197,9 +197,7 @@ class ProcessRuntime:
         if found.supervised or not stored_elsewhere(directory, found.record):
             return ""
         note_loss(f"{directory}/{run_files.CONSOLE}")
-        _log.warning(
-            "run.console_elsewhere", run=found.record.run, shim=found.record.shim, meaning=_ELSEWHERE
-        )
+        _log.warning("console.relocated", run=found.record.run, shim=found.record.shim, meaning=_ELSEWHERE)
         return _ELSEWHERE
 
     async def _ended(self, directory: str, record: run_files.RunRecord, *, rebooted: bool) -> Adoption:
@@ -366,7 +364,7 @@ class ProcessRuntime:
         try:
             await self._cgroups.place_keeper(pid, RUNTIME)
         except CorralError as error:
-            _log.warning("keeper.not_moved", pid=pid, error=str(error))
+            _log.warning("keeper_move.failed", pid=pid, error=str(error))
 
 
 def _exists(spec: RunSpec) -> Rejected:

@@ -83,7 +83,7 @@ class Windows:
         try:
             await self._end(session_name(run_name), window)
         except (CorralError, OSError) as error:
-            _log.warning("session.not_closed", run=run_name, error=str(error))
+            _log.warning("session_close.failed", run=run_name, error=str(error))
             return
         forget_window(run_directory)
 
@@ -107,7 +107,7 @@ class Windows:
             except (CorralError, OSError) as error:
                 # Logged once for each reason: its program may be gone for good, and the run lives for months.
                 log = _log.debug if str(error) == logged else _log.warning
-                log("session.not_opened", session=session, error=str(error))
+                log("session_open.retried", session=session, error=str(error))
                 logged = str(error)
             if run_files.is_empty(run_directory):
                 return
@@ -146,7 +146,7 @@ class Windows:
             if run_files.is_empty(run_directory):
                 ends = min(ends, loop.time() + _LEAVE_SECONDS)
             if loop.time() > ends:
-                _log.warning("session.without_window", directory=run_directory)
+                _log.warning("session_window.lost", directory=run_directory)
                 return None
             await asyncio.sleep(backoff.delay())
         return self._process(run_directory)
