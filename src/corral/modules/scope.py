@@ -36,7 +36,7 @@ LOG_TAIL: Final = 20
 """Log lines that are kept for the report of a failure."""
 UNDO_SECONDS: Final = 5.0
 
-_log = structlog.get_logger("corral.modules.scope")
+_log = structlog.get_logger("corral.modules")
 
 
 class Owned:

@@ -40,7 +40,7 @@ _LONGEST_PAUSE: Final = 15.0
 _REDIRECTING: Final = frozenset({301, 302, 303, 307, 308})
 _LATER: Final = frozenset({408, 425, 429})
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
-_log = structlog.get_logger("corral.daemon.downloads")
+_log = structlog.get_logger("corral.daemon.cache")
 
 Expect = Callable[[int], Awaitable[None]]
 """Receives the minimum size of a file before the file grows to it; an exception it raises ends the download."""

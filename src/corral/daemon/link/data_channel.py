@@ -37,7 +37,7 @@ from corral.wire.v1.data_pb2_grpc import DataServiceStub
 _STALL_SECONDS: Final = 30.0
 _HEX: Final = frozenset("0123456789abcdef")
 _USELESS_PART: Final = frozenset({Code.INVALID_FIELD, Code.ARTIFACT_DIGEST_MISMATCH})
-_log = structlog.get_logger("corral.daemon.data")
+_log = structlog.get_logger("corral.daemon.link")
 
 Source = Callable[[int], AsyncGenerator[bytes, None]]
 """The bytes of a push from an offset on."""

@@ -35,7 +35,7 @@ _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 30.0
 _SPACING_SECONDS: Final = 3600.0
-_log = structlog.get_logger("corral.daemon.renewal")
+_log = structlog.get_logger("corral.daemon.link")
 
 
 def seconds_to_renewal(

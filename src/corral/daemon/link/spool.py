@@ -28,7 +28,7 @@ from corral.system.entropy import Entropy, new_id
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord
 
-_log = structlog.get_logger("corral.daemon.spool")
+_log = structlog.get_logger("corral.daemon.link")
 
 
 class Spool:

@@ -22,7 +22,7 @@ FORMAT_VERSION: Final = 1
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _PRIMARY_CODE: Final = 0xFF
 _COMPANIONS: Final = ("-wal", "-shm")
-_log = structlog.get_logger("corral.daemon.spool")
+_log = structlog.get_logger("corral.daemon.link")
 
 _SCHEMA: Final = """
 create table meta (one integer primary key check (one = 1), spool_id text not null);

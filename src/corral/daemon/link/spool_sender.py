@@ -18,7 +18,7 @@ WINDOW_RECORDS: Final = 512
 WINDOW_BYTES: Final = 256 * 1024
 _READ: Final = 128
 _RETRY_SECONDS: Final = 1.0
-_log = structlog.get_logger("corral.daemon.spool")
+_log = structlog.get_logger("corral.daemon.link")
 
 
 class SpoolSender:

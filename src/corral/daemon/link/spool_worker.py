@@ -37,7 +37,7 @@ _ENOUGH: Final = 256
 """So many waiting jobs are committed without further delay."""
 _GROUP: Final = 512
 _MAX_QUEUED: Final = 20_000
-_log = structlog.get_logger("corral.daemon.spool")
+_log = structlog.get_logger("corral.daemon.link")
 
 Work = Callable[[SpoolTable], Any]
 

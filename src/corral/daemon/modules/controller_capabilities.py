@@ -35,7 +35,7 @@ ARGUMENT_BYTES: Final = CAPABILITY_BYTES
 _PATIENCE: Final = LONGEST_CALL + 1.0
 """Seconds for a call whose deadline the controller chooses: its answer comes before this timeout."""
 _LATER: Final = frozenset({429, 503, 504})
-_log = structlog.get_logger("corral.daemon.modules.capabilities")
+_log = structlog.get_logger("corral.daemon.modules")
 
 _Answer = asyncio.Future[CapabilityResult]
 

@@ -21,7 +21,7 @@ from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 EVERY_SECONDS: Final = 5.0
-_log = structlog.get_logger("corral.daemon.modules.metrics")
+_log = structlog.get_logger("corral.daemon.modules")
 
 
 class MetricsSender:

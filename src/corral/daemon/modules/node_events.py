@@ -46,7 +46,7 @@ from corral.wire.v1.node_pb2 import HandshakeAck
 
 RING_EVENTS: Final = 10_000
 RING_BYTES: Final = 16 * 1024 * 1024
-_log = structlog.get_logger("corral.daemon.modules.events")
+_log = structlog.get_logger("corral.daemon.modules")
 
 Key = tuple[int, int]
 

@@ -31,7 +31,7 @@ from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscribe
 
-_log = structlog.get_logger("corral.daemon.modules.events")
+_log = structlog.get_logger("corral.daemon.modules")
 
 NodeEventRing = BoundedRing[Event | MissedEvents]
 """Events that reached this node. Numbers are the ring's own: a node receives only a part of the log, so

@@ -38,7 +38,7 @@ _CALL_SECONDS: Final = 10.0
 _ROUNDS: Final = 5
 _PAUSE_SECONDS: Final = 1.0
 
-_log = structlog.get_logger("corral.daemon.node.enrolment")
+_log = structlog.get_logger("corral.daemon.node")
 
 
 class _PendingEnrolment(msgspec.Struct, frozen=True, kw_only=True):

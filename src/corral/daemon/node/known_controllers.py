@@ -26,7 +26,7 @@ _VERSION: Final = 1
 _MAX_ADDRESSES: Final = 32
 _ROOM: Final = ".link.room"
 _ROOM_BYTES: Final = 16_384
-_log = structlog.get_logger("corral.daemon.memory")
+_log = structlog.get_logger("corral.daemon.node")
 
 
 class _StoredControllers(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import LeasedPort
 from corral.errors import Code, Retryable
 
-_log = structlog.get_logger("corral.daemon.ports")
+_log = structlog.get_logger("corral.daemon.node")
 
 _CONNECT_SECONDS: Final = 0.2
 _NO_INODE: Final = b"0"

@@ -31,7 +31,7 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
 AT_ONCE: Final = 2
 WAITING: Final = 64
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.orders")
 
 Question = WalkInstanceFiles | ReadInstanceFile
 

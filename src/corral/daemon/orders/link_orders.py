@@ -90,7 +90,7 @@ def known_exits(names: Iterable[tuple[RunName, Run | None]], runs: RunDirectorie
 Reply = Callable[[DaemonMessage], bool]
 """Sends to the controller that is connected when the answer is ready; False when there is none."""
 
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.orders")
 
 
 class LinkOrders:

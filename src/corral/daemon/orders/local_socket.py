@@ -27,7 +27,7 @@ from corral.system.aio.tasks import Tasks
 NAME: Final = "daemon.sock"
 _MAX_LINE: Final = 64 * 1024
 _MAX_CLIENTS: Final = 64
-_log = structlog.get_logger("corral.daemon.local")
+_log = structlog.get_logger("corral.daemon.orders")
 Answer = dict[str, Any]
 
 

@@ -26,7 +26,7 @@ from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import SystemEntropy
 from corral.system.files import DirectoryLock
 
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.orders")
 
 
 async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:

@@ -149,7 +149,7 @@ def _refused(path: str) -> Rejected:
 
 
 _AT_ONCE: Final = 2
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.orders")
 
 
 class SaveOrders:

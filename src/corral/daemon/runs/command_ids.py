@@ -37,7 +37,7 @@ _KEY: Final = 16
 _NUMBERS: Final = struct.Struct("<" + "Q24x" * REMEMBERED)
 _SIZE: Final = _HEADER.size + REMEMBERED * _SLOT.size
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 
 class Fate(enum.IntEnum):

@@ -70,7 +70,7 @@ def _withheld(names: frozenset[str]) -> str:
 
 
 _RETRY_SECONDS: Final = 1.0
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 Unwritten = Callable[[RunOutcome, CorralError], RunOutcome]
 """Called when the disk refuses an outcome: it may be sent before it is written. Returns the outcome to write."""

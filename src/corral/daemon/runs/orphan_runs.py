@@ -30,7 +30,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 
 _FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 1.0
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 
 class OrphanRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 
 _RETRY_SECONDS: Final = 1.0
 _AT_ONCE: Final = 64
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 Spooled = Callable[[int], None]
 

@@ -43,7 +43,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 from corral.system import log_context
 
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 _State, _Trigger = InstanceState, InstanceTrigger
 
 

@@ -41,7 +41,7 @@ _OUTCOME_ROOM: Final = ".outcome.json.room"
 _OUTCOME_BYTES: Final = 16 * 1024
 BEGINNINGS: Final = (".intent.json", _OUTCOME_ROOM, COMMANDS)
 """Prefixes of files that exist before the intent: alone they are no run."""
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 
 class RunIntent(msgspec.Struct, frozen=True, kw_only=True):

@@ -145,7 +145,7 @@ def _written_at(pending: PendingExit) -> float:
         return 0.0
 
 
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 
 class TunedRun(Protocol):

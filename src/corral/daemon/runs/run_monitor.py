@@ -26,7 +26,7 @@ _LEFTOVER_MOMENT: Final = 0.1
 _LEFTOVER_SECONDS: Final = 10.0
 _KILL_AGAIN_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 BeforeStop = Callable[[asyncio.Future[Any], asyncio.Event], Awaitable[None]]
 """Runs before the stop ladder: bounded, and over as soon as the run has exited or is to be killed."""

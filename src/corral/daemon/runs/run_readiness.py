@@ -149,7 +149,7 @@ class ReadyWatch:
         await self._tasks.close()
 
 
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 
 class WatchedRun(RunView, Protocol):

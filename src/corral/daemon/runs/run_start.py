@@ -55,7 +55,7 @@ _LATE_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 90.0
 _TAKEN_SECONDS: Final = 10.0
 _PORT_PAUSE: Final = 5.0
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 T = TypeVar("T")
 
 

@@ -22,7 +22,7 @@ from corral.sdk.runtime import RunHandle, RuntimeProvider
 from corral.system.aio.tasks import first_of
 
 KILL: Final = "kill"
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.runs")
 
 
 async def descend(

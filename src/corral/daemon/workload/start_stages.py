@@ -15,7 +15,7 @@ from corral.daemon.node.disk_space import as_ours
 from corral.errors import Code, CorralError
 from corral.wire.v1.instance_pb2 import StartPreparationStage
 
-_log = structlog.get_logger("corral.daemon.prepare")
+_log = structlog.get_logger("corral.daemon.workload")
 
 VALIDATION: Final = "VALIDATION"
 TEMPLATE_APPLY: Final = "TEMPLATE_APPLY"

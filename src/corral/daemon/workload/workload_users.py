@@ -24,7 +24,7 @@ from corral.system.daemon_config import InstancesSection
 AUTO: Final = "auto"
 UID: Final = "uid"
 _FEW: Final = 64
-_log = structlog.get_logger("corral.daemon.supervise")
+_log = structlog.get_logger("corral.daemon.workload")
 
 
 class WorkloadUser(msgspec.Struct, frozen=True, kw_only=True):

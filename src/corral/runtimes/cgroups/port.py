@@ -95,7 +95,7 @@ class Cgroups(Protocol):
 
 _TRIES: Final = 8
 _PAUSE: Final = 0.005
-_log = structlog.get_logger("corral.runtimes.process")
+_log = structlog.get_logger("corral.runtimes.cgroups")
 
 
 async def remove_group(cgroups: Cgroups, run: str) -> None:
