@@ -34,7 +34,7 @@ def exposed(metrics: ModuleMetrics, **more: Any) -> dict[tuple[str, tuple[tuple[
     registry = CollectorRegistry(auto_describe=True)
     registry.register(
         ModuleMetricsCollector(
-            figures=more.get("figures", list),
+            host_metrics=more.get("host_metrics", list),
             leaked=more.get("leaked", dict),
             families=metrics.families,
             dropped=lambda: dict(metrics.dropped),
@@ -203,7 +203,7 @@ def test_figures_of_the_host_are_shown_by_module() -> None:
         ("cpu_seconds", "Time.", True, [("stats", 1.5)]),
         ("threads", "Threads.", False, [("stats", 3.0)]),
     ]
-    shown = exposed(ModuleMetrics(), figures=lambda: rows)
+    shown = exposed(ModuleMetrics(), host_metrics=lambda: rows)
     assert shown[key("corral_module_cpu_seconds_total", module="stats")] == 1.5
     assert shown[key("corral_module_threads", module="stats")] == 3
 

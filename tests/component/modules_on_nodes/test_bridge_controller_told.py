@@ -153,7 +153,7 @@ def exposed(
     registry = CollectorRegistry(auto_describe=True)
     registry.register(
         ModuleMetricsCollector(
-            figures=lambda: host or [],
+            host_metrics=lambda: host or [],
             leaked=lambda: {"shop": 0},
             families=lambda: [("shop", name, family) for name, family in (own or {}).items()],
             dropped=lambda: {("shop", "name"): 1},
@@ -201,7 +201,7 @@ async def test_what_is_shown_is_how_it_was_when_somebody_asked_though_a_thread_w
     took.record((), 0.02)
     collected = list(
         ModuleMetricsCollector(
-            figures=lambda: [("memory_bytes", "Memory.", False, [("shop", 50.0)])],
+            host_metrics=lambda: [("memory_bytes", "Memory.", False, [("shop", 50.0)])],
             leaked=dict,
             families=lambda: [("shop", "depth", mine), ("shop", "took", took)],
             dropped=dict,
