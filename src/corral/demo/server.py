@@ -2,7 +2,7 @@
 """A game server without a game: something honest to watch, to stop and to crash.
 
 It answers the Minecraft server-list ping on its port, takes commands on its input, and prints what
-happens with a time. Nobody can play on it. One file, standard library only; it imports nothing of
+happens with a time. It cannot be played on. One file, standard library only; it imports nothing of
 Corral, so it can be copied anywhere and run by hand:
 
     python3 server.py --port 25565 --bots --seed 7

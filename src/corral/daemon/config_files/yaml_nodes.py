@@ -151,7 +151,7 @@ class _YamlReader:
             node.end = value.end
             inner = next(self._events)
         if node.flow or not node.entries:
-            node.end = inner.end_mark.index  # type: ignore[union-attr]  # the parser always says where
+            node.end = inner.end_mark.index  # type: ignore[union-attr]  # the parser always gives a position
         node.column = _column(self._text, node, marked=bool(event.anchor or event.tag))
         return node
 

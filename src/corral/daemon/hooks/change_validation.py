@@ -1,6 +1,6 @@
 """Whether a module's answer may be taken. Pure.
 
-An answer is not trusted: anything may come. Only what differs from the original is judged; what the plan
+An answer is not trusted: anything may come. Only what differs from the original is checked; what the plan
 has itself stays, whatever it is.
 """
 
@@ -75,7 +75,7 @@ _FIELDS: Final = ("jvm_args", "args", "env")
 
 
 class BadChange(Exception):
-    """The answer is dropped, all of it; the text says why."""
+    """The whole answer is dropped; the text is the reason."""
 
 
 def read_answer(answer: object, original: StartValues) -> StartValues:
@@ -148,7 +148,7 @@ def _check_names(env: Mapping[str, str]) -> None:
 
 
 def _check_texts(change: StartChange) -> None:
-    """First of all: what is said about the rest must be sayable."""
+    """Checked first: later errors quote these texts."""
     named = [(f"'{word[:40]}'", word) for word in (*change.jvm_args.words, *change.args.words)]
     named += [(f"the variable '{name[:40]}'", f"{name}={value}") for name, value in change.env_set.items()]
     if len(named) > MOST_ITEMS:

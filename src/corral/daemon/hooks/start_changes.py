@@ -215,7 +215,7 @@ _MOST_SHOWN: Final = 50
 _LONGEST_SHOWN: Final = 200
 _LONGEST_REASON: Final = 500
 _MOST_BYTES: Final = 16 * 1024
-"""Of all of it; whoever would be beyond is named with numbers in place of words."""
+"""Of all of it; a module beyond this limit is listed with counts in place of words."""
 _LISTS: Final = (
     "jvm_args_added",
     "jvm_args_removed",
@@ -239,7 +239,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 def provenance(
     changes: Iterable[ModuleChange], missing: Iterable[str], secrets: Mapping[str, str]
 ) -> Provenance:
-    """With the names of variables in place of values that nobody may see."""
+    """With the names of variables in place of secret values."""
     hidden = SecretMask(secrets)
     shown = []
     size = 0

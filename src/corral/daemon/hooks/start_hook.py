@@ -119,7 +119,7 @@ async def _call_one(
             answer=HookAnswer,
             deadline=seconds,
             # All are asked at the same moment: who uses up the whole budget was late by itself. Only what a
-            # start cuts short, for want of time, is held against nobody.
+            # start cuts short, for want of time, counts against no module.
             blame=patience.full or scope.hook_deadline <= seconds,
         )
         change = difference(original, read_answer(answer.value, original))

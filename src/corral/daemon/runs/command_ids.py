@@ -54,7 +54,7 @@ _FATES: Final = frozenset(Fate)
 
 
 class Known(NamedTuple):
-    """What the file says about an id. `certain`: an id that it does not hold was never written there."""
+    """The file's entry for an id. `certain`: an id that it does not hold was never written there."""
 
     fate: Fate
     certain: bool

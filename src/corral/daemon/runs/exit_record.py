@@ -77,7 +77,7 @@ Unwritten = Callable[[RunOutcome, CorralError], RunOutcome]
 
 
 class OutcomeRecord:
-    """The outcome of one run. `judged` and `followed` decide, `written` makes it durable."""
+    """The outcome of one run. `outcome_of` and `followed` decide, `written` makes it durable."""
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ class OrphanRuns:
         """Look at the run whenever its known process has exited, until it is gone."""
         backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
         while (run := self._found.get(name)) is not None:
-            with contextlib.suppress(CorralError, OSError):  # `look` meets the same, and its caller says so
+            with contextlib.suppress(CorralError, OSError):  # `look` meets the same, and its caller logs it
                 if await self._process_ended(cgroups, run):
                     backoff.reset()
                 async with self._looking:

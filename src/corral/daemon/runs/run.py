@@ -286,7 +286,7 @@ class Run:
         self.handle = handle
         self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
         self.times.start(handle, now_ms=self._services.now_ms())
-        with contextlib.suppress(CorralError):  # it has them, whatever the ledger says
+        with contextlib.suppress(CorralError):  # it has them, whatever the ledger holds
             self._services.ports.take(self.name, self.order.ports)
         self._services.directories.hold(self.order.instance_id, self.order.incarnation)
         self._follow_console()

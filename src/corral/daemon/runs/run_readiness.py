@@ -183,7 +183,7 @@ class RunReadiness:
         self._workload_ready = False
 
     def restore(self) -> InstanceState:
-        """The state of a living run of an earlier daemon. Without probes it counts as ready until a look says
+        """The state of a living run of an earlier daemon. Without probes it counts as ready until a look shows
         otherwise."""
         order, files = self._run.order, self._run.files
         if order.probes:

@@ -255,7 +255,7 @@ class InstanceSupervisor:
             return
         found = None
         async with limit:
-            # The instance asks again, and says why it had to; no run keeps the others waiting, nor the daemon
+            # The instance retries, and reports why; no run keeps the others waiting, nor the daemon
             # from its start.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_ADOPT_SECONDS):

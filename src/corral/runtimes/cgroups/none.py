@@ -95,7 +95,7 @@ class NoCgroups:
             cpu_seconds=processes.cpu_seconds(members),
         )
 
-    def oom_killed(self, run: str) -> bool:  # noqa: ARG002  # the kernel tells it of groups only
+    def oom_killed(self, run: str) -> bool:  # noqa: ARG002  # the kernel counts it for groups only
         return False
 
     def oom_file(self, run: str) -> str:  # noqa: ARG002
