@@ -18,7 +18,7 @@ from tests.system.estate import Estate
 pytestmark = pytest.mark.system
 
 DAEMON = {"link", "prepare", "supervise", "console", "cache", "ports", "probes"}
-CONTROLLER = {"http", "reconcile", "dispatch", "consoles", "intake", "templates", "store"}
+CONTROLLER = {"http", "reconcile", "instances", "consoles", "sessions", "distribution", "store"}
 
 
 async def test_every_room_says_something_useful_and_not_without_end(tmp_path: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import set_within
 from corral.system.clock import Clock
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.store")
 
 FREE: Final = ""
 """The holder of a released lease: it may be taken at once."""
@@ -106,7 +106,7 @@ class Term:
             try:
                 await self._engine.release_lease(self._row)
             except StoreUnavailable as error:
-                log.warning("lease.not_released", why=error.why)
+                log.warning("lease.release_failed", why=error.why)
 
     async def raise_epoch(self, *, by: int) -> Epoch | None:
         """Raise lease and fence together; None when the lease was lost. Every `Writer` of this term is fenced
@@ -129,7 +129,7 @@ class Term:
         except TimeoutError:
             return
         except StoreUnavailable as error:
-            log.warning("lease.not_renewed", why=error.why, seconds_left=round(self._remaining(), 1))
+            log.warning("lease.renewal_failed", why=error.why, seconds_left=round(self._remaining(), 1))
             await set_within(self._over, min(self._timing.poll, max(self._remaining(), 0)))
             return
         if row is None:
@@ -197,7 +197,7 @@ class Leadership:
                 else:
                     term = None
             except StoreUnavailable as error:
-                log.warning("lease.candidate_waits", why=error.why)
+                log.warning("lease.acquisition_retried", why=error.why)
                 term = None
             if term is not None:
                 return term
@@ -208,7 +208,7 @@ class Leadership:
         row = await self._engine.take_lease(self._name, holder=self._holder, seen=seen, info=self._info)
         if row is None:
             return None
-        log.info("lease.taken", epoch=row.epoch, holder=row.holder)
+        log.info("lease.acquired", epoch=row.epoch, holder=row.holder)
         return Term(
             self._engine,
             row,

@@ -13,7 +13,7 @@ from corral.domain.ids import Epoch
 from corral.store.port import EventBounds, Head, Store
 from corral.store.store_errors import Fenced, StoreUnavailable
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.store")
 
 _STEP: Final = 500
 _BREATH: Final = 0.001
@@ -63,7 +63,7 @@ class Retention:
             except Fenced:
                 return
             except StoreUnavailable as error:
-                log.warning("retention.postponed", why=error.why)
+                log.warning("retention.failed", why=error.why)
             else:
                 if dropped:
                     log.info("retention.applied", rows=dropped)

@@ -37,7 +37,7 @@ from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.store")
 
 
 class WriterTiming(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,14 +269,14 @@ class Writer:
         self._reason = why
         if self._stage is _Stage.OPEN:
             self._stage = _Stage.UNHEALTHY
-            log.error("store.unavailable", why=why)
+            log.error("store.lost", why=why)
         _fail(self._line.leave(), lambda: StoreUnavailable(why))
 
     def _become_healthy(self) -> None:
         self._reason = ""
         if self._stage is _Stage.UNHEALTHY:
             self._stage = _Stage.OPEN
-            log.info("store.available")
+            log.info("store.recovered")
 
     def _end(self, stage: _Stage, reason: str, *, fence: Fenced | None = None) -> None:
         """Close for good: all waiting and later callers get the reason."""

@@ -100,11 +100,11 @@ def _checked_write(file: RotatingFile) -> Callable[[bytes], None]:
 
 
 def _log_problem(file: RotatingFile) -> None:
-    log = logger("corral.log")
+    log = logger("corral.system")
     if file.problem:
-        log.error("log.unwritable", path=str(file.path), reason=file.problem)
+        log.error("log.write_failed", path=str(file.path), reason=file.problem)
     else:
-        log.info("log.writable_again", path=str(file.path))
+        log.info("log.write_recovered", path=str(file.path))
 
 
 class Logs:

@@ -25,7 +25,7 @@ def record(second: int, message: str) -> dict[str, object]:
 
 
 KEPT = {
-    "controller": [record(1, "instance.ordered"), record(4, "http.request_ended")],
+    "controller": [record(1, "instance.order_sent"), record(4, "http.request_ended")],
     "node:web-1": [record(2, "instance.transition"), record(3, "instance.transition")],
     "node:web-2": [],
 }
@@ -65,7 +65,7 @@ def test_the_records_of_all_logs_are_shown_in_the_order_of_time(
     done = corral(*words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "controller  2026-01-01T00:00:01Z INFO  corral.x: instance.ordered request=req-1",
+        "controller  2026-01-01T00:00:01Z INFO  corral.x: instance.order_sent request=req-1",
         "node:web-1  2026-01-01T00:00:02Z INFO  corral.x: instance.transition request=req-1",
         "node:web-1  2026-01-01T00:00:03Z INFO  corral.x: instance.transition request=req-1",
         "controller  2026-01-01T00:00:04Z INFO  corral.x: http.request_ended request=req-1",

@@ -225,5 +225,5 @@ async def test_nothing_is_logged_when_it_is_off(cluster: LocalCluster, logs: Log
             pass
     await asyncio.sleep(0.2)
     messages = {record.message for _, record in logs.ring.tail(10_000)}
-    assert "http.listening" in messages
+    assert "http.server_started" in messages
     assert "http.request_ended" not in messages

@@ -183,7 +183,7 @@ async def main():
         for each in held:
             os.close(each)
         await eventually(lambda: len(logs) > 1 or running.done())
-        assert (logs[1]["event"], logs[1]["refused"]) == ("link.connections_refused", 2)
+        assert (logs[1]["event"], logs[1]["refused"]) == ("link.connection_refused", 2)
         assert not running.done()
         running.cancel()
 

@@ -155,7 +155,7 @@ class GroupNeeds:
         try:
             needs = self.of_group(spec)
         except Rejected as error:  # its starts report it, too
-            _log.info("distribution.group_unresolved", group=spec.name, reason=str(error))
+            _log.info("distribution.group_skipped", group=spec.name, reason=str(error))
             needs = Needs()
         self._known[spec.name] = spec, needs
         return needs

@@ -103,7 +103,7 @@ _LOOK_SECONDS: Final = 0.02
 _LOGGED_PER_MINUTE: Final = 30
 """Of one node, so that endless requests do not fill the log."""
 _TEXT: Final = 500
-_log = structlog.get_logger("corral.controller.templates")
+_log = structlog.get_logger("corral.controller.distribution")
 
 Key = tuple[str, str, str]
 

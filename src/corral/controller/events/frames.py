@@ -15,7 +15,7 @@ RESYNC_REQUIRED: Final = "RESYNC_REQUIRED"
 
 MAX_FRAME: Final = 1024 * 1024
 _ENCODER: Final = msgspec.json.Encoder()
-_log = structlog.get_logger("corral.events")
+_log = structlog.get_logger("corral.controller.events")
 
 
 class EventShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from corral.system.clock import Clock
 _BATCH: Final = 64
 _RECHECK_SECONDS: Final = 60.0
 
-log = structlog.get_logger("corral.events")
+_log = structlog.get_logger("corral.controller.events")
 
 EventHandler = Callable[[Event], Awaitable[None]]
 ResyncHandler = Callable[[Cursor], Awaitable[None]]
@@ -75,8 +75,8 @@ class HubSubscription:
             read = await self._reader.read(self._selection, limit=_BATCH)
             for item in read.items:
                 if isinstance(item, MissedEvents):
-                    log.warning(
-                        "event.subscriber_overrun", subscriber=self._reader.name, head=str(item.until)
+                    _log.warning(
+                        "event.subscriber_lagged", subscriber=self._reader.name, head=str(item.until)
                     )
                     await self._guarded(self._on_resync(item.until))
                 else:
@@ -87,7 +87,7 @@ class HubSubscription:
         try:
             await call
         except Exception:
-            log.exception("event.subscriber_failed", subscriber=self._reader.name)
+            _log.exception("event.subscriber_failed", subscriber=self._reader.name)
 
 
 _PAGE: Final = 256
@@ -149,8 +149,6 @@ def _frames(
             reported = True
             yield resync_frame(head=item.until, lost=item.after, at=at)
 
-
-_log = structlog.get_logger("corral.controller.events")
 
 RING_EVENTS: Final = 8192
 RING_BYTES: Final = 8 * 1024 * 1024
@@ -218,7 +216,7 @@ class EventHub:
 
     def follow(self, *, after: Cursor | None, selection: EventSelection) -> EventStream:
         """A stream of frames from a position, or from now on."""
-        _log.debug("events.followed", after=str(after) if after else "now", head=str(self.head))
+        _log.debug("event.stream_opened", after=str(after) if after else "now", head=str(self.head))
         reader = self.reader("stream", after=after)
         return EventStream(reader, ring=self.ring, clock=self._clock, selection=selection)
 

@@ -14,7 +14,7 @@ from corral.system.bounded_ring import BoundedRing
 
 _CHUNK_BYTES: Final = 65536
 _KEPT_CHUNKS: Final = 16
-_log = structlog.get_logger("corral.events")
+_log = structlog.get_logger("corral.controller.events")
 
 
 class EventSelection(msgspec.Struct, frozen=True, kw_only=True):

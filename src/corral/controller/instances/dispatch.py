@@ -46,7 +46,7 @@ STRAYS_HEEDED: Final = 1000
 """The most stray ids of one node that are not given out."""
 _LOGGED: Final = 10
 _SLOWEST: Final = 300.0
-_log = structlog.get_logger("corral.controller.dispatch")
+_log = structlog.get_logger("corral.controller.instances")
 
 
 class Sending(msgspec.Struct, kw_only=True):
@@ -139,7 +139,7 @@ class Dispatcher:
         session = self._sessions.find(node_id)
         if session is not None and session.first_stop_of(stray.id, stray.incarnation):
             _log.warning(
-                "instance.stray",
+                "instance.stray_found",
                 instance=stray.id,
                 incarnation=stray.incarnation,
                 node=node_id,
@@ -163,7 +163,7 @@ class Dispatcher:
         session.live = msgspec.structs.replace(session.live, strays=shown, stray_count=count)
         if strays:
             _log.warning(
-                "instance.strays_left_alone",
+                "instance.strays_skipped",
                 node=node_id,
                 count=count,
                 instances=[stray.id for stray in strays[:_LOGGED]],
@@ -224,7 +224,7 @@ class Dispatcher:
         sending.due = now + doubled(self._resend_seconds, sending.sent - 1, longest=_SLOWEST)
         self._set_timer(sending.due, record.id)
         _log.info(
-            "instance.ordered",
+            "instance.order_sent",
             incarnation=record.incarnation,
             order=sending.order.kind.value,
             sending=sending.sent,
@@ -244,7 +244,7 @@ class Dispatcher:
             )
         plan = self._state.plans.find(record.plan_hash)
         if plan is None:
-            _log.error("instance.plan_missing", plan=record.plan_hash)
+            _log.error("instance.plan_lost", plan=record.plan_hash)
             return None
         node = self._state.nodes.find(record.node)
         sending.token = sending.token or self._tokens.mint(record.id, record.incarnation)
@@ -285,7 +285,7 @@ class Dispatcher:
             return
         if sending.sent >= MAX_SENDINGS:
             _log.warning(
-                "instance.order_unanswered", instance=id, node=stored.record.node, sendings=sending.sent
+                "instance.order_retried", instance=id, node=stored.record.node, sendings=sending.sent
             )
             sending.answered = True  # until its node opens another session
             return

@@ -39,7 +39,9 @@ async def upgrade_groups(ledger: Ledger) -> None:
 def _upgraded(ledger: Ledger, group: StoredRecord[GroupRecord]) -> list[Step]:
     name = group.record.spec.name
     if _has_worlds(ledger, group.record):
-        _log.warning("group.isolation_kept", group=name, isolate="shared", hint=isolation_hint(group.record))
+        _log.warning(
+            "group.isolation_change_skipped", group=name, isolate="shared", hint=isolation_hint(group.record)
+        )
         return []
     _log.info("group.isolation_changed", group=name, before="shared", isolate="auto")
     return [

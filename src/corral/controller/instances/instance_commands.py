@@ -29,7 +29,7 @@ _PASSING: Final = frozenset(
     {Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE, Code.DISK_FULL, Code.NODE_OFFLINE}
 )
 
-_log = structlog.get_logger("corral.controller.commands")
+_log = structlog.get_logger("corral.controller.instances")
 
 
 class CommandTarget(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ CRASH_RATE: Final = "crash_rate"
 _MOST_DECIDED: Final = 10_000
 _EXECUTED: Final = (wire.INSTANCE_STATE_STARTING, wire.INSTANCE_STATE_RUNNING)
 """States in which the text of a report with a stage is what readiness waits for."""
-_log = structlog.get_logger("corral.controller.reports")
+_log = structlog.get_logger("corral.controller.instances")
 
 
 class InstanceReports:

@@ -286,7 +286,7 @@ class Installer:
                 finally:
                     self._upgrading = ""
                 settled, story = upgraded.record, list(upgraded.lines)
-        _log.info("module.install", module=record.id, version=record.version, outcome=outcome.value)
+        _log.info("module.installed", module=record.id, version=record.version, outcome=outcome.value)
         return InstallAnswer(record=settled, outcome=outcome, story=(*compatibility.warnings, *story))
 
     async def _settings(

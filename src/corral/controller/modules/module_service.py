@@ -106,7 +106,7 @@ class Modules:
                     await self._parts.upkeep()
                     swept = self._clock.monotonic()
             except Exception as error:
-                _log.warning("modules.upkeep_postponed", reason=repr(error))
+                _log.warning("modules.upkeep_failed", reason=repr(error))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _announce_leaks(self) -> None:
@@ -133,7 +133,7 @@ class Modules:
             try:
                 await work()
             except CorralError as error:
-                _log.warning("modules.start_delayed", reason=str(error))
+                _log.warning("modules.start_retried", reason=str(error))
                 await asyncio.sleep(error.retry_after or _RETRY_SECONDS)
             except Exception:
                 _log.exception("modules.start_failed")

@@ -177,4 +177,4 @@ class UpgradeLease:
         try:
             await self._leases.release_lease(row)
         except StoreUnavailable as error:
-            _log.warning("module.lease_not_released", reason=error.why)
+            _log.warning("module.lease_release_failed", reason=error.why)

@@ -41,7 +41,7 @@ _TEXT: Final = 4000
 _NAME: Final = 80
 _NO_ARGUMENTS: Final = msgspec.msgpack.encode({})
 _ARGUMENTS: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
-_log = structlog.get_logger("corral.controller.bridge")
+_log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
 class NodeConsumer(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class CapabilityServer:
         except CorralError as error:
             return _failure(id, error)
         except Exception:
-            _log.exception("bridge.call_broken", consumer=consumer.name, capability=request.capability)
+            _log.exception("bridge.call_lost", consumer=consumer.name, capability=request.capability)
             return _failure(id, Retryable(Code.INTERNAL, "the call failed", hint="see the controller's log"))
 
     async def _answer(

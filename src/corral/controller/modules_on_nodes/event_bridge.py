@@ -35,7 +35,7 @@ _NAME_MAX: Final = 80
 _AT_ONCE: Final = 1000
 """Most events of one commit whose types are read."""
 _ANY: Final = EventSelection()
-_log = structlog.get_logger("corral.controller.bridge")
+_log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
 class EventBridge:
@@ -115,7 +115,7 @@ class EventBridge:
             gone = [name for name in forwarder.names() if name not in declared]
             if gone:
                 forwarder.unsubscribe(gone)
-                _log.info("bridge.names_dropped", node=link.facts.node_id, names=gone[:_NAMED])
+                _log.info("bridge.names_refused", node=link.facts.node_id, names=gone[:_NAMED])
 
     def unsubscribed(self, link: ModuleLink, asked: EventUnsubscribe) -> None:
         forwarder = self._forwarders.get(link)

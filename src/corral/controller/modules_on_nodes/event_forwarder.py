@@ -87,7 +87,7 @@ _AT_ONCE: Final = 128
 """Most events read in one turn."""
 _STORE_SECONDS: Final = 1.0
 """Pause when the store is unavailable and gives no retry delay."""
-_log = structlog.get_logger("corral.controller.bridge")
+_log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
 class _Replay:
@@ -196,7 +196,7 @@ class EventForwarder:
             await room(self._link)
             moved = await self._step()
         except CorralError as error:  # the store
-            _log.warning("bridge.events_delayed", node=self._link.facts.node_id, reason=str(error))
+            _log.warning("bridge.events_retried", node=self._link.facts.node_id, reason=str(error))
             await asyncio.sleep(error.retry_after or _STORE_SECONDS)
         except Exception:
             _log.exception("bridge.events_failed", node=self._link.facts.node_id)
@@ -288,7 +288,7 @@ class EventForwarder:
 
     def _send_missed(self, missed: MissedEvents) -> None:
         node = self._link.facts.node_id
-        _log.warning("bridge.events_missed", node=node, after=str(missed.after), until=str(missed.until))
+        _log.warning("bridge.events_lost", node=node, after=str(missed.after), until=str(missed.until))
         self._link.send(missed_frame(missed, at=self._clock.now()))
         self._note_sent(missed.until)
 

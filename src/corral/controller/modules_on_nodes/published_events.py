@@ -29,7 +29,7 @@ BURST_SECONDS: Final = 30
 """Burst of the rate limits, which apply to all modules of a node together: it covers what they published
 while the node was disconnected."""
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
-_log = structlog.get_logger("corral.controller.bridge")
+_log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
 class PublishedEvents:

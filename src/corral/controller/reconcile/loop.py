@@ -203,7 +203,7 @@ class Reconciler:
                     await self._turn()
                     conflicts = 0
                 except (StoreUnavailable, Conflict) as error:
-                    _log.warning("reconcile.delayed", reason=str(error))
+                    _log.warning("reconcile.retried", reason=str(error))
                     conflicts += 1
                     lasting = isinstance(error, Conflict)
                     await asyncio.sleep(conflict_pause(conflicts) if lasting else _RETRY_SECONDS)
@@ -280,7 +280,7 @@ class Reconciler:
             self._dirty = {**causes, **self._dirty}
             raise
         by_group = {name: wake.cause for name, wake in causes.items()}
-        _log.debug("reconcile.pass_ended", causes=by_group, steps=len(steps), unfinished=unfinished)
+        _log.debug("reconcile.pass_finished", causes=by_group, steps=len(steps), unfinished=unfinished)
         for name in unfinished:
             newer = self._dirty.get(name, causes[name])
             self._dirty[name] = _Wake(newer.cause, newer.request or causes[name].request)
@@ -300,7 +300,7 @@ class Reconciler:
             except StoreUnavailable:
                 raise
             except Exception:
-                _log.exception("reconcile.group_broken", group=name)
+                _log.exception("reconcile.group_failed", group=name)
                 ws.back_to(mark)
                 continue
             budget -= kept.started

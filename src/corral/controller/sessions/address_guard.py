@@ -23,7 +23,7 @@ from corral.system.addresses import counted_as, share_of
 from corral.system.clock import Clock
 from corral.system.logger import LogQuota
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.sessions")
 
 SWEEP_SECONDS: Final = 1.0
 _MORE_OFTEN: Final = 4
@@ -88,7 +88,7 @@ class AddressGuard:
             if share and counts[peer] > share and _shut(*key):
                 cut[peer] += 1
         for peer, number in cut.items():
-            log.warning("link.connections_refused", address=peer.address, port=peer.port, refused=number)
+            log.warning("link.connection_refused", address=peer.address, port=peer.port, refused=number)
         return cut.total()
 
     def _look(self) -> None:

@@ -33,7 +33,7 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceServicer
 from corral.wire.v1.node_pb2 import CertificateIssued, Handshake, HandshakeAck
 
-_log = structlog.get_logger("corral.controller.link")
+_log = structlog.get_logger("corral.controller.sessions")
 
 
 class DaemonService(DaemonServiceServicer):
@@ -81,7 +81,7 @@ class DaemonService(DaemonServiceServicer):
         """Refuse an incompatible protocol version with messages that every version understands, then end the
         stream."""
         _log.warning(
-            "link.protocol_incompatible",
+            "link.protocol_refused",
             node=hello.node_id[:80],
             theirs=hello.protocol_version,
             ours=PROTOCOL_VERSION,
@@ -199,7 +199,7 @@ class DaemonService(DaemonServiceServicer):
         lost = None if known else greeting.lost_reports(leading.state, hello)
         await leading.ledger.revise(leading.state.nodes, session.facts.node_id, change)
         if lost is not None:
-            _log.error("session.store_older_than_node", node=session.facts.node_id, **lost.data)
+            _log.error("session.store_rollback_detected", node=session.facts.node_id, **lost.data)
             leading.sessions.ahead_of_store.add(session.facts.node_id)
         _log.info(
             "session.opened", node=session.facts.node_id, session=session.facts.id, version=hello.version

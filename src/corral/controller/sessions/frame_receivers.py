@@ -92,7 +92,7 @@ class NodeReports(Protocol):
 
 _SECONDS: Final = 60.0
 _SHOWN: Final = 80
-_log = structlog.get_logger("corral.controller.reports")
+_log = structlog.get_logger("corral.controller.sessions")
 
 
 class ConsoleSink(Protocol):

@@ -27,7 +27,7 @@ from corral.wire.rpc_errors import abort
 
 _GRPC_ENDS: Final = (grpc.RpcError, grpc.aio.AbortError, grpc.aio.UsageError)
 _GOODBYE_SECONDS: Final = 5.0
-_log = structlog.get_logger("corral.controller.grpc")
+_log = structlog.get_logger("corral.controller.sessions")
 
 
 class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class translated:  # noqa: N801 - reads as a statement: `async with translated(c
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await goodbye
         except TimeoutError:
-            _log.warning("grpc.goodbye_not_taken", call=self._call, peer=self._context.peer())
+            _log.warning("grpc.goodbye_failed", call=self._call, peer=self._context.peer())
 
 
 def peer_address(peer: str) -> str:

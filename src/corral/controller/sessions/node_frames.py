@@ -62,7 +62,7 @@ class CertificateRenewal:
         self._reply.send(ControllerMessage(certificate_issued=issued))
 
 
-_log = structlog.get_logger("corral.controller.session")
+_log = structlog.get_logger("corral.controller.sessions")
 
 
 class NodeStream(ModuleLink, Protocol):
@@ -111,7 +111,7 @@ class NodeFrames:
         elif rule.delivery is FrameDelivery.IGNORED and frame.kind not in self._ignored:
             # Additive by design: an unknown or unused kind is no reason to disconnect.
             self._ignored.add(frame.kind)
-            _log.info("session.frames_ignored", node=self._node_id, kind=frame.kind or "unknown")
+            _log.info("session.frames_skipped", node=self._node_id, kind=frame.kind or "unknown")
 
     def _guarded(self, frame: NodeFrame) -> None:
         """Handle one message; a failure is reported to the node and the message skipped. The intake still stores

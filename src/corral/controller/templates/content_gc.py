@@ -126,7 +126,7 @@ class BlobCollector:
                 marked |= await self._named_by_manifest(digest)
             except Rejected as error:
                 self._missed[digest] = missed.get(digest, self._clock.monotonic())
-                _log.warning("templates.manifest_unreadable", manifest=digest, reason=str(error))
+                _log.warning("templates.manifest_read_failed", manifest=digest, reason=str(error))
         self._check_patience()
         return marked
 

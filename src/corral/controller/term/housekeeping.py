@@ -89,7 +89,7 @@ class Housekeeping:
                     await asyncio.sleep(0)
                 await self.forget_journals()
             except CorralError as error:
-                _log.warning("housekeeping.postponed", reason=str(error))
+                _log.warning("housekeeping.sweep_retried", reason=str(error))
             except Exception:
                 _log.exception("housekeeping.sweep_failed")
             await asyncio.sleep(_SWEEP_SECONDS)
@@ -104,7 +104,7 @@ class Housekeeping:
             try:
                 await self._collector.collect(self._ledger.state)
             except CorralError as error:
-                _log.warning("housekeeping.collection_postponed", reason=str(error))
+                _log.warning("housekeeping.collection_retried", reason=str(error))
             except Exception:
                 _log.exception("housekeeping.collection_failed")
 

@@ -26,7 +26,7 @@ from corral.system.clock import Clock
 from corral.system.controller_config import LeaseSection
 
 _LOOK_SECONDS: Final = 1.0
-_log = structlog.get_logger("corral.controller")
+_log = structlog.get_logger("corral.controller.term")
 
 OpenLink = Callable[[ClusterState], Awaitable[None]]
 """Starts listening for daemons, once the authority that they trust is known. Idempotent."""
@@ -186,11 +186,11 @@ class LeadershipLoop:
                 try:
                     await self._serve_epoch(term, holding, opening)
                 except StoreUnavailable as error:
-                    _log.warning("term.postponed", reason=str(error))
+                    _log.warning("term.start_retried", reason=str(error))
                     await asyncio.sleep(_LOOK_SECONDS)
                     continue
                 except Fenced:
-                    _log.warning("term.fenced_at_start", epoch=term.epoch)
+                    _log.warning("term.start_fenced", epoch=term.epoch)
                 raised = await self._raiser.finished()
                 if raised is None:
                     return
@@ -201,7 +201,7 @@ class LeadershipLoop:
             await self._open_link(leader.state)
             self._role.term = leader
             self._ready.set()
-            _log.info("controller.leading", epoch=term.epoch, holder=self._role.holder)
+            _log.info("controller.lease_acquired", epoch=term.epoch, holder=self._role.holder)
             try:
                 # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
                 await first_of(holding, leader.fenced, name="controller/fenced")

@@ -99,7 +99,7 @@ _FORMAT: Final = "corral-store-position"
 _VERSION: Final = 1
 _SECONDS: Final = 2.0
 """The interval between notes: the loss of commits younger than this is not detected."""
-_log = structlog.get_logger("corral.controller.store")
+_log = structlog.get_logger("corral.controller.term")
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,12 +148,12 @@ class StorePosition:
             await to_end(write_versioned, self._path, position, name=_FORMAT, version=_VERSION)
             self._noted = commit
         except OSError as error:
-            _log.warning("store.position_not_noted", reason=str(error))
+            _log.warning("store.position_store_failed", reason=str(error))
 
     def _read(self) -> int:
         try:
             found = read_versioned(self._path, Position, name=_FORMAT, version=_VERSION)
         except Rejected as error:
-            _log.warning("store.position_unreadable", reason=str(error))
+            _log.warning("store.position_read_failed", reason=str(error))
             return 0
         return found.commit if found is not None else 0

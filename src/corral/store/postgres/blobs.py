@@ -22,7 +22,7 @@ from corral.store.postgres.connections import PostgresConnector, close_connectio
 from corral.store.postgres.faults import FAILURES, translated
 from corral.system.clock import Clock, SystemClock
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.store")
 
 _NAME: Final = "corral-upload"
 
@@ -176,7 +176,7 @@ class _Upload:
             if not self._kept and not self._connection.is_closed():
                 await self._connection.execute(_DROP, self._number)
         except FAILURES as error:
-            log.info("blob.left_over", upload=self._number, why=str(error))
+            log.info("blob.removal_failed", upload=self._number, why=str(error))
         finally:
             await close_connection(self._connection)
 

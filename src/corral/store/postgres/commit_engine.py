@@ -64,7 +64,7 @@ def text_array(texts: Sequence[str]) -> str:
     return '{"' + joined + '"}' if texts else "{}"
 
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.store")
 
 ROWS_A_TRIM: Final = 500
 
@@ -209,4 +209,4 @@ class FencedConnection:
             if await connection.fetchval(_END_BACK_END, name) == 0:
                 self._lost.pop(0)
             else:
-                log.info("store.back_end_ended", name=name)
+                log.info("store.back_end_stopped", name=name)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Others: TypeAlias = tuple[asyncio.Future[Any] | None, ...]
 Condition: TypeAlias = Coroutine[Any, Any, Any] | asyncio.Future[Any] | asyncio.Event
 
-_log = structlog.get_logger("corral.tasks")
+_log = structlog.get_logger("corral.system")
 
 
 class Tasks:

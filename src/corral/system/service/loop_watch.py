@@ -18,7 +18,7 @@ import structlog
 from corral.system.aio.tasks import Tasks
 
 _BEAT_SECONDS: Final = 0.1
-_log = structlog.get_logger("corral.loop")
+_log = structlog.get_logger("corral.system")
 
 
 class LoopWatch:

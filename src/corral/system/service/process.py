@@ -28,7 +28,7 @@ from corral.system.clock import Clock
 from corral.system.service.task_dump import DUMP_SIGNAL, TaskDump
 
 _INTERRUPTED: Final = 130
-_log = structlog.get_logger("corral.shutdown")
+_log = structlog.get_logger("corral.system")
 
 
 class Service(Protocol):

@@ -32,7 +32,7 @@ _PAUSE_SECONDS: Final = 0.2
 _DETAILED: Final = 300
 """Tasks that are written with their stack; those beyond are counted."""
 _FRAMES: Final = 20
-_log = structlog.get_logger("corral.dump")
+_log = structlog.get_logger("corral.system")
 
 
 def ignore_dump_signal() -> None:

@@ -67,7 +67,7 @@ from corral.system.entropy import new_id
 _UNROUTED: Final = "(none)"
 
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.http")
 _NOUNS: Final = {
     "/api/v1/instances/{id}": "instance",
     "/api/v1/nodes/{id}": "node",
@@ -228,7 +228,7 @@ class Endpoint:
     def _internal_error(self, request: HttpRequest, error: Exception) -> ApiResponse:
         error_id = new_id("err", self._setting.entropy)
         log.error(
-            "http.internal_error",
+            "http.request_failed",
             error_id=error_id,
             method=request.method,
             path=request.shown_path,

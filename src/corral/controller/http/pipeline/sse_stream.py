@@ -18,7 +18,7 @@ from corral.controller.http.messages.responses import EVENT_STREAM, SECURITY_HEA
 from corral.controller.http.pipeline.caller_limits import OpenStream
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.http")
 
 HEARTBEAT_SECONDS: Final = 15.0
 """An event stream or a console that has been silent this long sends a heartbeat with its position."""

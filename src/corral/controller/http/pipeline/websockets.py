@@ -12,7 +12,7 @@ from corral.controller.http.pipeline.caller_limits import OpenStream
 from corral.controller.http.pipeline.route_table import Dialogue
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.http")
 
 PROTOCOL: Final = "corral.console"
 TICKET_PREFIX: Final = "ticket."

@@ -21,7 +21,7 @@ from corral.system.addresses import Address
 from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.controller_config import HttpLimitsSection
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.http")
 
 _STALLED_MS: Final = 60_000
 _TICK_SECONDS: Final = 1.0
@@ -94,7 +94,7 @@ class HttpServer:
         if self._task.done():
             await self._task
             raise Bug("the HTTP server ended while it was starting")
-        log.info("http.listening", address=str(self.address))
+        log.info("http.server_started", address=str(self.address))
 
     async def stop(self) -> None:
         """Finish what is being answered, within `stop_seconds`, then cut what is left. Idempotent.

@@ -12,7 +12,7 @@ import structlog
 from corral.system.addresses import affordable, counted_as, share_of
 from corral.system.controller_config import HttpLimitsSection
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.http")
 
 _LOG_SECONDS: Final = 10.0
 
@@ -114,7 +114,7 @@ class OpenConnections:
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             log.warning(
-                "http.connections_refused", address=address, open=len(self), refused=self.cut[Cut.REFUSED]
+                "http.connection_refused", address=address, open=len(self), refused=self.cut[Cut.REFUSED]
             )
         return False
 

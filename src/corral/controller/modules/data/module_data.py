@@ -26,7 +26,7 @@ from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, SystemEntropy
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("corral.controller.modules")
 
 
 class DataUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class ModuleData:
         try:
             await self._valkey.open()
         except CorralError as error:
-            log.warning("module_data.key_value_unavailable", why=str(error))
+            log.warning("module_data.key_value_failed", why=str(error))
 
     async def close(self) -> None:
         await self._keys.close()
@@ -228,5 +228,5 @@ class Generations:
                 self._made.discard(space)
                 await self._keys.sweep(space)
             elif generation is not None and space not in self._made:
-                log.info("module_data.swept", module=space.module, generation=space.generation)
+                log.info("module_data.removed", module=space.module, generation=space.generation)
                 await self.drop(space)
