@@ -80,7 +80,7 @@ async def wait_for_instances(
     def matching() -> list[Item]:
         return [item for item in seen if item["state"] == state]
 
-    await eventually(there, deadline=deadline, state=lambda: [_told(item) for item in seen])
+    await eventually(there, deadline=deadline, state=lambda: [_summary(item) for item in seen])
     return matching()
 
 
@@ -94,11 +94,11 @@ async def wait_for_instance(
         seen[:] = [await api.call("GET", f"/api/v1/instances/{quote(id)}")]
         return condition(seen[0])
 
-    await eventually(there, deadline=deadline, state=lambda: [_told(item) for item in seen])
+    await eventually(there, deadline=deadline, state=lambda: [_summary(item) for item in seen])
     return seen[0]
 
 
-def _told(item: Item) -> tuple[Any, ...]:
+def _summary(item: Item) -> tuple[Any, ...]:
     return tuple(item.get(key) for key in ("id", "state", "reason", "exit"))
 
 

@@ -247,7 +247,7 @@ def _pattern(path: str) -> str:
     )
 
 
-def is_wanted(subscription: Subscribe, *, type: str, subject: str) -> bool:
+def matches_subscription(subscription: Subscribe, *, type: str, subject: str) -> bool:
     """Whether the module subscribes to the event; missed events concern every module."""
     if type == EVENTS_MISSED:
         return True

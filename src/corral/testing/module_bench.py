@@ -55,7 +55,7 @@ from corral.testing.bench_host import (
     BenchTask,
     ConsumerLink,
     find_route,
-    is_wanted,
+    matches_subscription,
     shown_values,
     written_manifest,
 )
@@ -134,8 +134,8 @@ class ModuleBench:
         await self._construct()
 
     def _storages(self) -> tuple[str, ...]:
-        wanted = self.manifest.storage
-        named = (("documents", wanted.documents), ("key_value", wanted.key_value))
+        declared = self.manifest.storage
+        named = (("documents", declared.documents), ("key_value", declared.key_value))
         return tuple(name for name, asked in named if asked and self._host_kind == "controller")
 
     async def _construct(self) -> None:
@@ -260,15 +260,15 @@ class ModuleBench:
             cursor=self._host.next_cursor(),
             data=msgspec.to_builtins(data) if data is not None else {},
         )
-        wanted = [
+        matching = [
             one.subscription
             for one in self._host.subscriptions.values()
-            if is_wanted(one, type=type, subject=subject)
+            if matches_subscription(one, type=type, subject=subject)
         ]
-        for number in wanted:
+        for number in matching:
             body = m.Delivery(subscription=number, events=(event,))
             await self._link.call(m.DELIVER, body, m.Nothing, deadline=DEADLINE)
-        return len(wanted)
+        return len(matching)
 
     async def tick(self, seconds: float) -> int:
         """Let time pass; tasks that are due run one after another. How many runs there were."""

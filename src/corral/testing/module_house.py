@@ -118,8 +118,8 @@ class ModuleHouse:
         finally:
             connection.close()
         if response.status >= 300:
-            told = answer["error"]
-            raise Rejected(Code[told["code"]], told["message"], hint=told.get("hint"))
+            error = answer["error"]
+            raise Rejected(Code[error["code"]], error["message"], hint=error.get("hint"))
         return answer
 
 

@@ -81,7 +81,7 @@ class Module(PlatformModule):
 '''
 
 
-class Told:
+class RecordedTraffic:
     """The notices and requests of a module; answers `Nothing` to all of them."""
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ class Told:
 class Workbench:
     """Starts modules in a process pool."""
 
-    def __init__(self, house: ProcessPool, directory: pathlib.Path) -> None:
-        self.house = house
+    def __init__(self, pool: ProcessPool, directory: pathlib.Path) -> None:
+        self.pool = pool
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "bench_module.py").write_text(LINE + _SOURCE)
@@ -116,18 +116,18 @@ class Workbench:
         self,
         code: str = "",
         *,
-        told: Told | None = None,
+        recorded: RecordedTraffic | None = None,
         limits: Limits | None = None,
         module_id: str = "bench",
     ) -> ModuleProcess:
         """A constructed module whose `on_load` (in a thread) and `on_start` (on its loop) run `code`."""
-        told = told or Told()
-        process = await self.house.start(
+        recorded = recorded or RecordedTraffic()
+        process = await self.pool.start(
             module_id,
             paths=[self.directory],
             limits=limits or Limits(memory_mb=256, processes=64),
-            serve=told.serve,
-            on_notice=told.note,
+            serve=recorded.serve,
+            on_notice=recorded.note,
         )
         body = construct_body(code, module_id, self.directory)
         await process.call(CONSTRUCT, body, answer=Constructed, deadline=DEADLINE)

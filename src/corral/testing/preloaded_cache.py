@@ -16,7 +16,7 @@ from corral.errors import Code, CorralError, Rejected
 File = bytes | tuple[bytes, int]
 
 
-class ShelfCache:
+class PreloadedCache:
     """`template` and `artifact` put something into the cache and return its entry in a plan. `shut` makes
     callers wait; `broken` answers with this error."""
 
@@ -60,10 +60,10 @@ class ShelfCache:
         return digest
 
     @contextlib.asynccontextmanager
-    async def use(self) -> AsyncIterator[ShelfUse]:
+    async def use(self) -> AsyncIterator[PreloadedCacheUse]:
         self.uses += 1
         try:
-            yield ShelfUse(self)
+            yield PreloadedCacheUse(self)
         finally:
             self.uses -= 1
 
@@ -86,10 +86,10 @@ class ShelfCache:
             raise self.broken
 
 
-class ShelfUse:
+class PreloadedCacheUse:
     """The entries that one preparation uses."""
 
-    def __init__(self, cache: ShelfCache) -> None:
+    def __init__(self, cache: PreloadedCache) -> None:
         self._cache = cache
 
     async def template(self, template: PlanTemplate) -> TemplateManifest:

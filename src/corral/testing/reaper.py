@@ -37,12 +37,12 @@ class Guardian:
         )
 
     def watch(self, directory: pathlib.Path, *, since: int) -> None:
-        self._tell(f"+{since} {directory}")
+        self._send(f"+{since} {directory}")
 
     def release(self, directory: pathlib.Path) -> None:
-        self._tell(f"-0 {directory}")
+        self._send(f"-0 {directory}")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it was killed; the test goes on without
             self._process.stdin.write(line.encode(errors="surrogateescape") + b"\n")

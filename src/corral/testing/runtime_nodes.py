@@ -58,7 +58,7 @@ def open_files(pid: int) -> list[str]:
     return found
 
 
-class ProcessHouse:
+class ProcessHarness:
     """Use as `async with`. `cgroups` is a kind as in the configuration; each house has a root of its own."""
 
     def __init__(self, data: pathlib.Path, *, cgroups: str = "none", segment_bytes: int = 64 << 20) -> None:
@@ -140,7 +140,7 @@ def multiplexer_called(name: str) -> Multiplexer:
     return TmuxMultiplexer() if name == "tmux" else ScreenMultiplexer()
 
 
-class SessionHouse:
+class SessionHarness:
     """Use as `async with`. Skips its test where the multiplexer is not installed."""
 
     def __init__(
@@ -149,7 +149,7 @@ class SessionHouse:
         self.data = data
         self.multiplexer = multiplexer
         self._segment_bytes = segment_bytes
-        self._node = ProcessHouse(data, cgroups=cgroups, segment_bytes=segment_bytes)
+        self._node = ProcessHarness(data, cgroups=cgroups, segment_bytes=segment_bytes)
         self._facts: CgroupFacts | None = None
         self._providers: list[SessionRuntime] = []
 

@@ -175,7 +175,7 @@ SIGNER: Final = "dev@example.org"
 ISSUER: Final = "https://accounts.example.org"
 
 
-class TrustHouse:
+class SigningServices:
     """A root and an intermediate authority, a certificate log, a transparency log, all made anew."""
 
     def __init__(self, *, signed_at: dt.datetime | None = None) -> None:
@@ -187,21 +187,21 @@ class TrustHouse:
         self.log = ec.generate_private_key(ec.SECP256R1())
 
     @functools.cached_property
-    def stranger(self) -> TrustHouse:
+    def stranger(self) -> SigningServices:
         """An authority that is not trusted."""
-        return TrustHouse(signed_at=self.signed_at)
+        return SigningServices(signed_at=self.signed_at)
 
-    def at(self, moment: dt.datetime) -> TrustHouse:
+    def at(self, moment: dt.datetime) -> SigningServices:
         """The same authority, signing at another time."""
-        house = copy.copy(self)
-        house.signed_at = moment.replace(microsecond=0)
-        return house
+        services = copy.copy(self)
+        services.signed_at = moment.replace(microsecond=0)
+        return services
 
     def signer(self, wrong: Wrong = Wrong.NOTHING) -> CertifiedKey:
-        house = self.stranger if wrong is Wrong.FOREIGN_ROOT else self
+        services = self.stranger if wrong is Wrong.FOREIGN_ROOT else self
         log = self.stranger.certificate_log if wrong is Wrong.FOREIGN_TIMESTAMP else self.certificate_log
         return issue_signer(
-            house.intermediate,
+            services.intermediate,
             at=self.signed_at,
             name="mallory@example.org" if wrong is Wrong.WRONG_IDENTITY else SIGNER,
             issuer_url=ISSUER,

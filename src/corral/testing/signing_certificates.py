@@ -58,11 +58,11 @@ def issue_signer(
     """A certificate of ten minutes for `name` (an address or a URI), submitted to `log` if there is one."""
     key = ec.generate_private_key(curve or ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.CODE_SIGNING if for_code else ExtendedKeyUsageOID.CLIENT_AUTH
-    said = x509.UniformResourceIdentifier(name) if "://" in name else x509.RFC822Name(name)
+    name_extension = x509.UniformResourceIdentifier(name) if "://" in name else x509.RFC822Name(name)
     builder = (
         _builder(key, issuer, at - _MINUTES, at + _MINUTES)
         .subject_name(x509.Name([]))
-        .add_extension(x509.SubjectAlternativeName([said]), critical=True)
+        .add_extension(x509.SubjectAlternativeName([name_extension]), critical=True)
         .add_extension(_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
     )

@@ -276,11 +276,11 @@ class NumberedOutput(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, *, first: int = 1, last: int | None = None) -> None:
         """Fail unless all came, once, in order, from `first` (to `last`)."""
-        assert self.perfect, self._told()
+        assert self.perfect, self._description()
         assert self.first == first, f"begins with line {self.first}, not {first}"
         assert last is None or self.last == last, f"ends with line {self.last}, not {last}"
 
-    def _told(self) -> str:
+    def _description(self) -> str:
         parts = [
             f"{len(values)} {name} (from {values[0]!r})"
             for name in ("lost", "doubled", "reordered", "damaged")
@@ -304,7 +304,7 @@ def read_numbered(output: bytes | str | Iterable[str], *, tag: str = "line") -> 
             numbers.append(int(found[1]))
         else:
             damaged.append(line[:200])
-    return _judged(numbers, damaged)
+    return _checked(numbers, damaged)
 
 
 def _lines(output: bytes | str | Iterable[str]) -> Iterable[str]:
@@ -315,7 +315,7 @@ def _lines(output: bytes | str | Iterable[str]) -> Iterable[str]:
     return (line.rstrip("\n") for line in output)
 
 
-def _judged(numbers: list[int], damaged: list[str]) -> NumberedOutput:
+def _checked(numbers: list[int], damaged: list[str]) -> NumberedOutput:
     seen: set[int] = set()
     doubled: list[int] = []
     reordered: list[int] = []

@@ -19,7 +19,7 @@ from small_modules import PLAIN, archive
 from corral.signing import new_key, sign_keyed
 from corral.testing.archives import zipped
 from corral.testing.cluster import LocalCluster
-from corral.testing.signing_authority import SIGNER, TrustHouse, Wrong
+from corral.testing.signing_authority import SIGNER, SigningServices, Wrong
 
 GOOD = {
     "manifestVersion": 1,
@@ -250,11 +250,14 @@ async def refused_unread(made: Pen, path: pathlib.Path, signature: Signature) ->
             assert (answer.status_code, code_of(answer)) == (422, "SIGNATURE_VERIFICATION_FAILED")
 
 
-@pytest.mark.parametrize("form", [TrustHouse.classic, TrustHouse.newer], ids=["classic", "newer"])
+@pytest.mark.parametrize("form", [SigningServices.classic, SigningServices.newer], ids=["classic", "newer"])
 async def test_a_bundle_that_does_not_hold_is_refused(
     cluster: LocalCluster, scratch: pathlib.Path, form: Callable[..., bytes]
 ) -> None:
-    house, (path, other) = TrustHouse(), (archive(scratch / "a"), archive(scratch / "b", version="2.0.0"))
+    house, (path, other) = (
+        SigningServices(),
+        (archive(scratch / "a"), archive(scratch / "b", version="2.0.0")),
+    )
     root = house.write_trusted_root(scratch / "trusted_root.json")
     flags = {"required": True, "trust_root": str(root), "identities": [SIGNER], "allow_legacy_sig": False}
     async with pen(
@@ -274,7 +277,7 @@ async def test_a_bundle_that_does_not_hold_is_refused(
         }
         wrong["missing"] = None
         wrong["of another archive"] = ("m.cosign.bundle", form(house, other))
-        wrong["foreign throughout"] = ("m.cosign.bundle", form(TrustHouse(), path))
+        wrong["foreign throughout"] = ("m.cosign.bundle", form(SigningServices(), path))
         wrong["a plain signature"] = ("m.sig", sign_keyed(path, new_key().private_pem))
         await check_signatures(made, path, wrong, ("m.cosign.bundle", form(house, path)))
 

@@ -69,7 +69,7 @@ async def test_what_goes_over_the_limit_by_any_way_is_ended_with_the_reason(
     assert death.sample is not None
     assert death.sample.memory_bytes > 80 * MIB
     assert await other.call(HEALTH, Nothing(), answer=HealthAnswer, deadline=DEADLINE)
-    zygote = bench.house.zygote_pid
+    zygote = bench.pool.zygote_pid
     assert zygote is not None
     await eventually(lambda: children(zygote) == [other.pid])
 

@@ -29,7 +29,7 @@ from corral.sdk.protocol.messages import (
 from corral.sdk.runner.limit_watch import ProcessWatch
 from corral.sdk.runner.proc_table import children, process
 from corral.sdk.runner.zygote_messages import MAX_PACKET, Born, End, NotBorn, Spawn
-from corral.testing.module_processes import DEADLINE, Told, Workbench, run_hook
+from corral.testing.module_processes import DEADLINE, RecordedTraffic, Workbench, run_hook
 from corral.testing.waiting import eventually
 
 import msgspec  # isort: skip
@@ -117,14 +117,14 @@ async def test_whatever_an_exception_holds_the_call_is_answered(bench, code, kin
 
 
 async def test_an_answer_of_the_host_that_cannot_be_sent_is_told_to_the_module(house, scratch):
-    told = Told()
+    told = RecordedTraffic()
 
     async def serve(_method: str, _body: msgspec.Raw) -> object:
         return {"name": "a file \udc80"}
 
     told.serve = serve
     code = "try: ctx.run(ctx.events.publish('X'))\nexcept Exception as error: print(error.code, flush=True)"
-    process = await Workbench(house, scratch / "module").start(code, told=told)
+    process = await Workbench(house, scratch / "module").start(code, recorded=told)
 
     await run_hook(process)
 
@@ -262,8 +262,8 @@ async def test_a_house_whose_zygote_is_lost_while_it_closes_is_closed_all_the_sa
 
 
 async def test_orphans_are_reaped_and_no_child_of_the_module_loses_its_status(bench):
-    told = Told()
-    process = await bench.start(_ORPHANS, told=told)
+    told = RecordedTraffic()
+    process = await bench.start(_ORPHANS, recorded=told)
     await run_hook(process)
     await eventually(lambda: "codes 7 8" in told.messages, state=lambda: told.messages)
 

@@ -32,7 +32,7 @@ from corral.sdk.protocol.messages import (
     RouteRequest,
 )
 from corral.sdk.runner.proc_table import all_processes, children
-from corral.testing.module_processes import DEADLINE, Told, Workbench, measured_lag, run_hook
+from corral.testing.module_processes import DEADLINE, RecordedTraffic, Workbench, measured_lag, run_hook
 from corral.testing.waiting import eventually
 
 LAG = 5.0
@@ -120,7 +120,7 @@ async def test_a_process_that_ends_in_a_hook_is_told_with_its_reason(bench, code
 
     assert gone.value.death.reason == reason
     assert failure_reason(gone.value, "on_load") == reason
-    await nothing_left(bench.house)
+    await nothing_left(bench.pool)
 
 
 async def test_a_crash_tells_where_it_happened(bench):
@@ -131,9 +131,9 @@ async def test_a_crash_tells_where_it_happened(bench):
 
 
 async def test_what_it_said_last_is_still_heard(bench):
-    told = Told()
+    told = RecordedTraffic()
     process = await bench.start(
-        "ctx.logger.error('so long')\nawait asyncio.sleep(0.2)\nos._exit(1)", told=told
+        "ctx.logger.error('so long')\nawait asyncio.sleep(0.2)\nos._exit(1)", recorded=told
     )
     with pytest.raises(ProcessGone):
         await run_hook(process, "on_start")
@@ -159,7 +159,7 @@ async def test_a_module_that_spins_or_hangs_ends_with_its_deadline_and_dies_when
     death = await process.kill()
 
     assert death.reason == "process_died:SIGKILL"
-    await nothing_left(bench.house)
+    await nothing_left(bench.pool)
 
 
 async def test_endless_recursion_is_an_error_like_any_other(bench):
@@ -236,11 +236,11 @@ async def test_a_module_that_breaks_the_line_is_cut_off(bench, code, reason):
         await run_hook(process)
     assert gone.value.death.reason == reason
     assert ("bytes" in gone.value.death.why) == (reason == "cut_off:bad_frame")
-    await nothing_left(bench.house)
+    await nothing_left(bench.pool)
 
 
 async def test_more_unanswered_calls_than_allowed_cut_a_module_off(house, scratch):
-    class Silent(Told):
+    class Silent(RecordedTraffic):
         async def serve(self, method, body):
             await asyncio.Event().wait()
 
@@ -248,7 +248,7 @@ async def test_more_unanswered_calls_than_allowed_cut_a_module_off(house, scratc
     calls = (
         "for n in range(10000): sock.sendall(encode_frame(Call(10**6 + n, 'x', encode_body({}), 60000)))\n"
     )
-    process = await bench.start(_LINE + calls + "time.sleep(1000)", told=Silent())
+    process = await bench.start(_LINE + calls + "time.sleep(1000)", recorded=Silent())
     with pytest.raises(ProcessGone) as gone:
         await run_hook(process)
     assert gone.value.death.reason == "cut_off:flood"
@@ -259,7 +259,7 @@ async def test_more_unanswered_calls_than_allowed_cut_a_module_off(house, scratc
 async def test_calls_that_are_given_up_do_not_make_room_for_more_work(house, scratch):
     """They end late here; no more of them is served at once than may be, and nobody is cut off."""
 
-    class Slow(Told):
+    class Slow(RecordedTraffic):
         now = most = 0
 
         async def serve(self, method, body):
@@ -279,17 +279,17 @@ async def test_calls_that_are_given_up_do_not_make_room_for_more_work(house, scr
         "for n in range(3000):\n"
         "    sock.sendall(encode_frame(Call(10**6 + n, 'x', encode_body({}), 60000)) + encode_frame(Cancel(10**6 + n)))\n"
     )
-    process = await bench.start(_LINE + flood, told=told)
+    process = await bench.start(_LINE + flood, recorded=told)
     await run_hook(process)
     assert told.most <= 258
     await process.kill()
 
 
 async def test_a_flood_of_notices_is_slowed_down_and_other_modules_are_served_meanwhile(bench):
-    told = Told()
+    told = RecordedTraffic()
     other = await bench.start(module_id="other")
     flood = "frame = encode_frame(Notice('log', encode_body({'level': 'INFO', 'message': 'x'})))\n"
-    process = await bench.start(_LINE + flood + "while True: sock.sendall(frame * 1000)", told=told)
+    process = await bench.start(_LINE + flood + "while True: sock.sendall(frame * 1000)", recorded=told)
     began = asyncio.get_running_loop().time()
     with pytest.raises(CallOverrun):
         await run_hook(process, deadline=1.0)
@@ -332,7 +332,7 @@ async def test_a_module_that_does_not_read_is_cut_off_when_too_much_waits_for_it
 
     death = await asyncio.shield(process.death)
     assert death.reason == "cut_off:not_reading"
-    await nothing_left(bench.house)
+    await nothing_left(bench.pool)
 
 
 @pytest.mark.system
@@ -382,10 +382,10 @@ async def test_what_a_module_started_ends_with_it_however_it_ends(bench, code, c
         ending = await process.finish(grace=DEADLINE)
         assert ending.killed
         assert ending.death.strays == count
-        assert len(bench.house.leaked()) == 1
+        assert len(bench.pool.leaked()) == 1
 
     assert not any(map(is_alive, started))
-    await nothing_left(bench.house)
+    await nothing_left(bench.pool)
 
 
 @pytest.mark.parametrize(
@@ -414,8 +414,8 @@ async def test_a_fork_bomb_is_stopped_at_the_limit_and_nothing_of_it_is_left(ben
 
     assert gone.value.death.reason == "process_limit"
     assert await other.call(HEALTH, Nothing(), answer=HealthAnswer, deadline=DEADLINE)
-    assert children(bench.house.zygote_pid) == [other.pid]
-    assert sorted(marked(scratch / "house")) == sorted([bench.house.zygote_pid, other.pid])
+    assert children(bench.pool.zygote_pid) == [other.pid]
+    assert sorted(marked(scratch / "house")) == sorted([bench.pool.zygote_pid, other.pid])
 
 
 async def test_more_threads_than_allowed_end_a_module_too(bench):
@@ -445,7 +445,7 @@ async def test_a_stopped_process_is_killed_all_the_same(bench):
 async def test_a_service_manager_that_terminates_all_at_once_does_not_end_modules(bench):
     process = await bench.start()
     process.signal(signal.SIGTERM)
-    os.kill(bench.house.zygote_pid, signal.SIGTERM)
+    os.kill(bench.pool.zygote_pid, signal.SIGTERM)
     assert await process.call(HEALTH, Nothing(), answer=HealthAnswer, deadline=DEADLINE)
     assert (await process.finish(grace=DEADLINE)).death.reason == "process_exited:0"
 

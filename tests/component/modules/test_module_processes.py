@@ -30,7 +30,7 @@ from corral.sdk.protocol.messages import (
 )
 from corral.sdk.runner.proc_table import children
 from corral.sdk.runner.zygote_messages import Spawn
-from corral.testing.module_processes import DEADLINE, Told, Workbench, run_hook
+from corral.testing.module_processes import DEADLINE, RecordedTraffic, Workbench, run_hook
 from corral.testing.waiting import eventually
 
 _FACTS = """
@@ -69,14 +69,14 @@ def is_alive(pid: int) -> bool:
     return state not in (b"Z", b"X")
 
 
-async def facts(told: Told) -> dict:
+async def facts(told: RecordedTraffic) -> dict:
     text = await eventually(lambda: next((m for m in told.messages if m.startswith("{")), ""))
     return json.loads(text)
 
 
 async def test_a_module_answers_and_says_what_it_raised(bench):
     process = await bench.start("raise LookupError('no such player')")
-    assert process.pid in bench.house.processes
+    assert process.pid in bench.pool.processes
 
     with pytest.raises(ModuleRaised) as raised:
         await run_hook(process)
@@ -89,8 +89,8 @@ async def test_a_module_answers_and_says_what_it_raised(bench):
 
 async def test_it_has_a_clean_environment_a_session_and_limits_of_its_own(bench, monkeypatch):
     monkeypatch.setenv("CORRAL_SECRET", "hidden")
-    told = Told()
-    process = await bench.start(_FACTS, told=told, limits=Limits(memory_mb=200, processes=20, nice=7))
+    told = RecordedTraffic()
+    process = await bench.start(_FACTS, recorded=told, limits=Limits(memory_mb=200, processes=20, nice=7))
     await run_hook(process)
 
     found = await facts(told)
@@ -130,7 +130,7 @@ async def test_a_call_that_overruns_ends_by_its_deadline_and_the_module_goes_on(
 
 
 async def test_what_the_host_refuses_reaches_the_module_with_its_code(house, scratch):
-    class Refusing(Told):
+    class Refusing(RecordedTraffic):
         async def serve(self, method, body):
             if method == "events.publish":
                 raise Rejected(Code.QUERY_INVALID, "not like this", hint="like that")
@@ -144,7 +144,7 @@ async def test_what_the_host_refuses_reaches_the_module_with_its_code(house, scr
         "except HostError as error: print(json.dumps([error.code, str(error)]), flush=True)\n"
         "try:\n    await ctx.events.subscribe('A', print)\n"
         "except HostError as error: print(json.dumps([error.code]), flush=True)\n",
-        told=told,
+        recorded=told,
     )
     await run_hook(process, "on_start")
 
@@ -243,9 +243,9 @@ async def test_a_module_that_has_nothing_left_finishes_by_itself(bench):
 
     assert (ending.killed, ending.death.reason) == (False, "process_exited:0")
     assert ending.lingering is not None
-    assert bench.house.leaked() == []
+    assert bench.pool.leaked() == []
     assert not is_alive(process.pid)
-    assert process.pid not in bench.house.processes
+    assert process.pid not in bench.pool.processes
 
 
 async def test_a_module_with_a_thread_left_is_told_of_and_killed(bench):
@@ -259,7 +259,7 @@ async def test_a_module_with_a_thread_left_is_told_of_and_killed(bench):
     assert ending.killed
     assert ending.lingering is not None
     assert any("forgotten" in name for name in ending.lingering.threads)
-    (leak,) = bench.house.leaked()
+    (leak,) = bench.pool.leaked()
     assert (leak.module_id, leak.pid, leak.killed) == ("bench", process.pid, True)
     assert not is_alive(process.pid)
 
@@ -268,10 +268,10 @@ async def test_one_that_lingers_is_listed_and_a_forced_clean_up_kills_it_at_once
     process = await bench.start("threading.Thread(target=time.sleep, args=(1000,), daemon=False).start()")
     await run_hook(process)
     finishing = asyncio.ensure_future(process.finish(grace=100.0))
-    leaks = await eventually(bench.house.leaked)
+    leaks = await eventually(bench.pool.leaked)
     assert [leak.killed for leak in leaks] == [False]
 
-    found = await bench.house.force_cleanup()
+    found = await bench.pool.force_cleanup()
 
     assert [leak.pid for leak in found] == [process.pid]
     assert not is_alive(process.pid)
@@ -324,7 +324,7 @@ async def test_a_killed_zygote_takes_its_modules_along_and_another_one_comes(ben
     started = children(process.pid)
     assert len(started) == 2
 
-    first = bench.house.zygote_pid
+    first = bench.pool.zygote_pid
     os.kill(first, signal.SIGKILL)
     death = await asyncio.shield(process.death)
 
@@ -332,7 +332,7 @@ async def test_a_killed_zygote_takes_its_modules_along_and_another_one_comes(ben
     assert not any(map(is_alive, [process.pid, *started]))
     again = await bench.start()
     assert await again.call(HEALTH, Nothing(), answer=HealthAnswer, deadline=DEADLINE)
-    assert bench.house.zygote_pid != first
+    assert bench.pool.zygote_pid != first
 
 
 async def test_what_an_earlier_host_left_is_ended_before_the_first_module(scratch):
@@ -349,7 +349,7 @@ async def test_what_an_earlier_host_left_is_ended_before_the_first_module(scratc
 
 async def test_a_start_that_is_given_up_leaves_nothing(bench):
     await (await bench.start()).kill()
-    zygote = bench.house.zygote_pid
+    zygote = bench.pool.zygote_pid
     for turn in range(20):
         starting = asyncio.ensure_future(bench.start())
         for _ in range(turn % 7):
@@ -358,7 +358,7 @@ async def test_a_start_that_is_given_up_leaves_nothing(bench):
         await asyncio.wait([starting])
         if not starting.cancelled():
             await starting.result().kill()
-    for process in list(bench.house.processes.values()):
+    for process in list(bench.pool.processes.values()):
         await process.kill()
 
     await eventually(lambda: not children(zygote), state=lambda: children(zygote))
@@ -382,7 +382,7 @@ async def test_an_unknown_user_is_refused_before_anything_is_started(bench):
     with pytest.raises(Rejected) as refused:
         await bench.start(limits=Limits(memory_mb=64, processes=8, run_as="no-such-user"))
     assert refused.value.code is Code.RUN_AS_REFUSED
-    assert bench.house.zygote_pid is None
+    assert bench.pool.zygote_pid is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may choose the user")
@@ -390,7 +390,7 @@ async def test_a_user_who_could_not_read_the_module_is_refused(bench, scratch):
     with pytest.raises(Rejected) as refused:
         await bench.start(limits=Limits(memory_mb=64, processes=8, run_as="65534"))
     assert refused.value.code is Code.RUN_AS_REFUSED
-    assert bench.house.zygote_pid is None
+    assert bench.pool.zygote_pid is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may choose the user")
@@ -460,8 +460,8 @@ async def test_three_hundred_loads_and_unloads_leave_the_host_as_it_was(bench):
     assert after["threads"] == before["threads"]
     assert after["children"] == before["children"]
     assert after["resident"] - before["resident"] < 4 << 20, (before, after)
-    assert children(bench.house.zygote_pid) == []
-    assert bench.house.processes == {}
+    assert children(bench.pool.zygote_pid) == []
+    assert bench.pool.processes == {}
 
 
 def _footprint() -> dict[str, int]:

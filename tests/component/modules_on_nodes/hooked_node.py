@@ -41,7 +41,7 @@ from corral.system.daemon_config import DaemonConfig, InstancesSection, NodeModu
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.memory_package_store import MemoryPackageStore
-from corral.testing.preloaded_cache import ShelfCache
+from corral.testing.preloaded_cache import PreloadedCache
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import StartInstance
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -173,7 +173,7 @@ class HookedNode:
                 config,
                 node_id="node-1",
                 address="node-1.example",
-                cache=ShelfCache(self.data.parent / "shelf"),
+                cache=PreloadedCache(self.data.parent / "shelf"),
                 spool=self.spool,
                 entropy=self._entropy,
                 send=self._send,

@@ -7,7 +7,7 @@ import hashlib
 from node_archives import at_nodes, install, node_archive, wait_at_nodes
 
 from corral.signing import new_key, sign_keyed
-from corral.testing.signing_authority import TrustHouse
+from corral.testing.signing_authority import SigningServices
 from corral.testing.waiting import eventually
 
 
@@ -28,7 +28,7 @@ def pid_of(daemon):
 async def test_a_node_that_refused_a_signature_takes_another_and_keeps_it_when_keys_are_replaced(
     cluster, scratch
 ):
-    house, key, later = TrustHouse(), new_key(), new_key()
+    house, key, later = SigningServices(), new_key(), new_key()
     authorities = house.write_pem_root(scratch / "authorities.pem").read_bytes()
     root, log_key = scratch / "root.pem", house.write_log_key(scratch / "log.pub")
     root.write_bytes(key.public_pem + authorities)

@@ -17,7 +17,7 @@ from corral.domain.groups.group import RestartSpec
 from corral.domain.groups.plans import Plan
 from corral.domain.ids import Incarnation, InstanceId
 from corral.system.entropy import SystemEntropy
-from corral.testing.preloaded_cache import ShelfCache
+from corral.testing.preloaded_cache import PreloadedCache
 
 FIRST = 1024
 
@@ -65,7 +65,7 @@ class Bench:
         self.data = data
         data.mkdir(exist_ok=True)
         (data / "cache").mkdir(exist_ok=True)
-        self.cache = ShelfCache(shelf or data / "cache" / "contents")
+        self.cache = PreloadedCache(shelf or data / "cache" / "contents")
         entropy = SystemEntropy()
         self.directories = WorkingDirectories(data, entropy=entropy)
         self.directories.open()

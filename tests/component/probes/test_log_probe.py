@@ -9,7 +9,7 @@ from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Rejected
 from corral.runtimes.keeper import console_layout as layout
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.waiting import eventually
 
 
@@ -169,7 +169,7 @@ async def test_two_hundred_that_wait_cost_next_to_nothing(scratch, readiness):
 async def test_a_real_process_is_ready_when_it_says_so(scratch, reaper: Reaper, readiness):
     data = scratch / "node"
     data.mkdir()
-    async with ProcessHouse(data) as house:
+    async with ProcessHarness(data) as house:
         spec = house.spec("/bin/sh", "-c", "echo starting; read line; echo got $line; read forever")
         handle = await house.provider.start(spec)
         found = readiness(log("^got start$"), console=f"{spec.run_directory}/console")

@@ -10,7 +10,7 @@ from corral.errors import Code, Retryable
 from corral.sdk.runtime import Execution
 from corral.testing.ports import free_range
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.waiting import eventually
 
 HOST = "127.0.0.1"
@@ -205,7 +205,7 @@ async def test_a_command_is_run_until_it_exits_with_zero(readiness):
 async def test_a_command_runs_beside_a_real_workload(scratch, reaper: Reaper, readiness):
     data = scratch / "node"
     data.mkdir()
-    async with ProcessHouse(data) as house:
+    async with ProcessHarness(data) as house:
         spec = house.spec("/bin/sh", "-c", "echo here > mark; read forever")
         handle = await house.provider.start(spec)
         probe = ProbeSpec(kind=ProbeKind.COMMAND, command=("/bin/cat", "mark"), interval_ms=50)

@@ -22,7 +22,7 @@ from corral.sdk.runtime import RunExit, RunHandle, SideRun
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import is_running
-from corral.testing.runtime_nodes import ProcessHouse, keeper_pid
+from corral.testing.runtime_nodes import ProcessHarness, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
@@ -32,8 +32,8 @@ WITH_CHILD = shell("setsid sleep 3600 & echo $! >> children; echo $$ >> leaders;
 @pytest.fixture(params=[pytest.param("none", marks=pytest.mark.system), "v2"])
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
-) -> AsyncIterator[ProcessHouse]:
-    async with ProcessHouse(scratch / "node", cgroups=request.param) as house:
+) -> AsyncIterator[ProcessHarness]:
+    async with ProcessHarness(scratch / "node", cgroups=request.param) as house:
         yield house
 
 
@@ -53,25 +53,25 @@ async def pids_in(path: pathlib.Path, count: int = 1) -> list[int]:
     return await eventually(found)
 
 
-async def side_of(house: ProcessHouse, handle: RunHandle) -> SideRun:
+async def side_of(house: ProcessHarness, handle: RunHandle) -> SideRun:
     (side,) = await house.provider.list_beside(handle)
     return side
 
 
-async def emptied(house: ProcessHouse, handle: RunHandle) -> RunExit:
+async def emptied(house: ProcessHarness, handle: RunHandle) -> RunExit:
     """How it ended, once nothing is left; what never comes to that fails by itself."""
     async with asyncio.timeout(20):
         return await house.provider.wait_empty(handle)
 
 
-async def stop(house: ProcessHouse, handle: RunHandle) -> None:
+async def stop(house: ProcessHarness, handle: RunHandle) -> None:
     await house.provider.kill(handle)
     await emptied(house, handle)
 
 
 @pytest.mark.trap("T18")
 async def test_a_killed_minder_takes_all_of_its_companion_along_and_another_can_be_spawned(
-    house: ProcessHouse,
+    house: ProcessHarness,
 ) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
@@ -87,7 +87,7 @@ async def test_a_killed_minder_takes_all_of_its_companion_along_and_another_can_
     assert not any(is_running(pid) for pid in (second.pid, *children))
 
 
-async def eventually_another(house: ProcessHouse, handle: RunHandle, earlier: int) -> SideRun:
+async def eventually_another(house: ProcessHarness, handle: RunHandle, earlier: int) -> SideRun:
     """The kernel may need a moment to make a dead minder known."""
     async with asyncio.timeout(20):
         while (side := await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})).pid == earlier:
@@ -100,7 +100,7 @@ async def eventually_another(house: ProcessHouse, handle: RunHandle, earlier: in
     ("house", "without_shim"), [("none", False), ("none", True), ("v2", True)], indirect=["house"]
 )
 async def test_what_is_left_when_all_of_ours_is_killed_ends_with_the_run(
-    house: ProcessHouse, without_shim: bool
+    house: ProcessHarness, without_shim: bool
 ) -> None:
     spec = house.spec(*workloads.reading_commands(code=9))
     handle = await house.provider.start(spec)
@@ -124,7 +124,7 @@ async def test_what_is_left_when_all_of_ours_is_killed_ends_with_the_run(
 @pytest.mark.trap("T19")
 @pytest.mark.parametrize("house", ["none"], indirect=True)
 async def test_one_that_does_not_want_to_end_delays_the_run_by_its_grace_and_changes_nothing(
-    house: ProcessHouse,
+    house: ProcessHarness,
 ) -> None:
     spec = house.spec(*workloads.reading_commands(code=9))
     handle = await house.provider.start(spec)
@@ -145,7 +145,7 @@ async def test_one_that_does_not_want_to_end_delays_the_run_by_its_grace_and_cha
 
 
 @pytest.mark.parametrize("house", ["none"], indirect=True)
-async def test_spawns_while_keepers_are_killed_leave_one(house: ProcessHouse) -> None:
+async def test_spawns_while_keepers_are_killed_leave_one(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
 
@@ -171,7 +171,7 @@ async def test_spawns_while_keepers_are_killed_leave_one(house: ProcessHouse) ->
 
 
 @pytest.mark.parametrize("house", ["none"], indirect=True)
-async def test_spawns_whose_daemon_is_killed_over_them_leave_one(house: ProcessHouse) -> None:
+async def test_spawns_whose_daemon_is_killed_over_them_leave_one(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
     chance = random.Random(7)
@@ -196,7 +196,7 @@ async def test_spawns_whose_daemon_is_killed_over_them_leave_one(house: ProcessH
 @pytest.mark.trap("T18")
 @pytest.mark.parametrize("house", ["none"], indirect=True)
 async def test_a_pid_that_is_somebody_elses_by_now_is_neither_told_to_run_nor_stopped(
-    house: ProcessHouse,
+    house: ProcessHarness,
 ) -> None:
     handle = await house.provider.start(house.spec(*workloads.silent()))
     await house.provider.spawn_beside(handle, "side", shell("exec sleep 3600"), {})
@@ -216,7 +216,7 @@ async def test_a_pid_that_is_somebody_elses_by_now_is_neither_told_to_run_nor_st
 
 @pytest.mark.parametrize("house", ["none"], indirect=True)
 async def test_a_run_has_at_most_eight_and_the_oldest_of_many_that_ended_make_room(
-    house: ProcessHouse,
+    house: ProcessHarness,
 ) -> None:
     handle = await house.provider.start(house.spec(*workloads.silent()))
     for n in range(8):
@@ -240,7 +240,7 @@ async def test_a_run_has_at_most_eight_and_the_oldest_of_many_that_ended_make_ro
 
 
 @pytest.mark.parametrize("house", ["none"], indirect=True)
-async def test_a_stop_beside_a_spawn_under_way_ends_what_comes_of_it(house: ProcessHouse) -> None:
+async def test_a_stop_beside_a_spawn_under_way_ends_what_comes_of_it(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.silent()))
     for n in range(4):
         spawning = asyncio.create_task(
@@ -258,7 +258,7 @@ async def test_a_stop_beside_a_spawn_under_way_ends_what_comes_of_it(house: Proc
 
 @pytest.mark.trap("T19")
 @pytest.mark.parametrize("house", ["none"], indirect=True)
-async def test_stopped_minders_and_companions_do_not_keep_a_run(house: ProcessHouse) -> None:
+async def test_stopped_minders_and_companions_do_not_keep_a_run(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.reading_commands(code=9)))
     side = await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})
     other = await house.provider.spawn_beside(handle, "other", WITH_CHILD, {})
@@ -273,7 +273,7 @@ async def test_stopped_minders_and_companions_do_not_keep_a_run(house: ProcessHo
 
 @pytest.mark.trap("T19")
 @pytest.mark.parametrize("house", ["v2"], indirect=True)
-async def test_what_a_lost_companion_hid_from_us_ends_with_the_group(house: ProcessHouse) -> None:
+async def test_what_a_lost_companion_hid_from_us_ends_with_the_group(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.reading_commands(code=9))
     handle = await house.provider.start(spec)
     hidden = shell("env -i setsid sleep 3600 & echo $! > children; wait")

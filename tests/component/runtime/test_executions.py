@@ -17,8 +17,8 @@ from corral.runtimes.process.workload_context import MARK, runtime_of
 from corral.sdk.runtime import Execution, RunHandle
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_contract import is_running, said
-from corral.testing.runtime_nodes import ProcessHouse, keeper_pid
+from corral.testing.runtime_contract import console_match, is_running
+from corral.testing.runtime_nodes import ProcessHarness, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
@@ -26,11 +26,11 @@ from corral.testing.workloads import shell
 @pytest.fixture(params=[pytest.param("none", marks=pytest.mark.system), "v2"])
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
-) -> AsyncIterator[ProcessHouse]:
+) -> AsyncIterator[ProcessHarness]:
     for directory in (scratch, scratch / "node", scratch / "node" / "running"):
         directory.mkdir(exist_ok=True)
         directory.chmod(0o711)
-    async with ProcessHouse(scratch / "node", cgroups=request.param) as house:
+    async with ProcessHarness(scratch / "node", cgroups=request.param) as house:
         yield house
 
 
@@ -38,7 +38,7 @@ LONG = shell("echo $$ > pid; sleep 1; echo done; exit 3")
 FOREVER = shell("echo $$ > pid; while :; do sleep 0.1; done")
 
 
-def executing(house: ProcessHouse, handle: RunHandle, *command: str) -> asyncio.Task[Execution]:
+def executing(house: ProcessHarness, handle: RunHandle, *command: str) -> asyncio.Task[Execution]:
     return asyncio.create_task(house.provider.execute(handle, command, timeout=60), name="test/execute")
 
 
@@ -51,12 +51,12 @@ def parent_of(pid: int) -> int:
     return next(parent for child, parent, _ in parents() if child == pid)
 
 
-async def ended(house: ProcessHouse, handle: RunHandle) -> None:
+async def ended(house: ProcessHarness, handle: RunHandle) -> None:
     await house.provider.kill(handle)
     assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
 
 
-async def test_the_death_of_the_keeper_does_not_concern_it(house: ProcessHouse) -> None:
+async def test_the_death_of_the_keeper_does_not_concern_it(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
     execution = executing(house, handle, *LONG)
@@ -67,7 +67,7 @@ async def test_the_death_of_the_keeper_does_not_concern_it(house: ProcessHouse) 
     await ended(house, handle)
 
 
-async def test_the_death_of_its_aide_ends_it_and_is_said(house: ProcessHouse) -> None:
+async def test_the_death_of_its_aide_ends_it_and_is_said(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
     execution = executing(house, handle, *FOREVER)
@@ -82,7 +82,7 @@ async def test_the_death_of_its_aide_ends_it_and_is_said(house: ProcessHouse) ->
 
 
 @pytest.mark.trap("T19")
-async def test_what_a_killed_aide_could_not_end_is_gone_when_the_run_is(house: ProcessHouse) -> None:
+async def test_what_a_killed_aide_could_not_end_is_gone_when_the_run_is(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.reading_commands(code=3))
     handle = await house.provider.start(spec)
     execution = executing(house, handle, *shell("setsid sh -c 'echo $$ > pid; exec sleep 3600' & sleep 3600"))
@@ -96,7 +96,7 @@ async def test_what_a_killed_aide_could_not_end_is_gone_when_the_run_is(house: P
     assert not is_running(pid)
 
 
-async def test_the_death_of_the_shim_does_not_concern_it(house: ProcessHouse) -> None:
+async def test_the_death_of_the_shim_does_not_concern_it(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
     execution = executing(house, handle, *LONG)
@@ -107,7 +107,7 @@ async def test_the_death_of_the_shim_does_not_concern_it(house: ProcessHouse) ->
     await ended(house, handle)
 
 
-async def test_it_ends_with_the_daemon_that_waits_for_it(house: ProcessHouse) -> None:
+async def test_it_ends_with_the_daemon_that_waits_for_it(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
     execution = executing(house, handle, *FOREVER)
@@ -118,7 +118,7 @@ async def test_it_ends_with_the_daemon_that_waits_for_it(house: ProcessHouse) ->
     await ended(house, handle)
 
 
-async def test_a_run_of_an_older_corral_has_no_mark(house: ProcessHouse) -> None:
+async def test_a_run_of_an_older_corral_has_no_mark(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent(), environment={"PATH": "/usr/bin:/bin", "OWN": "value"})
     handle = await house.provider.start(spec)
     pathlib.Path(spec.run_directory, MARK).unlink()
@@ -132,7 +132,7 @@ async def test_a_run_of_an_older_corral_has_no_mark(house: ProcessHouse) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-async def test_it_runs_as_the_user_of_the_run(house: ProcessHouse) -> None:
+async def test_it_runs_as_the_user_of_the_run(house: ProcessHarness) -> None:
     nobody = pwd.getpwnam("nobody")
     spec = house.spec(*workloads.silent(), run_as="nobody")
     os.chown(spec.directory, nobody.pw_uid, nobody.pw_gid)
@@ -148,7 +148,7 @@ async def test_it_runs_as_the_user_of_the_run(house: ProcessHouse) -> None:
     await ended(house, handle)
 
 
-async def test_beside_a_frozen_run_it_waits_and_can_time_out(house: ProcessHouse) -> None:
+async def test_beside_a_frozen_run_it_waits_and_can_time_out(house: ProcessHarness) -> None:
     if not house.provider.capabilities().freeze:
         pytest.skip("this node cannot freeze")
     handle = await house.provider.start(house.spec(*workloads.silent()))
@@ -161,7 +161,7 @@ async def test_beside_a_frozen_run_it_waits_and_can_time_out(house: ProcessHouse
     await ended(house, handle)
 
 
-async def test_one_that_forks_without_end_is_ended(house: ProcessHouse) -> None:
+async def test_one_that_forks_without_end_is_ended(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
     forking = shell("hop() { sleep 0.01; (hop &) ; exit; }; echo up; hop; ")
@@ -173,11 +173,11 @@ async def test_one_that_forks_without_end_is_ended(house: ProcessHouse) -> None:
     await ended(house, handle)
 
 
-async def test_a_run_that_ends_in_the_middle_of_many(house: ProcessHouse) -> None:
+async def test_a_run_that_ends_in_the_middle_of_many(house: ProcessHarness) -> None:
     """Whenever the run ends: each program either was done or is said to have ended with it, and nothing is left."""
     for pause in (0.0, 0.01, 0.03):
         handle = await house.provider.start(house.spec(*workloads.reading_commands(code=7)))
-        await said(handle, b"up\n")
+        await console_match(handle, b"up\n")
         programs = [executing(house, handle, *shell("sleep 0.02; echo x")) for _ in range(8)]
         await asyncio.sleep(pause)
         await house.provider.send_command(handle, "stop")

@@ -16,8 +16,8 @@ from corral.runtimes.keeper import run_files
 from corral.sdk.runtime import AdoptionKind, RunLimits, RunSpec
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_contract import console_bytes, is_running, said
-from corral.testing.runtime_nodes import CGROUP_KINDS, PATH, ProcessHouse, keeper_pid
+from corral.testing.runtime_contract import console_bytes, console_match, is_running
+from corral.testing.runtime_nodes import CGROUP_KINDS, PATH, ProcessHarness, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
@@ -31,8 +31,8 @@ LONG_PATH = ":".join(["x"] * 60_000 + [PATH])
 )
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
-) -> AsyncIterator[ProcessHouse]:
-    async with ProcessHouse(scratch / "node", cgroups=request.param) as house:
+) -> AsyncIterator[ProcessHarness]:
+    async with ProcessHarness(scratch / "node", cgroups=request.param) as house:
         yield house
 
 
@@ -44,14 +44,14 @@ async def kill_shim_of(spec: RunSpec) -> None:
 
 @pytest.mark.trap("T50")
 async def test_a_shim_that_is_killed_while_its_workload_begins_leaves_one_that_is_known(
-    house: ProcessHouse,
+    house: ProcessHarness,
 ) -> None:
     """Whoever ordered it must not be told that it failed: the workload runs."""
     spec = house.spec("sh", *UP[1:], environment={"PATH": LONG_PATH})
     starting = asyncio.create_task(house.provider.start(spec), name="test/start")
     await kill_shim_of(spec)
     handle = await starting
-    await said(handle, b"up \\d+\n")
+    await console_match(handle, b"up \\d+\n")
     assert console_bytes(spec.run_directory) == f"up {handle.pid}\n".encode()
     adoption = await (await house.next_provider()).adopt(spec.run_directory)
     assert adoption.kind is AdoptionKind.ALIVE
@@ -62,10 +62,10 @@ async def test_a_shim_that_is_killed_while_its_workload_begins_leaves_one_that_i
 
 @pytest.mark.trap("T50")
 async def test_a_rescued_run_is_adopted_although_its_shim_never_said_that_it_executes(
-    house: ProcessHouse,
+    house: ProcessHarness,
 ) -> None:
     handle = await house.provider.start(house.spec(*UP))
-    await said(handle, b"up \\d+\n")
+    await console_match(handle, b"up \\d+\n")
     run_files.make_file(handle.run_directory, run_files.FAILED)  # what such a shim leaves behind
     os.kill(int(handle.state["shim"]), signal.SIGKILL)
     await eventually(lambda: run_files.read_record(handle.run_directory).rescued)
@@ -78,7 +78,9 @@ async def test_a_rescued_run_is_adopted_although_its_shim_never_said_that_it_exe
 
 
 @pytest.mark.trap("T50")
-async def test_a_group_that_a_killed_daemon_left_does_not_hinder_the_next_start(house: ProcessHouse) -> None:
+async def test_a_group_that_a_killed_daemon_left_does_not_hinder_the_next_start(
+    house: ProcessHarness,
+) -> None:
     spec = house.spec(*workloads.crashing(code=4))
     shim = subprocess.Popen(["sleep", "3600"])  # it had come as far as its group, and gave up
     await house.cgroups().create(spec.run_name, shim_pid=shim.pid, limits=RunLimits())
@@ -90,7 +92,7 @@ async def test_a_group_that_a_killed_daemon_left_does_not_hinder_the_next_start(
     assert (await provider.wait_empty(handle)).code == 4
 
 
-async def test_a_cancelled_start_leaves_no_group_and_can_be_repeated(house: ProcessHouse) -> None:
+async def test_a_cancelled_start_leaves_no_group_and_can_be_repeated(house: ProcessHarness) -> None:
     spec = house.spec(*workloads.crashing(code=4))
     cgroups = house.cgroups()
     for hops in range(12):
@@ -112,7 +114,7 @@ async def test_a_cancelled_start_leaves_no_group_and_can_be_repeated(house: Proc
 
 
 @pytest.mark.trap("T50")
-async def test_a_run_whose_minders_are_all_dead_is_never_started_a_second_time(house: ProcessHouse) -> None:
+async def test_a_run_whose_minders_are_all_dead_is_never_started_a_second_time(house: ProcessHarness) -> None:
     """Its lock is free for the moment; what its record says counts."""
     spec = house.spec(*UP)
     handle = await house.provider.start(spec)
@@ -131,7 +133,7 @@ async def test_a_run_whose_minders_are_all_dead_is_never_started_a_second_time(h
     await house.provider.wait_empty(handle)
 
 
-async def test_adopting_while_it_starts_gives_one_run_that_ends_once(house: ProcessHouse) -> None:
+async def test_adopting_while_it_starts_gives_one_run_that_ends_once(house: ProcessHarness) -> None:
     spec = house.spec("sh", *UP[1:], environment={"PATH": LONG_PATH})
     starting = asyncio.create_task(house.provider.start(spec), name="test/start")
     await eventually(lambda: run_files.read_record(spec.run_directory))
@@ -147,7 +149,7 @@ async def test_adopting_while_it_starts_gives_one_run_that_ends_once(house: Proc
 
 
 @pytest.mark.trap("T50")
-async def test_a_record_that_a_power_failure_emptied_is_no_record(house: ProcessHouse) -> None:
+async def test_a_record_that_a_power_failure_emptied_is_no_record(house: ProcessHarness) -> None:
     """The kernel promises neither its bytes nor its size before it is synced."""
     for content in (b"", b"\0" * 300):
         spec = house.spec(*workloads.crashing(code=4))
@@ -155,7 +157,7 @@ async def test_a_record_that_a_power_failure_emptied_is_no_record(house: Process
         assert (await house.provider.adopt(spec.run_directory)).kind is AdoptionKind.NEVER_STARTED
 
 
-async def test_a_damaged_record_is_named(house: ProcessHouse) -> None:
+async def test_a_damaged_record_is_named(house: ProcessHarness) -> None:
     spec = house.spec("true")
     (pathlib.Path(spec.run_directory) / run_files.RECORD).write_bytes(b"corral-record 1\npid=1\n")
     with pytest.raises(CorralError) as caught:

@@ -24,7 +24,7 @@ from corral.runtimes.process.run_start import spawn_plan
 from corral.system.accounts import own_user
 from corral.testing import workloads
 from corral.testing.runtime_contract import is_running
-from corral.testing.runtime_nodes import ProcessHouse, open_files
+from corral.testing.runtime_nodes import ProcessHarness, open_files
 from corral.testing.waiting import eventually
 
 SOCKET = keeper_protocol.socket_name(keeper_protocol.PROTOCOL)
@@ -49,7 +49,7 @@ def test_it_imports_the_standard_library_and_its_own_few_files() -> None:
     assert strangers == []
 
 
-async def test_it_is_nobodys_child_and_survives_its_provider(house: ProcessHouse) -> None:
+async def test_it_is_nobodys_child_and_survives_its_provider(house: ProcessHarness) -> None:
     first = await house.provider.start_keeper()
     status = pathlib.Path(f"/proc/{first.pid}/status").read_text()
     assert f"PPid:\t{os.getpid()}\n" not in status
@@ -58,14 +58,14 @@ async def test_it_is_nobodys_child_and_survives_its_provider(house: ProcessHouse
     assert await (await house.next_provider()).start_keeper() == first
 
 
-async def test_providers_that_start_at_once_share_one(house: ProcessHouse) -> None:
+async def test_providers_that_start_at_once_share_one(house: ProcessHarness) -> None:
     assert await house.provider.end_keeper()
     providers = [await house.next_provider() for _ in range(3)]
     keepers = [await provider.start_keeper() for provider in providers]
     assert len(set(keepers)) == 1
 
 
-async def test_it_quits_only_when_it_minds_nothing(house: ProcessHouse) -> None:
+async def test_it_quits_only_when_it_minds_nothing(house: ProcessHarness) -> None:
     keeper = await house.provider.start_keeper()
     handle = await house.provider.start(house.spec(*workloads.silent()))
     assert not await house.provider.end_keeper()
@@ -90,7 +90,7 @@ async def test_it_quits_only_when_it_minds_nothing(house: ProcessHouse) -> None:
     ],
     ids=range(9),
 )
-async def test_no_request_ends_it(house: ProcessHouse, request_bytes: bytes) -> None:
+async def test_no_request_ends_it(house: ProcessHarness, request_bytes: bytes) -> None:
     """Nor do descriptors that come with one stay behind."""
     before = await house.provider.start_keeper()
     held = len(open_files(before.pid))
@@ -107,7 +107,7 @@ async def test_no_request_ends_it(house: ProcessHouse, request_bytes: bytes) -> 
     await eventually(lambda: len(open_files(before.pid)) <= held)
 
 
-async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHouse) -> None:
+async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHarness) -> None:
     """Without it a second one could be."""
     spec = house.spec(*workloads.silent())
     plan = spawn_plan(spec, user=own_user(), marks={}, segment_bytes=1 << 20)
@@ -119,7 +119,7 @@ async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHouse) -> Non
     assert "error" in answer
 
 
-async def test_its_log_stays_small(house: ProcessHouse) -> None:
+async def test_its_log_stays_small(house: ProcessHarness) -> None:
     log = house.data / "keeper" / "keeper.log"
     with log.open("ab") as file:
         file.write(b"x" * (2 << 20))
@@ -131,12 +131,12 @@ async def test_its_log_stays_small(house: ProcessHouse) -> None:
 
 async def test_a_path_longer_than_an_address(scratch: pathlib.Path, reaper: object) -> None:
     deep = scratch / ("d" * 120) / ("e" * 120)
-    async with ProcessHouse(deep) as house:
+    async with ProcessHarness(deep) as house:
         handle = await house.provider.start(house.spec(*workloads.crashing(code=3)))
         assert (await house.provider.wait_empty(handle)).code == 3
 
 
-async def test_a_shim_holds_nothing_of_another_run(house: ProcessHouse) -> None:
+async def test_a_shim_holds_nothing_of_another_run(house: ProcessHarness) -> None:
     handles = [await house.provider.start(house.spec(*workloads.silent())) for _ in range(4)]
     runs = str(house.data / "runs")
     for handle in handles:
@@ -190,7 +190,7 @@ def test_an_exit_that_is_torn_or_empty_says_nothing(scratch: pathlib.Path) -> No
 @pytest.mark.trap("T60")
 @pytest.mark.parametrize("taken_over", [False, True])
 async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
-    house: ProcessHouse, taken_over: bool
+    house: ProcessHarness, taken_over: bool
 ) -> None:
     """As after an upgrade: the one from before lives on beside the new one while it has runs, also one
     whose shim died and whose minder is the newer keeper's."""

@@ -19,8 +19,8 @@ from corral.runtimes.keeper.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_contract import console_bytes, is_running, said
-from corral.testing.runtime_nodes import ProcessHouse, keeper_pid
+from corral.testing.runtime_contract import console_bytes, console_match, is_running
+from corral.testing.runtime_nodes import ProcessHarness, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import read_numbered
 
@@ -31,8 +31,8 @@ SLOW_LINES = 9_000
 @pytest.fixture(params=["none", "v2"])
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
-) -> AsyncIterator[ProcessHouse]:
-    async with ProcessHouse(scratch / "node", cgroups=request.param) as house:
+) -> AsyncIterator[ProcessHarness]:
+    async with ProcessHarness(scratch / "node", cgroups=request.param) as house:
         yield house
 
 
@@ -49,7 +49,7 @@ def kill_minder(handle: RunHandle) -> bool:
     return True
 
 
-def kill_keeper(house: ProcessHouse) -> None:
+def kill_keeper(house: ProcessHarness) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(keeper_pid(house.data), signal.SIGKILL)
 
@@ -59,7 +59,7 @@ def gaps(handle: RunHandle) -> list[ConsoleGap]:
         return log.gaps(0, log.end_offset)
 
 
-async def ended_run(house: ProcessHouse, handle: RunHandle) -> None:
+async def ended_run(house: ProcessHarness, handle: RunHandle) -> None:
     await house.provider.kill(handle)
     await house.provider.wait_empty(handle)
 
@@ -67,7 +67,7 @@ async def ended_run(house: ProcessHouse, handle: RunHandle) -> None:
 @pytest.mark.system
 @pytest.mark.trap("T46")
 @pytest.mark.parametrize("seed", range(2))
-async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: ProcessHouse, seed: int) -> None:
+async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: ProcessHarness, seed: int) -> None:
     chance = random.Random(seed)
     fast = workloads.chatty(lines=FAST_LINES, padding=120, then="exit 5")
     slow = workloads.chatty(lines=SLOW_LINES, per_second=3000, then="exit 5")
@@ -91,12 +91,12 @@ async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: Process
 
 
 @pytest.mark.trap("T46")
-async def test_last_words_between_the_death_of_the_shim_and_its_successor(house: ProcessHouse) -> None:
+async def test_last_words_between_the_death_of_the_shim_and_its_successor(house: ProcessHarness) -> None:
     """The workload writes and ends while nobody reads: the bytes wait in a FIFO that others hold."""
     script = workloads.shell('echo up; read x; head -c 30000 /dev/zero | tr "\\0" z; exit 8')
     handles = [await house.provider.start(house.spec(*script)) for _ in range(5)]
     for handle in handles:
-        await said(handle, b"up\n")
+        await console_match(handle, b"up\n")
         os.kill(int(handle.state["shim"]), signal.SIGKILL)
         await house.provider.send_command(handle, "go")
     for handle in handles:
@@ -105,14 +105,14 @@ async def test_last_words_between_the_death_of_the_shim_and_its_successor(house:
         assert console_bytes(handle.run_directory) == b"up\n" + b"z" * 30_000
 
 
-async def test_the_keeper_replaces_a_shim_without_a_daemon(house: ProcessHouse) -> None:
+async def test_the_keeper_replaces_a_shim_without_a_daemon(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.reading_commands(code=6)))
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     await house.provider.close()  # from now on no daemon watches
     os.kill(int(handle.state["shim"]), signal.SIGKILL)
     await eventually(lambda: run_files.read_record(handle.run_directory).shim != handle.state["shim"])
     await house.provider.send_command(handle, "hello")
-    await said(handle, b"got hello\n")
+    await console_match(handle, b"got hello\n")
     await house.provider.send_command(handle, "stop")
     await eventually(lambda: run_files.is_empty(handle.run_directory))
     ended = (await house.provider.adopt(handle.run_directory)).exit
@@ -121,9 +121,9 @@ async def test_the_keeper_replaces_a_shim_without_a_daemon(house: ProcessHouse) 
     assert console_bytes(handle.run_directory) == b"up\ngot hello\nbye\n"
 
 
-async def test_shim_and_keeper_die_while_no_daemon_is_there(house: ProcessHouse) -> None:
+async def test_shim_and_keeper_die_while_no_daemon_is_there(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.reading_commands(code=6)))
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     await house.provider.close()
     kill_keeper(house)
     os.kill(int(handle.state["shim"]), signal.SIGKILL)
@@ -142,11 +142,11 @@ async def test_shim_and_keeper_die_while_no_daemon_is_there(house: ProcessHouse)
 
 @pytest.mark.trap("T69")
 @pytest.mark.parametrize("tty", [False, True], ids=["fifo", "terminal"])
-async def test_everything_died_and_nobody_saw_the_end(house: ProcessHouse, tty: bool) -> None:
+async def test_everything_died_and_nobody_saw_the_end(house: ProcessHarness, tty: bool) -> None:
     """What it wrote last was in a FIFO that nobody held, or in a terminal that hung up: the console says so."""
     script = workloads.shell('stty -onlcr; echo up; read x; head -c 30000 /dev/zero | tr "\\0" z; exit 8')
     handle = await house.provider.start(house.spec(*script, tty=tty))
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     await house.provider.close()
     keeper = keeper_pid(house.data)
     for pid in (keeper, int(handle.state["shim"])):
@@ -168,9 +168,9 @@ async def test_everything_died_and_nobody_saw_the_end(house: ProcessHouse, tty: 
 
 
 @pytest.mark.trap("T69")
-async def test_the_host_went_down_under_it(house: ProcessHouse) -> None:
+async def test_the_host_went_down_under_it(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.not_reading()))
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     await ended_run(house, handle)
     await house.provider.close()
     kill_keeper(house)
@@ -188,9 +188,9 @@ async def test_the_host_went_down_under_it(house: ProcessHouse) -> None:
 
 
 @pytest.mark.trap("T19")
-async def test_a_grandchild_outlives_main_process_shim_and_keeper(house: ProcessHouse) -> None:
+async def test_a_grandchild_outlives_main_process_shim_and_keeper(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.double_forking(stays=False)))
-    grandchild = int((await said(handle, rb"grandchild (\d+)\n"))[1])
+    grandchild = int((await console_match(handle, rb"grandchild (\d+)\n"))[1])
     await house.provider.wait_exit(handle)
     kill_keeper(house)
     kill_minder(handle)
@@ -203,7 +203,7 @@ async def test_a_grandchild_outlives_main_process_shim_and_keeper(house: Process
     assert not is_running(grandchild)
 
 
-async def test_a_new_keeper_is_started_when_one_is_needed(house: ProcessHouse) -> None:
+async def test_a_new_keeper_is_started_when_one_is_needed(house: ProcessHarness) -> None:
     before = await house.provider.start(house.spec(*workloads.silent()))
     old = keeper_pid(house.data)
     kill_keeper(house)

@@ -23,8 +23,8 @@ from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_contract import console_bytes, is_running, said
-from corral.testing.runtime_nodes import MULTIPLEXERS, SessionHouse, keeper_pid
+from corral.testing.runtime_contract import console_bytes, console_match, is_running
+from corral.testing.runtime_nodes import MULTIPLEXERS, SessionHarness, keeper_pid
 from corral.testing.waiting import eventually
 from corral.testing.workloads import read_numbered
 
@@ -36,9 +36,9 @@ SLOW_LINES = 9_000
 @pytest.fixture(params=[(name, kind) for name in MULTIPLEXERS for kind in ("none", "v2")], ids="-".join)
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
-) -> AsyncIterator[SessionHouse]:
+) -> AsyncIterator[SessionHarness]:
     multiplexer, cgroups = request.param
-    async with SessionHouse(scratch / "node", multiplexer=multiplexer, cgroups=cgroups) as house:
+    async with SessionHarness(scratch / "node", multiplexer=multiplexer, cgroups=cgroups) as house:
         yield house
 
 
@@ -72,14 +72,14 @@ def kill_server(handle: RunHandle) -> bool:
     return kill(window.parent, start_time(window.parent) or 0)
 
 
-def kill_keeper(house: SessionHouse) -> bool:
+def kill_keeper(house: SessionHarness) -> bool:
     pid = keeper_pid(house.data)
     return kill(pid, start_time(pid) or 0)
 
 
 @pytest.mark.system
 @pytest.mark.trap("T46")
-async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: SessionHouse) -> None:
+async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: SessionHarness) -> None:
     chance = random.Random(7)
     fast = workloads.chatty(lines=FAST_LINES, padding=120, then="exit 5")
     slow = workloads.chatty(lines=SLOW_LINES, per_second=3000, then="exit 5")
@@ -106,9 +106,9 @@ async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: Session
 
 
 @pytest.mark.trap("T46")
-async def test_everything_of_ours_dies_and_the_next_daemon_finds_the_run(house: SessionHouse) -> None:
+async def test_everything_of_ours_dies_and_the_next_daemon_finds_the_run(house: SessionHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.reading_commands(code=6)))
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     await eventually(lambda: read_window(handle.run_directory))
     await house.provider.close()
     assert kill_server(handle)
@@ -119,7 +119,7 @@ async def test_everything_of_ours_dies_and_the_next_daemon_finds_the_run(house: 
     assert adoption.handle is not None
     assert adoption.handle.pid == handle.pid
     await provider.send_command(handle, "hello")
-    await said(handle, b"got hello\n")
+    await console_match(handle, b"got hello\n")
     await provider.send_command(handle, "stop")
     ended = await provider.wait_empty(handle)
     assert (ended.known, ended.code) == (True, 6)
@@ -132,7 +132,7 @@ async def test_everything_of_ours_dies_and_the_next_daemon_finds_the_run(house: 
 async def test_a_daemon_is_killed_and_the_next_one_finds_run_and_window(
     scratch: pathlib.Path, reaper: Reaper, multiplexer: str, seen: bool
 ) -> None:
-    async with SessionHouse(scratch / "node", multiplexer=multiplexer) as house:
+    async with SessionHarness(scratch / "node", multiplexer=multiplexer) as house:
         spec = house.spec(*workloads.reading_commands(code=6))
         arguments = [str(CLIENT), str(house.data), multiplexer, msgspec.json.encode(spec).decode()]
         with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as daemon:

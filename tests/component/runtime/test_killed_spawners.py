@@ -13,15 +13,15 @@ import pytest
 from spawning_client import STEPS
 
 from corral.sdk.runtime import Adoption, AdoptionKind, RunSpec
-from corral.testing.runtime_contract import console_bytes, is_running, said
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_contract import console_bytes, console_match, is_running
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.workloads import shell
 
 CLIENT = pathlib.Path(__file__).with_name("spawning_client.py")
 UP = shell("echo up $$; exec sleep 3600")
 
 
-def client(house: ProcessHouse, spec: RunSpec, step: str) -> subprocess.Popen[bytes]:
+def client(house: ProcessHarness, spec: RunSpec, step: str) -> subprocess.Popen[bytes]:
     arguments = [str(house.data), msgspec.json.encode(spec).decode(), step]
     return subprocess.Popen(
         [sys.executable, str(CLIENT), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -33,7 +33,7 @@ async def gone(process: subprocess.Popen[bytes]) -> int:
         return await asyncio.to_thread(process.wait)
 
 
-async def settle(house: ProcessHouse, spec: RunSpec) -> Adoption:
+async def settle(house: ProcessHarness, spec: RunSpec) -> Adoption:
     """What a new daemon does: adopt, and start what was never started. One process is there then."""
     provider = await house.next_provider()
     adoption = await provider.adopt(spec.run_directory)
@@ -42,7 +42,7 @@ async def settle(house: ProcessHouse, spec: RunSpec) -> Adoption:
     if adoption.kind is AdoptionKind.NEVER_STARTED:
         handle = await provider.start(spec)
     assert handle is not None
-    await said(handle, b"up \\d+\n")
+    await console_match(handle, b"up \\d+\n")
     assert console_bytes(spec.run_directory) == f"up {handle.pid}\n".encode()
     assert is_running(handle.pid)
     await provider.kill(handle)
@@ -53,7 +53,7 @@ async def settle(house: ProcessHouse, spec: RunSpec) -> Adoption:
 
 @pytest.mark.trap("T50")
 @pytest.mark.parametrize("step", STEPS)
-async def test_killed_after_each_step(house: ProcessHouse, step: str) -> None:
+async def test_killed_after_each_step(house: ProcessHarness, step: str) -> None:
     spec = house.spec(*UP)
     assert await gone(client(house, spec, step)) == -9
     adoption = await settle(house, spec)
@@ -63,7 +63,7 @@ async def test_killed_after_each_step(house: ProcessHouse, step: str) -> None:
 
 @pytest.mark.system
 @pytest.mark.trap("T50")
-async def test_killed_at_any_moment(house: ProcessHouse) -> None:
+async def test_killed_at_any_moment(house: ProcessHarness) -> None:
     chance = random.Random(50)
     kinds = []
     for _ in range(12):

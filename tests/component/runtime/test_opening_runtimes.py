@@ -19,7 +19,7 @@ from corral.runtimes.sessions.provider import SessionRuntime
 from corral.sdk.runtime import AdoptionKind, RunSpec
 from corral.testing import workloads
 from corral.testing.reaper import Reaper
-from corral.testing.runtime_contract import said
+from corral.testing.runtime_contract import console_match
 from corral.testing.runtime_nodes import keeper_pid, open_files
 from corral.testing.waiting import eventually
 
@@ -112,7 +112,7 @@ async def test_without_its_program_nothing_is_started_but_what_runs_is_minded(
 ) -> None:
     spec = spec_in(scratch, "lobby")
     handle = await runtimes.get("tmux").start(spec)
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     await runtimes.close()
     process = ProcessRuntime(scratch, NoCgroups("opening"), name="tmux")
     tmux = SessionRuntime(process, TmuxMultiplexer(program=""))

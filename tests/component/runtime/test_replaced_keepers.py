@@ -21,8 +21,8 @@ from corral.runtimes.process.run_start import spawn_plan
 from corral.sdk.runtime import RunExit, RunHandle
 from corral.system.accounts import own_user
 from corral.testing import workloads
-from corral.testing.runtime_contract import console_bytes, is_running, said
-from corral.testing.runtime_nodes import ProcessHouse, keeper_pid, open_files
+from corral.testing.runtime_contract import console_bytes, console_match, is_running
+from corral.testing.runtime_nodes import ProcessHarness, keeper_pid, open_files
 from corral.testing.waiting import eventually
 
 SIDE = """
@@ -44,11 +44,11 @@ sys.exit(9)
 MANY = 50
 
 
-def work(house: ProcessHouse, handle: RunHandle) -> pathlib.Path:
+def work(house: ProcessHarness, handle: RunHandle) -> pathlib.Path:
     return house.data / "running" / handle.run_name.partition(".")[0]
 
 
-def written(house: ProcessHouse, handle: RunHandle) -> int:
+def written(house: ProcessHarness, handle: RunHandle) -> int:
     with contextlib.suppress(FileNotFoundError):
         return (work(house, handle) / "side").stat().st_size
     return 0
@@ -62,7 +62,7 @@ def kill_shim(handle: RunHandle) -> int:
     return record.shim
 
 
-def kill_keeper(house: ProcessHouse) -> int:
+def kill_keeper(house: ProcessHarness) -> int:
     pid = keeper_pid(house.data)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -75,7 +75,7 @@ def holds(pid: int, handle: RunHandle, *, terminal: bool = False) -> bool:
     return f"{handle.run_directory}/out" in found and (not terminal or "/dev/ptmx" in found)
 
 
-async def handed_over(house: ProcessHouse, dead: int, *handles: RunHandle, terminal: bool = False) -> int:
+async def handed_over(house: ProcessHarness, dead: int, *handles: RunHandle, terminal: bool = False) -> int:
     """Another keeper is there, and holds these runs; its pid."""
 
     def found() -> int:
@@ -96,7 +96,7 @@ async def rescued(handle: RunHandle, dead: int) -> None:
     await eventually(minded)
 
 
-async def ended_alone(house: ProcessHouse, handle: RunHandle) -> RunExit:
+async def ended_alone(house: ProcessHarness, handle: RunHandle) -> RunExit:
     """It goes on for a while, and ends, while no daemon is there; how, as the next one learns."""
     before = written(house, handle)
     await eventually(lambda: written(house, handle) > before + 400_000)
@@ -110,7 +110,7 @@ async def ended_alone(house: ProcessHouse, handle: RunHandle) -> RunExit:
 @pytest.mark.trap("T68")
 @pytest.mark.parametrize("tty", [False, True], ids=["fifo", "terminal"])
 @pytest.mark.parametrize("daemon", ["stays", "returns"])
-async def test_keeper_killed_and_later_daemon_and_shim(house: ProcessHouse, tty: bool, daemon: str) -> None:
+async def test_keeper_killed_and_later_daemon_and_shim(house: ProcessHarness, tty: bool, daemon: str) -> None:
     """The daemon sees the keeper die, or finds it dead when it starts, together with what lives."""
     handle = await house.provider.start(house.spec(*workloads.python(SIDE), tty=tty))
     await eventually(lambda: written(house, handle) > 10_000)
@@ -129,7 +129,7 @@ async def test_keeper_killed_and_later_daemon_and_shim(house: ProcessHouse, tty:
 
 
 @pytest.mark.trap("T68")
-async def test_its_rescue_is_replaced_and_its_keeper_again_and_again(house: ProcessHouse) -> None:
+async def test_its_rescue_is_replaced_and_its_keeper_again_and_again(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.python(SIDE)))
     await eventually(lambda: written(house, handle) > 10_000)
     for _ in range(3):
@@ -145,11 +145,11 @@ async def test_its_rescue_is_replaced_and_its_keeper_again_and_again(house: Proc
 
 
 @pytest.mark.trap("T68")
-async def test_main_process_and_shim_end_at_once_and_no_daemon_is_there(house: ProcessHouse) -> None:
+async def test_main_process_and_shim_end_at_once_and_no_daemon_is_there(house: ProcessHarness) -> None:
     """The keeper held a pidfd of the main process before: the kernel tells it how that ended."""
     handles = [await house.provider.start(house.spec(*workloads.not_reading())) for _ in range(3)]
     for handle in handles:
-        await said(handle, b"up\n")
+        await console_match(handle, b"up\n")
     await handed_over(house, kill_keeper(house), *handles)
     await house.provider.close()
     for handle in handles:
@@ -168,7 +168,7 @@ async def test_main_process_and_shim_end_at_once_and_no_daemon_is_there(house: P
 
 @pytest.mark.parametrize("moment", ["at once", "later"])
 async def test_the_terminal_of_a_run_outlives_keeper_and_shim_together(
-    house: ProcessHouse, moment: str
+    house: ProcessHarness, moment: str
 ) -> None:
     """The daemon has a copy of it, from the moment in which it knows of the run."""
     handle = await house.provider.start(house.spec(*workloads.python(SIDE), tty=True))
@@ -182,11 +182,11 @@ async def test_the_terminal_of_a_run_outlives_keeper_and_shim_together(
     assert console_bytes(handle.run_directory) == (work(house, handle) / "side").read_bytes()
 
 
-async def test_a_terminal_that_nobody_held_is_told_as_a_gap(house: ProcessHouse) -> None:
+async def test_a_terminal_that_nobody_held_is_told_as_a_gap(house: ProcessHarness) -> None:
     """Its workload lives on without it, and what was in it is gone."""
     ignoring = workloads.shell("trap '' HUP; echo up; while sleep 0.1; do :; done")
     handle = await house.provider.start(house.spec(*ignoring, tty=True))
-    await said(handle, b"up\r\n")
+    await console_match(handle, b"up\r\n")
     await house.provider.close()
     dead = kill_keeper(house)
     shim = kill_shim(handle)
@@ -201,7 +201,7 @@ async def test_a_terminal_that_nobody_held_is_told_as_a_gap(house: ProcessHouse)
         assert (log.end_offset, [gap.reason for gap in gaps]) == (5, ["unknown"])
 
 
-async def test_keepers_die_while_runs_start_and_end(house: ProcessHouse) -> None:
+async def test_keepers_die_while_runs_start_and_end(house: ProcessHarness) -> None:
     chance = random.Random(68)
 
     async def started(code: int) -> RunHandle:
@@ -227,7 +227,7 @@ async def test_keepers_die_while_runs_start_and_end(house: ProcessHouse) -> None
             assert (ended.known, ended.code, console) == (True, code, b"%d\n" % code)
 
 
-async def test_many_runs_are_handed_over_and_rescued_without_a_daemon(house: ProcessHouse) -> None:
+async def test_many_runs_are_handed_over_and_rescued_without_a_daemon(house: ProcessHarness) -> None:
     handles = [await house.provider.start(house.spec(*workloads.silent())) for _ in range(MANY)]
     await handed_over(house, kill_keeper(house), *handles)
     await house.provider.close()
@@ -239,7 +239,7 @@ async def test_many_runs_are_handed_over_and_rescued_without_a_daemon(house: Pro
         await eventually(lambda directory=handle.run_directory: run_files.is_empty(directory))
 
 
-async def test_a_keeper_that_was_handed_runs_ends_after_them(house: ProcessHouse) -> None:
+async def test_a_keeper_that_was_handed_runs_ends_after_them(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*workloads.silent()))
     keeper = await handed_over(house, kill_keeper(house), handle)
     assert not await house.provider.end_keeper()
@@ -251,7 +251,7 @@ async def test_a_keeper_that_was_handed_runs_ends_after_them(house: ProcessHouse
 
 
 @pytest.mark.trap("T60")
-async def test_runs_of_a_keeper_of_the_former_protocol_are_held_by_the_new_one(house: ProcessHouse) -> None:
+async def test_runs_of_a_keeper_of_the_former_protocol_are_held_by_the_new_one(house: ProcessHarness) -> None:
     """Which is killed: it could not be handed anything."""
 
     async def unplaced(pid: int) -> None:

@@ -14,8 +14,8 @@ from corral.runtimes.keeper import exit_file, run_files
 from corral.runtimes.keeper.proc_facts import boot_id, open_process, start_time
 from corral.runtimes.keeper.run_files import RunRecord
 from corral.sdk.runtime import AdoptionKind, RunSpec
-from corral.testing.runtime_contract import is_running, said
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_contract import console_match, is_running
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.waiting import eventually
 from corral.testing.workloads import python
 
@@ -49,7 +49,7 @@ def record(spec: RunSpec, *, pid: int, start: int, boot: str, shim: int | None =
 
 @pytest.mark.trap("T18")
 async def test_a_pid_that_was_reused_is_never_signalled(
-    house: ProcessHouse, stranger: subprocess.Popen[bytes]
+    house: ProcessHarness, stranger: subprocess.Popen[bytes]
 ) -> None:
     spec = house.spec("true")
     earlier = (start_time(stranger.pid) or 0) - 1
@@ -67,7 +67,7 @@ async def test_a_pid_that_was_reused_is_never_signalled(
 @pytest.mark.trap("T18")
 @pytest.mark.parametrize("reused", ["work", "shim"])
 async def test_neither_a_stranger_nor_its_children_are_taken_for_the_workload(
-    house: ProcessHouse, reused: str
+    house: ProcessHarness, reused: str
 ) -> None:
     """The pid of a shim or of a workload that is long gone belongs to somebody else, who has a child."""
     with subprocess.Popen(["sh", "-c", "sleep 3600 & echo $!; wait"], stdout=subprocess.PIPE) as stranger:
@@ -91,14 +91,14 @@ async def test_neither_a_stranger_nor_its_children_are_taken_for_the_workload(
 
 
 @pytest.mark.trap("T18")
-async def test_a_process_whose_first_thread_has_ended_lives(house: ProcessHouse) -> None:
+async def test_a_process_whose_first_thread_has_ended_lives(house: ProcessHarness) -> None:
     """It looks like a zombie in the process table, and its other threads run."""
     program = (
         "import ctypes, threading; threading.Thread(target=input).start(); print('up', flush=True); "
         "ctypes.CDLL(None).syscall(60, 0)"
     )
     handle = await house.provider.start(house.spec(*python(program)))
-    await said(handle, b"up\n")
+    await console_match(handle, b"up\n")
     stat = pathlib.Path(f"/proc/{handle.pid}/stat")
     await eventually(lambda: stat.read_bytes().rpartition(b")")[2].split()[0] == b"Z")
     pidfd = open_process(handle.pid, int(handle.state["start"]))
@@ -110,7 +110,7 @@ async def test_a_process_whose_first_thread_has_ended_lives(house: ProcessHouse)
 
 @pytest.mark.trap("T18")
 async def test_a_record_of_another_boot_means_that_the_host_was_restarted(
-    house: ProcessHouse, stranger: subprocess.Popen[bytes]
+    house: ProcessHarness, stranger: subprocess.Popen[bytes]
 ) -> None:
     spec = house.spec("true")
     record(spec, pid=stranger.pid, start=start_time(stranger.pid) or 0, boot="another-boot")
@@ -124,7 +124,7 @@ async def test_a_record_of_another_boot_means_that_the_host_was_restarted(
     assert stranger.poll() is None
 
 
-async def test_an_exit_that_was_noted_before_the_host_went_down_is_kept(house: ProcessHouse) -> None:
+async def test_an_exit_that_was_noted_before_the_host_went_down_is_kept(house: ProcessHarness) -> None:
     spec = house.spec("true")
     record(spec, pid=1, start=1, boot="another-boot")
     exit_file.write_exit(spec.run_directory, 3 << 8, at_ns=5_000_000, who="shim")
@@ -134,7 +134,7 @@ async def test_an_exit_that_was_noted_before_the_host_went_down_is_kept(house: P
 
 
 @pytest.mark.trap("T18")
-async def test_a_zombie_is_dead(house: ProcessHouse) -> None:
+async def test_a_zombie_is_dead(house: ProcessHarness) -> None:
     spec = house.spec("true")
     zombie = subprocess.Popen(["sleep", "3600"])
     start = start_time(zombie.pid) or 0

@@ -13,8 +13,8 @@ from corral.errors import CorralError
 from corral.runtimes.keeper import run_files
 from corral.runtimes.keeper.console_relay import ConsoleRelay
 from corral.sdk.runtime import RunHandle
-from corral.testing.runtime_contract import console_bytes, said
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_contract import console_bytes, console_match
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
@@ -24,16 +24,16 @@ TALK = shell(
 )
 
 
-async def test_it_has_a_controlling_terminal(house: ProcessHouse) -> None:
+async def test_it_has_a_controlling_terminal(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*TALK, tty=True))
-    await said(handle, b"up\r\n")
+    await console_match(handle, b"up\r\n")
     await house.provider.send_command(handle, "hello")
     await house.provider.send_command(handle, "stop")
     assert (await house.provider.wait_empty(handle)).code == 7
     assert console_bytes(handle.run_directory) == b"terminal\r\nowned\r\nup\r\ngot hello\r\n"
 
 
-async def test_a_megabyte_through_a_terminal_is_complete(house: ProcessHouse) -> None:
+async def test_a_megabyte_through_a_terminal_is_complete(house: ProcessHarness) -> None:
     flood = shell("stty -opost; head -c 1000000 /dev/zero | tr '\\0' y; exit 4")
     handle = await house.provider.start(house.spec(*flood, tty=True))
     assert (await house.provider.wait_empty(handle)).code == 4
@@ -41,9 +41,9 @@ async def test_a_megabyte_through_a_terminal_is_complete(house: ProcessHouse) ->
 
 
 @pytest.mark.trap("T46")
-async def test_the_death_of_its_shim_does_not_hang_up(house: ProcessHouse) -> None:
+async def test_the_death_of_its_shim_does_not_hang_up(house: ProcessHarness) -> None:
     handle = await house.provider.start(house.spec(*TALK, tty=True))
-    await said(handle, b"up\r\n")
+    await console_match(handle, b"up\r\n")
     os.kill(int(handle.state["shim"]), signal.SIGKILL)
 
     def rescued() -> bool:
@@ -52,13 +52,13 @@ async def test_the_death_of_its_shim_does_not_hang_up(house: ProcessHouse) -> No
 
     await eventually(rescued)
     await eventually(lambda: _sent(house, handle, "hello"))
-    await said(handle, b"got hello\r\n")
+    await console_match(handle, b"got hello\r\n")
     await house.provider.send_command(handle, "stop")
     ended = await house.provider.wait_empty(handle)
     assert (ended.known, ended.code) == (True, 7)
 
 
-async def _sent(house: ProcessHouse, handle: RunHandle, line: str) -> bool:
+async def _sent(house: ProcessHarness, handle: RunHandle, line: str) -> bool:
     try:
         await house.provider.send_command(handle, line)
     except CorralError:

@@ -10,16 +10,16 @@ import pytest
 from corral.runtimes.keeper import exit_file, run_files
 from corral.sdk.runtime import AdoptionKind
 from corral.testing import workloads
-from corral.testing.runtime_contract import console_bytes, said
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_contract import console_bytes, console_match
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.waiting import eventually
 
 
 @pytest.mark.trap("T8")
-async def test_code_and_signal_are_exact_and_the_last_words_complete(house: ProcessHouse) -> None:
+async def test_code_and_signal_are_exact_and_the_last_words_complete(house: ProcessHarness) -> None:
     exits = await house.provider.start(house.spec(*workloads.reading_commands(code=137)))
     killed = await house.provider.start(house.spec(*workloads.silent()))
-    await said(exits, b"up\n")
+    await console_match(exits, b"up\n")
     await house.provider.close()
     await house.provider.send_command(exits, "stop")
     os.kill(killed.pid, signal.SIGABRT)

@@ -11,7 +11,7 @@ import pytest
 from corral.errors import Code
 from corral.testing import workloads
 from corral.testing.runtime_contract import C_LIBRARY_SIGNALS, console_bytes, refused
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.workloads import shell
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
@@ -33,12 +33,12 @@ exit 5
 """
 
 
-def own_directory(house: ProcessHouse, directory: str, uid: int) -> None:
+def own_directory(house: ProcessHarness, directory: str, uid: int) -> None:
     os.chown(directory, uid, -1)
     pathlib.Path(directory).chmod(0o750)
 
 
-async def test_it_runs_as_that_user_and_no_other(house: ProcessHouse) -> None:
+async def test_it_runs_as_that_user_and_no_other(house: ProcessHarness) -> None:
     spec = house.spec(
         *workloads.shell("id -u; id -g; id -G; touch here; echo x > /dev/stderr"), run_as="nobody"
     )
@@ -53,7 +53,7 @@ async def test_it_runs_as_that_user_and_no_other(house: ProcessHouse) -> None:
     assert (made.st_uid, made.st_mode & 0o777) == (NOBODY.pw_uid, 0o640)
 
 
-async def test_it_has_its_own_group_and_those_that_are_listed(house: ProcessHouse) -> None:
+async def test_it_has_its_own_group_and_those_that_are_listed(house: ProcessHarness) -> None:
     accounts = (
         (entry.pw_name, others)
         for entry in pwd.getpwall()
@@ -69,14 +69,14 @@ async def test_it_has_its_own_group_and_those_that_are_listed(house: ProcessHous
         assert set(map(int, console_bytes(spec.run_directory).split())) == expected
 
 
-async def test_a_number_that_means_no_user_is_refused(house: ProcessHouse) -> None:
+async def test_a_number_that_means_no_user_is_refused(house: ProcessHarness) -> None:
     for number in ("4294967295", "4294967296", "9" * 5000):
         error = await refused(house, "true", run_as=number, directory="/")
         assert error.code is Code.RUN_AS_REFUSED
         assert len(str(error)) < 500
 
 
-async def test_a_number_is_a_user_too(house: ProcessHouse) -> None:
+async def test_a_number_is_a_user_too(house: ProcessHarness) -> None:
     spec = house.spec("id", "-u", run_as="212345")
     own_directory(house, spec.directory, 212_345)
     handle = await house.provider.start(spec)
@@ -85,7 +85,7 @@ async def test_a_number_is_a_user_too(house: ProcessHouse) -> None:
 
 
 @pytest.mark.trap("T48")
-async def test_it_cannot_forge_its_exit_or_log_or_read_a_key(house: ProcessHouse) -> None:
+async def test_it_cannot_forge_its_exit_or_log_or_read_a_key(house: ProcessHarness) -> None:
     key = house.data / "node.key"
     key.write_text("secret")
     key.chmod(0o600)
@@ -100,7 +100,7 @@ async def test_it_cannot_forge_its_exit_or_log_or_read_a_key(house: ProcessHouse
 
 
 async def test_a_command_that_it_may_not_execute_is_named_with_the_user(
-    house: ProcessHouse, scratch: pathlib.Path
+    house: ProcessHarness, scratch: pathlib.Path
 ) -> None:
     program = scratch / "program"
     program.write_text("#!/bin/sh\n")
@@ -112,7 +112,7 @@ async def test_a_command_that_it_may_not_execute_is_named_with_the_user(
 
 
 async def test_a_directory_that_it_may_not_enter_is_named_with_the_user(
-    house: ProcessHouse, scratch: pathlib.Path
+    house: ProcessHarness, scratch: pathlib.Path
 ) -> None:
     closed = scratch / "closed"
     closed.mkdir(mode=0o700)
@@ -122,7 +122,7 @@ async def test_a_directory_that_it_may_not_enter_is_named_with_the_user(
     assert str(closed) in str(error)
 
 
-async def test_nothing_of_ours_is_inherited(house: ProcessHouse) -> None:
+async def test_nothing_of_ours_is_inherited(house: ProcessHarness) -> None:
     script = shell(
         "for n in 3 4 5 6 7 8 9 10 11 12; do [ -e /proc/self/fd/$n ] && echo open $n; done; ulimit -c; cat /proc/self/status; cut -d' ' -f1,6 /proc/$$/stat"
     )

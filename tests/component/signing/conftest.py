@@ -9,12 +9,12 @@ import pytest
 
 from corral.signing import Sidecar, Verifier, open_verifier
 from corral.system.config_sections import RekorSection, SigningSection
-from corral.testing.signing_authority import SIGNER, TrustHouse
+from corral.testing.signing_authority import SIGNER, SigningServices
 
 
 @pytest.fixture(scope="session")
 def trust_house():
-    return TrustHouse()
+    return SigningServices()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from corral.errors import Code, Rejected
 from corral.signing.bundle_check import check_with_library
 from corral.signing.certificate_check import AcceptedSigner, check_identity
-from corral.testing.signing_authority import ISSUER, SIGNER, TrustHouse, Wrong
+from corral.testing.signing_authority import ISSUER, SIGNER, SigningServices, Wrong
 from corral.testing.signing_certificates import certificate_pem, issue_authority, public_pem
 from corral.testing.stepped_clock import SteppedClock
 
@@ -293,7 +293,7 @@ def test_what_was_trusted_at_another_time_does_not_count(trust_house, archive, t
 
 
 def test_an_expired_intermediate_authority_is_refused(trust_house, archive, tmp_path, open_desk):
-    old = TrustHouse(signed_at=trust_house.signed_at)
+    old = SigningServices(signed_at=trust_house.signed_at)
     old.intermediate = issue_authority("old", old.root, at=old.signed_at - dt.timedelta(days=40 * 365))
     desk = open_desk(
         trust_root=old.write_pem_root(tmp_path / "root.pem"), log_key=old.write_log_key(tmp_path / "log.pem")

@@ -23,7 +23,7 @@ from corral.runtimes.node_runtimes import Runtimes
 from corral.system.clock import Clock, SystemClock
 from corral.system.daemon_config import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy
-from corral.testing.preloaded_cache import ShelfCache
+from corral.testing.preloaded_cache import PreloadedCache
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import (
     InstanceState,
@@ -125,7 +125,7 @@ class SupervisedNode:
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._config = config or DaemonConfig()
-        self.cache = ShelfCache(data.parent / f"{data.name}-shelf")
+        self.cache = PreloadedCache(data.parent / f"{data.name}-shelf")
         self.sent: list[DaemonMessage] = []
         self.connected = True
         self.answers: list[DaemonMessage] = []

@@ -9,7 +9,7 @@ import pytest
 
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import RuntimeContract
-from corral.testing.runtime_nodes import ProcessHouse
+from corral.testing.runtime_nodes import ProcessHarness
 
 
 class TestProcessRuntime(RuntimeContract):
@@ -18,6 +18,6 @@ class TestProcessRuntime(RuntimeContract):
     @pytest.fixture
     async def house(
         self, tmp_path: pathlib.Path, reaper: Reaper, cgroups: str
-    ) -> AsyncIterator[ProcessHouse]:
-        async with ProcessHouse(tmp_path / "node", cgroups=cgroups) as house:
+    ) -> AsyncIterator[ProcessHarness]:
+        async with ProcessHarness(tmp_path / "node", cgroups=cgroups) as house:
             yield house

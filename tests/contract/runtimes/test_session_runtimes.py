@@ -10,7 +10,7 @@ import pytest
 
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import RuntimeContract
-from corral.testing.runtime_nodes import SessionHouse
+from corral.testing.runtime_nodes import SessionHarness
 
 
 class TestTmuxRuntime(RuntimeContract):
@@ -19,8 +19,8 @@ class TestTmuxRuntime(RuntimeContract):
     @pytest.fixture
     async def house(
         self, tmp_path: pathlib.Path, reaper: Reaper, cgroups: str
-    ) -> AsyncIterator[SessionHouse]:
-        async with SessionHouse(tmp_path / "node", multiplexer="tmux", cgroups=cgroups) as house:
+    ) -> AsyncIterator[SessionHarness]:
+        async with SessionHarness(tmp_path / "node", multiplexer="tmux", cgroups=cgroups) as house:
             yield house
 
 
@@ -30,6 +30,6 @@ class TestScreenRuntime(RuntimeContract):
     @pytest.fixture
     async def house(
         self, tmp_path: pathlib.Path, reaper: Reaper, cgroups: str
-    ) -> AsyncIterator[SessionHouse]:
-        async with SessionHouse(tmp_path / "node", multiplexer="screen", cgroups=cgroups) as house:
+    ) -> AsyncIterator[SessionHarness]:
+        async with SessionHarness(tmp_path / "node", multiplexer="screen", cgroups=cgroups) as house:
             yield house

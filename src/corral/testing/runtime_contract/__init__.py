@@ -3,10 +3,10 @@
     class TestOurRuntime(RuntimeContract):
         @pytest.fixture
         async def house(self, tmp_path, reaper):
-            async with OurHouse(tmp_path) as house:
+            async with OurHarness(tmp_path) as house:
                 yield house
 
-A house is a node with the provider on it. `next_provider` gives another provider object on the same node,
+The fixture is a node with the provider on it. `next_provider` gives another provider object on the same node,
 as after the daemon was killed: the one before is not closed.
 """
 
@@ -16,11 +16,11 @@ from corral.testing.runtime_contract.adoption import Adopting
 from corral.testing.runtime_contract.console import Talking
 from corral.testing.runtime_contract.house import (
     C_LIBRARY_SIGNALS,
-    RuntimeHouse,
+    RuntimeHarness,
     console_bytes,
+    console_match,
     is_running,
     refused,
-    said,
 )
 from corral.testing.runtime_contract.programs import Accompanying, Executing
 from corral.testing.runtime_contract.runs import Ending, Starting
@@ -28,11 +28,11 @@ from corral.testing.runtime_contract.runs import Ending, Starting
 __all__ = [
     "C_LIBRARY_SIGNALS",
     "RuntimeContract",
-    "RuntimeHouse",
+    "RuntimeHarness",
     "console_bytes",
+    "console_match",
     "is_running",
     "refused",
-    "said",
 ]
 
 

@@ -17,7 +17,7 @@ C_LIBRARY_SIGNALS: Final = 1 << 31 | 1 << 32
 program can set them, and each one that needs them installs its own handler."""
 
 
-class RuntimeHouse(Protocol):
+class RuntimeHarness(Protocol):
     """A node to run things on."""
 
     provider: RuntimeProvider
@@ -36,7 +36,7 @@ def console_bytes(run_directory: str) -> bytes:
     return b"".join(segment.read_bytes() for segment in segments)
 
 
-async def said(handle: RunHandle, pattern: bytes) -> re.Match[bytes]:
+async def console_match(handle: RunHandle, pattern: bytes) -> re.Match[bytes]:
     """The first match in the console, once there is one."""
 
     def found() -> re.Match[bytes] | None:
@@ -56,7 +56,7 @@ def is_running(pid: int) -> bool:
     return fields[0] not in (b"Z", b"X")
 
 
-async def refused(house: RuntimeHouse, *command: str, **fields: Any) -> CorralError:
+async def refused(house: RuntimeHarness, *command: str, **fields: Any) -> CorralError:
     """How a start is refused; nothing of the run is there afterwards."""
     spec = house.spec(*command, **fields)
     with pytest.raises(CorralError) as caught:

@@ -12,19 +12,19 @@ import pytest
 from corral.errors import Code, CorralError
 from corral.sdk.runtime import RunHandle, SideRun
 from corral.testing import workloads
-from corral.testing.runtime_contract.house import RuntimeHouse, console_bytes, is_running, said
+from corral.testing.runtime_contract.house import RuntimeHarness, console_bytes, console_match, is_running
 from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
 
-async def _code(house: RuntimeHouse, handle: RunHandle, *command: str, timeout: float = 20.0) -> Code:
+async def _code(house: RuntimeHarness, handle: RunHandle, *command: str, timeout: float = 20.0) -> Code:
     """The code of a refused execution."""
     with pytest.raises(CorralError) as caught:
         await house.provider.execute(handle, command, timeout=timeout)
     return caught.value.code
 
 
-async def _ended(house: RuntimeHouse, handle: RunHandle) -> None:
+async def _ended(house: RuntimeHarness, handle: RunHandle) -> None:
     await house.provider.kill(handle)
     assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
 
@@ -36,7 +36,7 @@ def _pid_in(path: pathlib.Path) -> int:
 class Executing:
     """Its user, directory, environment and limits are the run's; its exit and its end are its own."""
 
-    async def test_code_and_output_are_told(self, house: RuntimeHouse) -> None:
+    async def test_code_and_output_are_reported(self, house: RuntimeHarness) -> None:
         handle = await house.provider.start(house.spec(*workloads.silent()))
         for script, code in (
             ("echo out; echo err >&2; exit 7", 7),
@@ -48,7 +48,7 @@ class Executing:
         await _ended(house, handle)
         assert console_bytes(handle.run_directory) == b""
 
-    async def test_it_runs_as_the_workload_does(self, house: RuntimeHouse) -> None:
+    async def test_it_runs_as_the_workload_does(self, house: RuntimeHarness) -> None:
         value = "a 'quoted'\nvalue; #{pane_id} %PORT% \u00fc\U0001f40e"
         environment = {"PATH": "/usr/bin:/bin", "GREETING": value}
         spec = house.spec(*workloads.silent(), environment=environment)
@@ -58,14 +58,14 @@ class Executing:
             "-c",
             'pwd; umask; id -u; grep NoNewPrivs /proc/self/status; printf %s "$GREETING"; cat',
         )
-        wanted = (await house.provider.execute(handle, look, timeout=20)).output
-        assert wanted.startswith(f"{spec.directory}\n0027\n")
-        assert wanted.endswith(f"NoNewPrivs:\t1\n{value}")
+        expected = (await house.provider.execute(handle, look, timeout=20)).output
+        assert expected.startswith(f"{spec.directory}\n0027\n")
+        assert expected.endswith(f"NoNewPrivs:\t1\n{value}")
         await house.next_provider()  # which has not started it, and has the same state
-        assert (await house.provider.execute(handle, look, timeout=20)).output == wanted
+        assert (await house.provider.execute(handle, look, timeout=20)).output == expected
         await _ended(house, handle)
 
-    async def test_of_much_output_the_last_part_is_kept(self, house: RuntimeHouse) -> None:
+    async def test_of_much_output_the_last_part_is_kept(self, house: RuntimeHarness) -> None:
         handle = await house.provider.start(house.spec(*workloads.silent()))
         flood = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo the end")
         execution = await house.provider.execute(handle, flood, timeout=20)
@@ -73,7 +73,9 @@ class Executing:
         assert execution.output.endswith("xxxthe end\n")
         await _ended(house, handle)
 
-    async def test_what_cannot_be_executed_is_said(self, house: RuntimeHouse, tmp_path: pathlib.Path) -> None:
+    async def test_what_cannot_be_executed_is_reported(
+        self, house: RuntimeHarness, tmp_path: pathlib.Path
+    ) -> None:
         program = tmp_path / "program"
         program.write_bytes(b"no program\n")
         handle = await house.provider.start(house.spec(*workloads.silent()))
@@ -84,7 +86,7 @@ class Executing:
         assert is_running(handle.pid)
         await _ended(house, handle)
 
-    async def test_many_at_once(self, house: RuntimeHouse) -> None:
+    async def test_many_at_once(self, house: RuntimeHarness) -> None:
         handle = await house.provider.start(house.spec(*workloads.silent()))
         runs = [
             house.provider.execute(handle, shell("echo $1; exit $1", str(n)), timeout=20) for n in range(20)
@@ -95,7 +97,7 @@ class Executing:
 
     @pytest.mark.trap("T19")
     @pytest.mark.control_groups
-    async def test_one_that_takes_too_long_is_killed_with_all_it_started(self, house: RuntimeHouse) -> None:
+    async def test_one_that_takes_too_long_is_killed_with_all_it_started(self, house: RuntimeHarness) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
         fleeing = shell("trap '' TERM; (setsid sh -c 'echo $$ > fled; exec sleep 3600' &); sleep 3600")
@@ -110,7 +112,7 @@ class Executing:
 
     @pytest.mark.trap("T19")
     @pytest.mark.control_groups
-    async def test_what_it_leaves_behind_ends_with_it(self, house: RuntimeHouse) -> None:
+    async def test_what_it_leaves_behind_ends_with_it(self, house: RuntimeHarness) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
         leaving = shell("setsid sleep 3600 & echo $!; exit 4")
@@ -120,7 +122,9 @@ class Executing:
         await _ended(house, handle)
 
     @pytest.mark.control_groups
-    async def test_it_ends_with_the_run_and_neither_is_taken_for_the_other(self, house: RuntimeHouse) -> None:
+    async def test_it_ends_with_the_run_and_neither_is_taken_for_the_other(
+        self, house: RuntimeHarness
+    ) -> None:
         spec = house.spec(*workloads.reading_commands(code=9))
         handle = await house.provider.start(spec)
         long = shell("trap '' TERM HUP INT; echo $$ > pid; while :; do sleep 0.1; done")
@@ -133,7 +137,7 @@ class Executing:
         assert await execution is Code.NOT_RUNNING
 
     @pytest.mark.control_groups
-    async def test_a_kill_of_the_run_ends_it(self, house: RuntimeHouse) -> None:
+    async def test_a_kill_of_the_run_ends_it(self, house: RuntimeHarness) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
         execution = asyncio.create_task(
@@ -146,7 +150,7 @@ class Executing:
         assert await execution is Code.NOT_RUNNING
 
     @pytest.mark.control_groups
-    async def test_a_caller_who_gives_up_ends_it(self, house: RuntimeHouse) -> None:
+    async def test_a_caller_who_gives_up_ends_it(self, house: RuntimeHarness) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
         execution = asyncio.create_task(
@@ -160,17 +164,17 @@ class Executing:
         assert is_running(handle.pid)
         await _ended(house, handle)
 
-    async def test_beside_a_run_that_has_ended_nothing_is_executed(self, house: RuntimeHouse) -> None:
+    async def test_beside_a_run_that_has_ended_nothing_is_executed(self, house: RuntimeHarness) -> None:
         handle = await house.provider.start(house.spec(*workloads.double_forking(stays=False)))
         await house.provider.wait_exit(handle)
-        await said(handle, rb"grandchild (\d+)\n")
+        await console_match(handle, rb"grandchild (\d+)\n")
         assert await _code(house, handle, "true") is Code.NOT_RUNNING
         await house.provider.kill(handle)
         await house.provider.wait_empty(handle)
         assert await _code(house, handle, "true") is Code.NOT_RUNNING
 
     @pytest.mark.control_groups
-    async def test_the_limits_of_the_run_hold_for_it(self, house: RuntimeHouse) -> None:
+    async def test_the_limits_of_the_run_hold_for_it(self, house: RuntimeHarness) -> None:
         """It is counted among the processes of the run, where something counts them."""
         if not house.provider.capabilities().kill_tree:
             pytest.skip("no control groups on this node")
@@ -181,21 +185,21 @@ class Executing:
         await _ended(house, handle)
 
 
-async def _side(house: RuntimeHouse, handle: RunHandle, name: str) -> SideRun | None:
+async def _side(house: RuntimeHarness, handle: RunHandle, name: str) -> SideRun | None:
     return next((side for side in await house.provider.list_beside(handle) if side.name == name), None)
 
 
-async def _when_ended(house: RuntimeHouse, handle: RunHandle, name: str) -> SideRun:
+async def _when_ended(house: RuntimeHarness, handle: RunHandle, name: str) -> SideRun:
     while (side := await _side(house, handle, name)) is None or side.running:
         await asyncio.sleep(0.01)
     return side
 
 
-async def _spawned(house: RuntimeHouse, handle: RunHandle, *command: str, name: str = "side") -> SideRun:
+async def _spawned(house: RuntimeHarness, handle: RunHandle, *command: str, name: str = "side") -> SideRun:
     return await house.provider.spawn_beside(handle, name, command, {})
 
 
-async def _refusals(house: RuntimeHouse, handle: RunHandle) -> list[Code]:
+async def _refusals(house: RuntimeHarness, handle: RunHandle) -> list[Code]:
     codes = []
     for name, command in (("side", "no-such-command"), ("Side", "true"), ("../side", "true"), ("side", "")):
         with pytest.raises(CorralError) as caught:
@@ -209,8 +213,8 @@ class Accompanying:
     its own."""
 
     @pytest.mark.control_groups
-    async def test_a_companion_runs_as_the_workload_does_and_its_end_is_told(
-        self, house: RuntimeHouse
+    async def test_a_companion_runs_as_the_workload_does_and_its_end_is_reported(
+        self, house: RuntimeHarness
     ) -> None:
         spec = house.spec(*workloads.silent(), environment={"PATH": "/usr/bin:/bin", "GREETING": "hé"})
         handle = await house.provider.start(spec)
@@ -223,10 +227,10 @@ class Accompanying:
         assert ended.exit is not None
         assert (ended.exit.known, ended.exit.code, ended.exit.signal) == (True, 7, 0)
         groups = pathlib.Path(f"/proc/{handle.pid}/cgroup").read_text()
-        wanted = f"{spec.directory}\nhé yes\n"
-        assert ended.output.startswith(wanted)
+        expected = f"{spec.directory}\nhé yes\n"
+        assert ended.output.startswith(expected)
         if house.provider.capabilities().kill_tree:
-            assert ended.output == wanted + groups
+            assert ended.output == expected + groups
         assert await _refusals(house, handle) == [Code.COMMAND_NOT_FOUND, *[Code.INVALID_FIELD] * 3]
         assert [side.name for side in await house.provider.list_beside(handle)] == ["look"]
         assert is_running(handle.pid)
@@ -238,7 +242,7 @@ class Accompanying:
     @pytest.mark.trap("T19")
     @pytest.mark.control_groups
     async def test_there_is_one_of_a_name_and_it_ends_with_the_run_and_all_it_started(
-        self, house: RuntimeHouse
+        self, house: RuntimeHarness
     ) -> None:
         spec = house.spec(*workloads.reading_commands(code=9))
         handle = await house.provider.start(spec)
