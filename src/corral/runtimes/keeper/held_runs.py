@@ -79,9 +79,7 @@ class HeldRuns:
                 self._unsupervised[directory] = run
         elif run.master < 0:
             run.master = caller.take(TERMINAL)
-        keeper_protocol.send(
-            caller.connection, {"held": True, "terminal": run.master >= 0}, descriptor=run.master
-        )
+        keeper_protocol.send(caller.connection, {"held": True, "terminal": run.master >= 0}, run.master)
 
     def rescue(self, caller: RequestConnection, directory: str) -> None:
         """Start another rescue, requested by a daemon that has the lock."""

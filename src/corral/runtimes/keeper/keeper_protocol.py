@@ -72,13 +72,15 @@ class Frames:
         return message
 
 
-def send(connection: socket.socket, message: dict[str, Any], *, descriptor: int = -1) -> bool:
-    """Blocking; False when the other side is gone."""
+def send(connection: socket.socket, message: dict[str, Any], *descriptors: int) -> bool:
+    """Blocking; False when the other side is gone. A descriptor of -1 is left out."""
+    given = [descriptor for descriptor in descriptors if descriptor >= 0]
     try:
         data = pack(message)
-        if descriptor >= 0:
-            data = data[connection.sendmsg([data], rights(descriptor)) :]
-        connection.sendall(data)
+        if given:
+            data = data[connection.sendmsg([data], rights(*given)) :]
+        if data:  # to send nothing fails when the other side has read everything and closed
+            connection.sendall(data)
     except OSError:
         return False
     return True
@@ -103,18 +105,24 @@ def receive_some(connection: socket.socket, most: int) -> tuple[bytes, list[int]
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:
     """Blocking; None when the other side is gone."""
+    return receive_with_descriptors(connection)[0]
+
+
+def receive_with_descriptors(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Blocking; a message, None when the other side is gone, and the descriptors that came with it."""
     frames = Frames()
-    piece = b""
+    found: list[int] = []
     while True:
+        try:
+            piece, descriptors = receive_some(connection, 65536)
+        except OSError:
+            return None, found
+        found += descriptors
+        if not piece:
+            return None, found
         message = frames.feed(piece)
         if message is not None:
-            return message
-        try:
-            piece = connection.recv(65536)
-        except OSError:
-            return None
-        if not piece:
-            return None
+            return message, found
 
 
 LOCK = "lock"

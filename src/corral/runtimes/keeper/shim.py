@@ -19,7 +19,7 @@ from corral.runtimes.keeper.held_run import make_fifo
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.runtimes.keeper.proc_facts import boot_id, raw_status, start_time
 from corral.runtimes.keeper.run_files import ExecFailure, RunRecord
-from corral.runtimes.keeper.workload import become_workload
+from corral.runtimes.keeper.workload_fork import WorkloadFork
 
 STAGE_PREPARE = "prepare"
 STAGE_CGROUP = "cgroup"
@@ -37,29 +37,49 @@ class NotExecuted(Exception):
 def run_shim(
     plan: dict[str, Any], connection: socket.socket, *, lock: int, master: int, slave: int
 ) -> NoReturn:
-    """The main function of a shim. `master` and `slave` are -1 without a terminal."""
+    """The main function of a shim that is forked for its run. `master` and `slave` are -1 without a terminal."""
     forked_process.begin(b"corral-shim", {connection.fileno(), lock, master, slave})
     linux_calls.become_subreaper()
     wake = forked_process.child_signals()
+    supervise_run(plan, connection, lock=lock, master=master, slave=slave, wake=wake)
+
+
+def supervise_run(
+    plan: dict[str, Any],
+    connection: socket.socket,
+    *,
+    lock: int,
+    master: int,
+    slave: int,
+    wake: int,
+    spare: WorkloadFork | None = None,
+) -> NoReturn:
+    """Start the workload, and stay until no process of the run is left. `spare` is a fork that was made ahead.
+    Whatever needs no control group is done before `go`, while the daemon prepares the groups."""
     own = os.getpid()
     directory = plan["run_directory"]
     if not keeper_protocol.send(connection, {"shim": own, "start": start_time(own)}):
         os._exit(0)
+    failure: ExecFailure | None = None
+    try:
+        relay = _open_relay(plan, master)
+        workload = _waiting_workload(plan, spare, lock=lock, slave=slave)
+    except NotExecuted as refused:
+        failure = refused.failure
     go = keeper_protocol.receive(connection)
     if go is None or not go.get("go"):
         os._exit(0)
-    oom_file = go.get("oom_file", "")
     try:
-        relay = _open_relay(plan, master)
-        pid, start = _launch(plan, go, slave)
+        start = _execute(plan, go, workload) if failure is None else 0
     except NotExecuted as refused:
         failure = refused.failure
+    if failure is not None:
         answer = {"error": failure.stage, "errno": failure.errno, "path": failure.path}
         keeper_protocol.send(connection, answer)
         os._exit(0)
-    keeper_protocol.send(connection, {"pid": pid, "start": start})
+    keeper_protocol.send(connection, {"pid": workload.pid, "start": start})
     connection.close()
-    while _reap(directory, pid, oom_file):
+    while _reap(directory, workload.pid, go.get("oom_file", "")):
         if wake in relay.wait((wake,)):
             forked_process.empty_pipe(wake)
     relay.finish()
@@ -83,43 +103,43 @@ def _open_relay(plan: dict[str, Any], master: int) -> ConsoleRelay:
         raise NotExecuted(ExecFailure(STAGE_PREPARE, error.errno or 0, directory)) from error
 
 
-def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, int]:
-    """Fork the workload, write its record, release it. Returns its pid and start time."""
+def _waiting_workload(
+    plan: dict[str, Any], spare: WorkloadFork | None, *, lock: int, slave: int
+) -> WorkloadFork:
+    """Make the run's files, and give the fork that will be the workload everything but its release."""
     directory = plan["run_directory"]
     try:
-        input_fd, output_fd, failed = _prepare(plan, directory, slave)
+        input_fd, output_fd, failed = _make_files(plan, directory, slave)
+        workload = spare if spare is not None and not spare.has_ended() else WorkloadFork()
+        workload.give(plan, failed=failed, input_fd=input_fd, output_fd=output_fd, lock=lock)
     except OSError as error:
         raise NotExecuted(
             ExecFailure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))
         ) from error
-    barrier, gate = os.pipe2(os.O_CLOEXEC)
-    executed, executing = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        os.close(gate)
-        become_workload(plan, barrier=barrier, failed=failed, input_fd=input_fd, output_fd=output_fd)
-    for descriptor in {barrier, executing, input_fd, output_fd, failed}:
+    for descriptor in {input_fd, output_fd, failed}:
         os.close(descriptor)
-    start = start_time(pid) or 0
+    return workload
+
+
+def _execute(plan: dict[str, Any], go: dict[str, Any], workload: WorkloadFork) -> int:
+    """Record the run and release its workload. Returns the workload's start time."""
+    directory = plan["run_directory"]
+    start = start_time(workload.pid) or 0
     try:
-        _put_on_record(plan, go, pid, start)
+        _put_on_record(plan, go, workload.pid, start)
     except NotExecuted:
-        os.close(gate)  # it ends without having executed anything
-        os.waitpid(pid, 0)
+        workload.cancel()
         raise
-    os.write(gate, b"1")
-    os.close(gate)
-    os.read(executed, 1)  # the end of file comes with the program, or with the end of the process
-    os.close(executed)
+    workload.execute()
     failure = run_files.read_failure(directory)
     if failure is not None:
-        os.waitpid(pid, 0)
+        os.waitpid(workload.pid, 0)
         raise NotExecuted(failure)
     run_files.remove(directory, run_files.FAILED)
-    return pid, start
+    return start
 
 
-def _prepare(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
+def _make_files(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
     """Make the run's files, and open the workload's input, output and `failed`."""
     exit_file.allocate_exit(directory)
     run_files.make_file(directory, run_files.NOT_EMPTY)
@@ -140,7 +160,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
     stage, path = STAGE_CGROUP, ""
     cgroup_files = tuple(go.get("cgroup_files", ()))
     try:
-        for path in cgroup_files:
+        for path in () if go.get("housed") == pid else cgroup_files:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(descriptor, b"%d" % pid)
