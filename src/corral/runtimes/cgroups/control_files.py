@@ -85,6 +85,12 @@ def move(pid: int, group: str) -> bool:
     return True
 
 
+def move_living(pid: int, group: str) -> None:
+    """Move a process into a group. Raises OSError, ProcessLookupError when the process is gone."""
+    if not move(pid, group):
+        raise ProcessLookupError(errno.ESRCH, f"process {pid} is gone")
+
+
 def member_pids(group: str) -> list[int]:
     """The pids of the group and all groups below it: a workload may divide its own. Zombies may be among
     them."""

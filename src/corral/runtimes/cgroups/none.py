@@ -16,7 +16,7 @@ import msgspec
 
 from corral.errors import Code, Rejected
 from corral.runtimes.cgroups import processes
-from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.runtimes.cgroups.port import CgroupFacts, SpareGroups, WorkUsage
 from corral.sdk.runtime import RunLimits
 
 RUN_MARK: Final = "CORRAL_RUN"
@@ -39,6 +39,7 @@ class NoCgroups:
     an owner, marks are not searched: they could belong to another daemon."""
 
     name = "none"
+    spares: SpareGroups | None = None
 
     def __init__(self, owner: str = "") -> None:
         self._owner = owner

@@ -35,12 +35,35 @@ class WorkUsage(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
 
 
+class SpareGroups(Protocol):
+    """Groups that are made, and have their processes, before their run is known (see `group_slots`)."""
+
+    def next_slot(self) -> str:
+        """The name of a group that is to be made, unused so far."""
+
+    async def house(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
+        """Make the group and move a shim and its fork into the two leaves. `Retryable` when the kernel refuses, or
+        when one of them is gone; `drop` it then, and after a cancellation."""
+
+    def bind(self, slot: str, run: str, *, limits: RunLimits) -> tuple[str, ...]:
+        """Make it the group of the run, with its limits. From now on it is found by the run's name, by later
+        daemons too. Returns what `Cgroups.create` returns."""
+
+    async def drop(self, slot: str) -> bool:
+        """Remove a group that has no run; False while a process is in it. Idempotent."""
+
+    async def drop_unbound(self) -> None:
+        """Remove the groups without a run in which no process is left, whichever daemon made them."""
+
+
 class Cgroups(Protocol):
     """Groups by run name (`corral.sdk.runtime.run_name`). Methods raise `Retryable` when the kernel
     or the service manager refuses; those that undo or end something are idempotent."""
 
     name: str
     """`systemd`, `v2`, `v1` or `none`."""
+    spares: SpareGroups | None
+    """None where groups cannot be made ahead of their run."""
 
     async def prove(self) -> CgroupFacts:
         """Try kill, freeze and memory limit on a scratch group with a real process, and remove it."""

@@ -21,7 +21,7 @@ from jeepney.wrappers import DBusErrorResponse, Properties, unwrap_msg
 
 from corral.errors import Code, CorralError, Retryable
 from corral.runtimes.cgroups import control_files, unified
-from corral.runtimes.cgroups.port import CgroupFacts
+from corral.runtimes.cgroups.port import CgroupFacts, SpareGroups
 from corral.runtimes.cgroups.proof import proven_facts
 from corral.runtimes.cgroups.run_groups import escaped, is_keeper_name, keeper_name, unescaped
 from corral.runtimes.cgroups.v2 import RunsInOneTree
@@ -56,6 +56,8 @@ class SystemdCgroups(RunsInOneTree):
     """Scopes `corral-<run>[:<owner>].scope` in `corral.slice`."""
 
     name = "systemd"
+    spares: SpareGroups | None = None
+    """A scope is started with its name, which is that of its run."""
 
     def __init__(self, directory: str, owner: str) -> None:
         """`directory`: the group of the slice."""
@@ -69,13 +71,14 @@ class SystemdCgroups(RunsInOneTree):
         unit = self._unit(run)
         await start_scope(unit, slice=SLICE, pid=shim_pid, description=f"Corral run {run}")
         try:
-            work = unified.make_leaves(self._group(run), shim_pid=shim_pid, limits=limits)
+            work = unified.make_leaves(self._group(run), shim_pid=shim_pid)
         except OSError as error:
             with contextlib.suppress(CorralError):
                 await stop_unit(unit)
             raise Retryable(
                 Code.SPAWN_FAILED, f"cannot divide the control group of run '{run}' ({unit}): {error}"
             ) from error
+        unified.set_limits(work, limits)
         return (f"{work}/cgroup.procs",)
 
     async def remove(self, run: str) -> None:

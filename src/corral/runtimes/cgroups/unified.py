@@ -30,16 +30,16 @@ def hand_down(group: str) -> None:
         control_files.write_if_there(f"{group}/cgroup.subtree_control", f"+{name}")
 
 
-def make_leaves(group: str, *, shim_pid: int, limits: RunLimits) -> str:
-    """Make the two leaves of a run whose group exists and move the shim into its own; returns the `work`
-    leaf."""
+def make_leaves(group: str, *, shim_pid: int, child_pid: int = 0) -> str:
+    """Make the two leaves of a group that exists, and move the shim and, if it is there already, its workload into
+    theirs; returns the `work` leaf."""
     shim, work = f"{group}/shim", f"{group}/work"
     for leaf in (shim, work):
         pathlib.Path(leaf).mkdir(exist_ok=True)
-    if not control_files.move(shim_pid, shim):
-        raise ProcessLookupError(f"process {shim_pid} is gone")
+    control_files.move_living(shim_pid, shim)
     hand_down(group)  # only now: a group with processes of its own may not
-    set_limits(work, limits)
+    if child_pid:
+        control_files.move_living(child_pid, work)
     return work
 
 

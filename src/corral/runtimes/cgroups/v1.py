@@ -19,7 +19,8 @@ from typing import Final
 from corral.errors import Code, Rejected, Retryable
 from corral.runtimes.cgroups import control_files, processes, unified
 from corral.runtimes.cgroups.control_files import Hierarchies
-from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.runtimes.cgroups.group_slots import GroupNames, bind_slot, remove_run_group, remove_slot
+from corral.runtimes.cgroups.port import CgroupFacts, SpareGroups, WorkUsage
 from corral.runtimes.cgroups.proof import proven_facts
 from corral.runtimes.cgroups.run_groups import RUN, RootGroup, escaped, unescaped
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
@@ -45,32 +46,52 @@ class SeparateCgroups:
         self._roots = _usable_roots(mounts, root)
         self._lister = next(name for name in _LISTED_BY if name in self._roots)
         self._by_v2 = _V2 in self._roots and _v2_can_kill(self._roots[_V2].path)
+        self._names = GroupNames(self._roots[self._lister].path)
+        self.spares: SpareGroups | None = self
 
     async def prove(self) -> CgroupFacts:
         return await proven_facts(self)
 
     async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
         # Moving a process waits for the kernel, in each hierarchy: not on the loop.
-        return await to_end(self._create, run, shim_pid, limits)
+        await to_end(self._make, f"{RUN}{escaped(run)}", shim_pid)
+        self._set_limits(run, limits)
+        return self._member_files(run)
 
-    def _create(self, run: str, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
+    def next_slot(self) -> str:
+        return self._names.next_slot()
+
+    async def house(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
+        await to_end(self._make, slot, shim_pid, child_pid)
+
+    def _make(self, name: str, shim_pid: int, child_pid: int = 0) -> None:
         made: list[str] = []
         try:
             for root in self._distinct_roots():
-                group = root.make_child(f"{RUN}{escaped(run)}")
+                group = root.make_child(name)
                 made.append(group)
                 for leaf in ("shim", "work"):
                     pathlib.Path(f"{group}/{leaf}").mkdir()
-                if not control_files.move(shim_pid, f"{group}/shim"):
-                    raise ProcessLookupError(errno.ESRCH, f"process {shim_pid} is gone")
+                control_files.move_living(shim_pid, f"{group}/shim")
+                if child_pid:
+                    control_files.move_living(child_pid, f"{group}/work")
         except OSError as error:
             for group in made:
                 control_files.remove_unless_busy(group)
-            raise Retryable(
-                Code.SPAWN_FAILED, f"cannot make the control groups of run '{run}': {error}"
-            ) from error
+            raise Retryable(Code.SPAWN_FAILED, f"cannot make the control groups {name}: {error}") from error
+
+    def bind(self, slot: str, run: str, *, limits: RunLimits) -> tuple[str, ...]:
+        bind_slot(self._names, slot, run)
         self._set_limits(run, limits)
-        return tuple(f"{group}/work/cgroup.procs" for group in made)
+        return self._member_files(run)
+
+    async def drop(self, slot: str) -> bool:
+        removed = [remove_slot(root.path, slot) for root in self._distinct_roots()]
+        return all(removed)
+
+    async def drop_unbound(self) -> None:
+        for slot in self._names.unbound(*(root.path for root in self._distinct_roots())):
+            await self.drop(slot)
 
     def environment(self, run: str) -> dict[str, str]:  # noqa: ARG002  # the port
         return {}
@@ -79,9 +100,8 @@ class SeparateCgroups:
         """No-op: the kernel knows the members."""
 
     def exists(self, run: str) -> bool:
-        return any(
-            pathlib.Path(root.path, f"{RUN}{escaped(run)}").is_dir() for root in self._distinct_roots()
-        )
+        name = self._names.of(run)
+        return any(pathlib.Path(root.path, name).is_dir() for root in self._distinct_roots())
 
     def pids(self, run: str) -> list[int]:
         work = self._work(run, self._lister)
@@ -145,12 +165,14 @@ class SeparateCgroups:
         return frozenset(found)
 
     async def remove(self, run: str) -> None:
-        for root in self._distinct_roots():
-            control_files.remove_empty(f"{root.path}/{RUN}{escaped(run)}", run)
+        name = self._names.of(run)
+        for root in sorted(self._distinct_roots(), key=lambda root: root.path == self._names.path):
+            remove_run_group(f"{root.path}/{name}", run)  # last the one with the label
+        self._names.forget(run)
 
     def leftovers(self) -> list[str]:
         names = {name for root in self._distinct_roots() for name in unified.groups_below(root.path, RUN)}
-        return sorted(unescaped(name) for name in names)
+        return sorted({*map(unescaped, names), *self._names.runs()})
 
     async def place_keeper(self, pid: int, name: str) -> None:
         for root in self._distinct_roots():
@@ -175,7 +197,11 @@ class SeparateCgroups:
         """The `work` directory of a controller; for a controller that is not mounted, a path that does not
         exist either."""
         root = self._roots.get(controller)
-        return f"{root.path if root else '/nonexistent'}/{RUN}{escaped(run)}/work"
+        return f"{root.path if root else '/nonexistent'}/{self._names.of(run)}/work"
+
+    def _member_files(self, run: str) -> tuple[str, ...]:
+        name = self._names.of(run)
+        return tuple(f"{root.path}/{name}/work/cgroup.procs" for root in self._distinct_roots())
 
     def _set_limits(self, run: str, limits: RunLimits) -> None:
         write = control_files.write_if_there

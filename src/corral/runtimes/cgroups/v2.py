@@ -8,9 +8,10 @@ import pathlib
 
 from corral.errors import Code, Retryable
 from corral.runtimes.cgroups import control_files, unified
-from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.runtimes.cgroups.group_slots import GroupNames, bind_slot, remove_run_group, remove_slot
+from corral.runtimes.cgroups.port import CgroupFacts, SpareGroups, WorkUsage
 from corral.runtimes.cgroups.proof import proven_facts
-from corral.runtimes.cgroups.run_groups import RUN, RootGroup, escaped, unescaped
+from corral.runtimes.cgroups.run_groups import RUN, RootGroup, escaped
 from corral.runtimes.keeper.oom_kills import oom_kill_counted
 from corral.sdk.runtime import RunLimits
 from corral.system.threads import to_end
@@ -69,32 +70,52 @@ class UnifiedCgroups(RunsInOneTree):
     def __init__(self, mount: str, root: str) -> None:
         """Makes the root group; `OSError` when this process may not."""
         self._root = RootGroup(mount, root, v2=True)
+        self._names = GroupNames(self._root.path)
+        self.spares: SpareGroups | None = self
 
     async def prove(self) -> CgroupFacts:
         return await proven_facts(self)
 
     async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
         # Moving a process waits for the kernel: not on the loop.
-        return await to_end(self._create, run, shim_pid, limits)
+        await to_end(self._make, f"{RUN}{escaped(run)}", shim_pid)
+        unified.set_limits(self._work(run), limits)
+        return (f"{self._work(run)}/cgroup.procs",)
 
-    def _create(self, run: str, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
-        group = self._group(run)
+    def next_slot(self) -> str:
+        return self._names.next_slot()
+
+    async def house(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
+        await to_end(self._make, slot, shim_pid, child_pid)
+
+    def _make(self, name: str, shim_pid: int, child_pid: int = 0) -> None:
+        group = f"{self._root.path}/{name}"
         try:
-            self._root.make_child(f"{RUN}{escaped(run)}")
-            work = unified.make_leaves(group, shim_pid=shim_pid, limits=limits)
+            self._root.make_child(name)
+            unified.make_leaves(group, shim_pid=shim_pid, child_pid=child_pid)
         except OSError as error:
             if not isinstance(error, FileExistsError):
                 control_files.remove_unless_busy(group)
-            raise Retryable(
-                Code.SPAWN_FAILED, f"cannot make the control group of run '{run}' ({group}): {error}"
-            ) from error
-        return (f"{work}/cgroup.procs",)
+            raise Retryable(Code.SPAWN_FAILED, f"cannot make the control group {group}: {error}") from error
+
+    def bind(self, slot: str, run: str, *, limits: RunLimits) -> tuple[str, ...]:
+        bind_slot(self._names, slot, run)
+        unified.set_limits(self._work(run), limits)
+        return (f"{self._work(run)}/cgroup.procs",)
+
+    async def drop(self, slot: str) -> bool:
+        return remove_slot(self._root.path, slot)
+
+    async def drop_unbound(self) -> None:
+        for slot in self._names.unbound(self._root.path):
+            remove_slot(self._root.path, slot)
 
     async def remove(self, run: str) -> None:
-        control_files.remove_empty(self._group(run), run)
+        remove_run_group(self._group(run), run)
+        self._names.forget(run)
 
     def leftovers(self) -> list[str]:
-        return [unescaped(name) for name in unified.groups_below(self._root.path, RUN)]
+        return self._names.runs()
 
     async def place_keeper(self, pid: int, name: str) -> None:
         try:
@@ -109,4 +130,4 @@ class UnifiedCgroups(RunsInOneTree):
         await self._root.remove_if_empty()
 
     def _group(self, run: str) -> str:
-        return f"{self._root.path}/{RUN}{escaped(run)}"
+        return f"{self._root.path}/{self._names.of(run)}"
