@@ -84,11 +84,12 @@ async def open_runtimes(
     segment_bytes: int = SEGMENT_BYTES,
     *,
     facts: CgroupFacts | None = None,
+    spare_shims: int = 0,
 ) -> Runtimes:
     """Find or start the keeper, prove the control groups, and look which programs are installed. `facts` is
-    the result of an earlier `cgroups.prove`, if there is one. After a failure or a cancellation nothing is left
-    open."""
-    process = ProcessRuntime(data, cgroups, segment_bytes, facts=facts)
+    the result of an earlier `cgroups.prove`, if there is one; `spare_shims` are forked ahead of starts. After a
+    failure or a cancellation nothing is left open."""
+    process = ProcessRuntime(data, cgroups, segment_bytes, facts=facts, spare_shims=spare_shims)
     multiplexers: tuple[Multiplexer, ...] = (TmuxMultiplexer(), ScreenMultiplexer())
     sessions: dict[str, SessionRuntime] = {}
     missing = frozenset(multiplexer.name for multiplexer in multiplexers if not multiplexer.program)
@@ -102,7 +103,7 @@ async def open_runtimes(
                 segment_bytes,
                 facts=process.facts,
                 name=multiplexer.name,
-                keeper=process.keeper,
+                shared=process,
             )
             sessions[multiplexer.name] = SessionRuntime(own, multiplexer)
             await sessions[multiplexer.name].open()

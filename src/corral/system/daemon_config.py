@@ -94,6 +94,13 @@ class InstancesSection(Section, frozen=True, kw_only=True):
     cgroup_root: Annotated[
         str, Meta(max_length=4096), described("Path within the hierarchy; empty: `corral` at its top.")
     ] = ""
+    spare_shims: Annotated[
+        int,
+        Meta(ge=0, le=64),
+        described(
+            "Supervising processes forked ahead of the next starts; not with systemd's groups or none."
+        ),
+    ] = 2
     console_segment_bytes: Annotated[kind.Bytes, described("Size of a console segment.")] = 67_108_864
     keep_ended_seconds: Annotated[
         int, Meta(ge=1, le=31_536_000), described("How long console and exit record of an ended run stay.")

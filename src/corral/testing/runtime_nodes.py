@@ -61,10 +61,18 @@ def open_files(pid: int) -> list[str]:
 class ProcessHarness:
     """Use as `async with`. `cgroups` is a kind as in the configuration; each house has a root of its own."""
 
-    def __init__(self, data: pathlib.Path, *, cgroups: str = "none", segment_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        data: pathlib.Path,
+        *,
+        cgroups: str = "none",
+        segment_bytes: int = 64 << 20,
+        spare_shims: int = 0,
+    ) -> None:
         self.data = data
-        self._kind = cgroups
-        self._own = f"corral-house-{uuid.uuid4().hex[:12]}"
+        self._spare_shims = spare_shims
+        self.cgroup_kind = cgroups
+        self.cgroup_root = f"corral-house-{uuid.uuid4().hex[:12]}"
         self._segment_bytes = segment_bytes
         self._facts: CgroupFacts | None = None
         self._providers: list[ProcessRuntime] = []
@@ -76,11 +84,13 @@ class ProcessHarness:
 
     def cgroups(self) -> Cgroups:
         """As a new daemon would open them."""
-        return _opened(self._kind, self._own)
+        return _opened(self.cgroup_kind, self.cgroup_root)
 
     async def next_provider(self) -> ProcessRuntime:
         cgroups = self.cgroups()
-        provider = ProcessRuntime(self.data, cgroups, self._segment_bytes, facts=self._facts)
+        provider = ProcessRuntime(
+            self.data, cgroups, self._segment_bytes, facts=self._facts, spare_shims=self._spare_shims
+        )
         self._providers.append(provider)
         await provider.start_keeper()
         if self._facts is None:

@@ -52,7 +52,9 @@ class NodeRuntime:
     async def open(cls, data: pathlib.Path, settings: InstancesSection) -> NodeRuntime:
         cgroups = open_cgroups(settings.cgroups, settings.cgroup_root, owner=owner_of(str(data)))
         try:
-            runtimes = await open_runtimes(data, cgroups, settings.console_segment_bytes)
+            runtimes = await open_runtimes(
+                data, cgroups, settings.console_segment_bytes, spare_shims=settings.spare_shims
+            )
         except BaseException:
             await cgroups.close()
             raise

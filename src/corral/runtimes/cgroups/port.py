@@ -41,7 +41,7 @@ class SpareGroups(Protocol):
     def next_slot(self) -> str:
         """The name of a group that is to be made, unused so far."""
 
-    async def house(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
+    async def place(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
         """Make the group and move a shim and its fork into the two leaves. `Retryable` when the kernel refuses, or
         when one of them is gone; `drop` it then, and after a cancellation."""
 

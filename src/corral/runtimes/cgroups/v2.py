@@ -85,7 +85,7 @@ class UnifiedCgroups(RunsInOneTree):
     def next_slot(self) -> str:
         return self._names.next_slot()
 
-    async def house(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
+    async def place(self, slot: str, *, shim_pid: int, child_pid: int) -> None:
         await to_end(self._make, slot, shim_pid, child_pid)
 
     def _make(self, name: str, shim_pid: int, child_pid: int = 0) -> None:

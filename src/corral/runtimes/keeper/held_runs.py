@@ -23,6 +23,7 @@ from corral.runtimes.keeper.proc_facts import has_ended, open_process, start_tim
 from corral.runtimes.keeper.rescue import run_rescue
 from corral.runtimes.keeper.run_files import try_lock
 from corral.runtimes.keeper.shim import run_shim
+from corral.runtimes.keeper.spare_shims import SPARE, SpareShims
 
 _REMEMBERED = 1024
 _LOOK_SECONDS = 1.0
@@ -34,6 +35,7 @@ class HeldRuns:
 
     def __init__(self, poller: select.poll) -> None:
         self._poller = poller
+        self.spares = SpareShims()
         self._supervised: dict[int, HeldRun] = {}
         """By the pid of the shim or rescue, which is our child."""
         self._handed: dict[int, HeldRun] = {}
@@ -52,12 +54,14 @@ class HeldRuns:
     # requests
 
     def spawn(self, caller: RequestConnection, plan: dict[str, Any]) -> None:
-        """Raises OSError when the run's files cannot be made."""
+        """Hand the run to the spare shim that the plan names, or to a new one. Raises OSError when the run's
+        files cannot be made."""
         run, slave = open_run(plan)
-        pid = fork()
+        pid, lock = int(plan.get(SPARE, 0)), caller.peek(LOCK)
+        if not self.spares.bind(pid, plan, caller, lock=lock, master=run.master, slave=slave):
+            pid = fork()
         if pid == 0:
             with Fatal():
-                lock = caller.peek(LOCK)
                 run_shim(plan, caller.connection, lock=lock, master=run.master, slave=slave)
         if slave >= 0:
             os.close(slave)

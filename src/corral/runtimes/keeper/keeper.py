@@ -1,5 +1,5 @@
-"""The keeper: forks a shim for every run, a rescue for a run whose shim was killed, an aide for each program
-that is run beside one, and a minder for each companion.
+"""The keeper: forks a shim for every run, spare shims ahead of them, a rescue for a run whose shim was killed, an
+aide for each program that is run beside one, and a minder for each companion.
 
 Single-threaded and small, for each shim is a copy of it. It holds the read end of every console FIFO (and the
 master of every terminal) of its runs, so that no byte is lost between a shim's death and its successor, and
@@ -98,6 +98,8 @@ class Keeper:
         kind = request.get("do")
         if kind == "spawn":
             self._spawn(caller, request)
+        elif kind == "prepare":
+            self._runs.spares.prepare(caller)
         elif kind == "execute":
             self._execute(caller, request)
         elif kind == "accompany":
@@ -167,7 +169,9 @@ class Keeper:
             status = raw_status(ended.si_code, ended.si_status)
             minder = self._runs.is_minder(ended.si_pid)
             place = self._companions.pop(ended.si_pid, None)
-            if ended.si_pid in self._aides:
+            if ended.si_pid in self._runs.spares:
+                self._runs.spares.ended(ended.si_pid)
+            elif ended.si_pid in self._aides:
                 self._aides.remove(ended.si_pid)
             elif not minder and place is None:
                 self._runs.orphan_ended(ended.si_pid, status)

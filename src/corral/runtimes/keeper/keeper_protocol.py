@@ -15,10 +15,10 @@ import socket
 import struct
 from typing import Any
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Raised when an older keeper could misunderstand a request of this version. 2: it executes programs beside
-runs. 3: it supervises companions of runs. 4: it is handed runs that it did not start. A keeper of another
-protocol is left alone as long as it holds a run."""
+runs. 3: it supervises companions of runs. 4: it is handed runs that it did not start. 5: it forks spare shims. A
+keeper of another protocol is left alone as long as it holds a run."""
 MAX_FRAME = 16 << 20
 MOST_DESCRIPTORS = 5
 

@@ -58,6 +58,12 @@ def is_alive(pid: int, start: int) -> bool:
     return fields[_STATE] not in (b"Z", b"X") or int(fields[_THREADS]) > 1
 
 
+def is_runnable(pid: int, start: int) -> bool:
+    """Whether this very process exists and is neither stopped nor a zombie."""
+    fields = _stat(pid)
+    return bool(fields) and int(fields[_START_TIME]) == start and fields[_STATE] in (b"R", b"S", b"D")
+
+
 def open_process(pid: int, start: int) -> int | None:
     """A pidfd of this very process; None when it is gone. The pidfd is opened first and the start time
     compared then: if the pid is reused later, the descriptor still refers to the process that was compared.

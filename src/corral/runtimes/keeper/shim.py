@@ -160,7 +160,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
     stage, path = STAGE_CGROUP, ""
     cgroup_files = tuple(go.get("cgroup_files", ()))
     try:
-        for path in () if go.get("housed") == pid else cgroup_files:
+        for path in () if go.get("placed") == pid else cgroup_files:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(descriptor, b"%d" % pid)

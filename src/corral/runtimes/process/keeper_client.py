@@ -64,6 +64,10 @@ class KeeperDialogue:
         """Close the connection. Idempotent."""
         self._connection.close()
 
+    def fileno(self) -> int:
+        """The connection's descriptor: readable when there is a message, or when the other side is gone."""
+        return self._connection.fileno()
+
     async def send(self, message: dict[str, Any], *, lock: int = -1, **more: int) -> None:
         """Raises OSError when the other side is gone. `more` are descriptors beside the lock, by name; all of
         them are duplicated before this waits for anything."""

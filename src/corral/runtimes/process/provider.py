@@ -37,6 +37,7 @@ from corral.runtimes.process.run_lookup import (
     stored_elsewhere,
 )
 from corral.runtimes.process.run_start import look_up_user, spawn, spawn_plan
+from corral.runtimes.process.shim_pool import ShimPool
 from corral.runtimes.process.watched_runs import WatchedRuns
 from corral.runtimes.process.workload_context import RuntimeMark, WorkloadContext, read_mark, write_mark
 from corral.sdk.runtime import (
@@ -73,18 +74,25 @@ class ProcessRuntime:
         *,
         facts: CgroupFacts | None = None,
         name: str = RUNTIME,
-        keeper: KeeperWatch | None = None,
+        spare_shims: int = 0,
+        shared: ProcessRuntime | None = None,
     ) -> None:
         """`facts` is the result of an earlier `cgroups.prove`, if there is one. `name` is that of a runtime
-        which wraps this one; `keeper` belongs to another provider, which closes it."""
+        which wraps this one. `spare_shims` are forked ahead of starts, where the control groups allow it.
+        Keeper and spare shims may be those of `shared`, which closes them."""
         self.name = name
         self.directory = data / "keeper"
         """The directory of the keeper, and of the programs that run for this node."""
         self._cgroups = cgroups
         self._segment_bytes = segment_bytes
         self._facts = facts
-        self.keeper = keeper or KeeperWatch(KeeperClient(self.directory, place=self._place_keeper))
-        self._shares_keeper = keeper is not None
+        self._shares = shared is not None
+        self.keeper: KeeperWatch = (
+            shared.keeper if shared else KeeperWatch(KeeperClient(self.directory, place=self._place_keeper))
+        )
+        self.shims: ShimPool = (
+            shared.shims if shared else ShimPool(self.keeper.client, cgroups.spares, spare_shims)
+        )
         self._executions = Executions(self.keeper.client)
         self._companions = Companions(self.keeper.client)
         self._watched = WatchedRuns(cgroups, self.keeper)
@@ -94,15 +102,18 @@ class ProcessRuntime:
         keeper = await self.keeper.start()
         if self._facts is None:
             self._facts = await self._cgroups.prove()
+        self.shims.start()
         return keeper
 
     async def end_keeper(self) -> bool:
         """End the keeper when it holds no run; False when it does."""
+        await self.shims.close()
         return await self.keeper.quit()
 
     async def close(self) -> None:
         """Detach from every run. Idempotent."""
-        if not self._shares_keeper:
+        if not self._shares:
+            await self.shims.close()
             await self.keeper.close()
         await self._watched.close()
 
@@ -150,9 +161,8 @@ class ProcessRuntime:
                 await self._make_way(spec)
             mark = RuntimeMark(runtime=self.name, directory=spec.directory, user=user, run=spec.run_name)
             write_mark(spec.run_directory, mark)
-            dialogue, hello = await self.keeper.client.ask(plan, lock=lock)
-            async with dialogue:
-                await spawn(spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups)
+            async with self.shims.shim_for(plan, lock=lock) as (dialogue, hello, spare):
+                await spawn(spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups, spare=spare)
         finally:
             os.close(lock)
 

@@ -18,6 +18,7 @@ from corral.runtimes.keeper.proc_facts import open_process
 from corral.runtimes.keeper.run_files import ExecFailure
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import KeeperDialogue
+from corral.runtimes.process.shim_pool import SpareShim
 from corral.runtimes.process.start_failures import start_failure
 from corral.sdk.runtime import RunSpec
 from corral.system.accounts import LONGEST_NAME, RunUser, find_account, is_id, name_of, own_user
@@ -99,24 +100,38 @@ _GONE_SECONDS: Final = 10.0
 
 
 async def spawn(
-    spec: RunSpec, user: RunUser, *, dialogue: KeeperDialogue, hello: dict[str, Any], cgroups: Cgroups
+    spec: RunSpec,
+    user: RunUser,
+    *,
+    dialogue: KeeperDialogue,
+    hello: dict[str, Any],
+    cgroups: Cgroups,
+    spare: SpareShim | None = None,
 ) -> None:
-    """The dialogue with the shim. When it fails, no process of the run is left. When the shim is killed after
-    its `go`, it may have started the workload: the files show it."""
+    """The dialogue with the shim, which is `spare` if there is one. When it fails, no process of the run is left.
+    When the shim is killed after its `go`, it may have started the workload: the files show it."""
     if "error" in hello:
         raise _failure(spec, user, hello)
     shim = open_process(hello["shim"], hello["start"])
     go: dict[str, Any] | None = None
     try:
-        files = await cgroups.create(spec.run_name, shim_pid=hello["shim"], limits=spec.limits)
-        go = {"go": True, "cgroup_files": files, "oom_file": cgroups.oom_file(spec.run_name)}
+        if spare is not None and cgroups.spares is not None:
+            files = cgroups.spares.bind(spare.slot, spec.run_name, limits=spec.limits)
+        else:
+            files = await cgroups.create(spec.run_name, shim_pid=hello["shim"], limits=spec.limits)
+        go = {
+            "go": True,
+            "cgroup_files": files,
+            "placed": spare.child if spare is not None else 0,
+            "oom_file": cgroups.oom_file(spec.run_name),
+        }
         answer = await _let_go(dialogue, go)
         if answer is not None and "error" in answer:
             raise _failure(spec, user, answer)
     except BaseException as error:
         await dialogue.close()
         if go is None or isinstance(error, CorralError):  # otherwise it may be running
-            await _undo(cgroups, spec.run_name, shim)
+            await _undo(cgroups, spec.run_name, shim, spare)
         raise
     finally:
         if shim is not None:
@@ -137,10 +152,12 @@ def _failure(spec: RunSpec, user: RunUser, answer: dict[str, Any]) -> CorralErro
     return start_failure(failure, user=user.name, directory=spec.directory, command=spec.command[0])
 
 
-async def _undo(cgroups: Cgroups, run: str, shim: int | None) -> None:
+async def _undo(cgroups: Cgroups, run: str, shim: int | None, spare: SpareShim | None) -> None:
     """After a failed spawn: wait for the shim, which ends by itself, then remove its group."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_GONE_SECONDS):
             if shim is not None:
                 await readable(shim)
     await remove_group_if_empty(cgroups, run)
+    if spare is not None and cgroups.spares is not None:  # it may not have become the run's yet
+        await cgroups.spares.drop(spare.slot)
