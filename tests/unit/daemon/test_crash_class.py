@@ -67,7 +67,7 @@ def test_another_end_or_another_word_is_another_crash():
         (RunExit(known=True, code=137), "exited with code 137"),
         (RunExit(known=True, signal=9), "was ended by SIGKILL"),
         (RunExit(known=True, signal=6, core_dumped=True), "was ended by SIGABRT, core dumped"),
-        (RunExit(known=True, signal=60), "was ended by signal 60"),
+        (RunExit(known=True, signal=60), "was ended by SIGRTMIN+26"),
         (
             RunExit(known=False, reason="the keeper died, too"),
             "ended, nobody knows how (the keeper died, too)",
