@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.daemon.config_files.properties import get, merge, put
@@ -41,6 +41,9 @@ def test_what_is_set_is_read_back_and_nothing_else_changes(document, key, value)
 
 
 @given(st.binary(max_size=60), texts.filter(bool), texts)
+@example(b"\\", "0", "")
+@example(b"a=1\n \\", "0", "")
+@example(b"\\\n\\", "0", "")
 def test_any_bytes_are_a_file_whose_other_keys_stay(text, key, value):
     text = text.replace(b"\\u", b"")
     before = get(text)

@@ -199,5 +199,7 @@ def _appended(text: str, lines: list[str]) -> str:
     before = "" if not text or text[-1] in "\r\n" else newline
     last = text.rstrip("\r\n") if text else ""
     if (len(last) - len(last.rstrip("\\"))) % 2 and text != last + newline * 2:
+        if len([*_entries(text)]) != len([*_entries(text + newline * 2)]):
+            before += "="  # a mark alone at the end of a file is an empty key, and more lines would hide it
         before += newline  # an empty line ends a line with a continuation mark
     return before + "".join(f"{line}{newline}" for line in lines)
