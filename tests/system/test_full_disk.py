@@ -87,13 +87,13 @@ async def test_a_daemon_that_was_killed_on_a_full_disk_starts_again_and_serves(p
         log.parent.touch()  # nothing can be written in it, for root neither
         fill(disk)
         daemon = await estate.daemon("n1")
-        assert "log.write_failed" in daemon.stderr
+        assert "log_write.failed" in daemon.stderr
         await estate.wait_for_node("n1", "ONLINE")
         log.parent.unlink()
         fill(disk).unlink()
         await daemon.terminate()
         written = log.read_text().splitlines()
-        assert "log.write_recovered" in "".join(written)
+        assert "log_write.recovered" in "".join(written)
         assert all(line.startswith("{") for line in written)
         for process in processes.running():
             await process.kill()

@@ -367,6 +367,6 @@ def run_controller(
         try:
             return run_service(open_service, dumps=config.data / "logs", parent_fd=parent_fd)
         except StorageFailed as error:
-            _log.critical("controller.storage_failed", reason=str(error))
+            _log.critical("controller_storage.failed", reason=str(error))
             _print_fatal(error)
             return _STORAGE_FAILED

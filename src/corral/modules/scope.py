@@ -217,7 +217,7 @@ class Scope:
             except CorralError:
                 continue  # counted; a dead or busy process is handled elsewhere
             if not answer.healthy and not logged_unhealthy:
-                _log.warning("module.unhealthy", module=self.module_id, detail=answer.detail)
+                _log.warning("module_health.lost", module=self.module_id, detail=answer.detail)
             logged_unhealthy = not answer.healthy
 
     # --- calls into the module ------------------------------------------------------------------

@@ -110,7 +110,7 @@ async def open_runtimes(
     except BaseException:
         await close_runtimes(runtimes)
         raise
-    _log.info("runtimes.ready", runtimes=list(runtimes.names()))
+    _log.info("runtimes.started", runtimes=list(runtimes.names()))
     return runtimes
 
 

@@ -67,7 +67,9 @@ class Verifier:
             raise refused("it is a .sig, and the trust root holds no public key", hint=_LEGACY)
         key = verify_keyed(content, digest, root.signers)
         if legacy:
-            _log.warning("signature.legacy", sha256=digest.hex(), key_sha256=key.sha256, next=_LEGACY)
+            _log.warning(
+                "legacy_signature.accepted", sha256=digest.hex(), key_sha256=key.sha256, next=_LEGACY
+            )
         return SignatureFacts(kind="sig", key_sha256=key.sha256, legacy=legacy)
 
 
@@ -97,7 +99,7 @@ def open_verifier(section: SigningSection, *, clock: Clock | None = None) -> Ver
     root = _with_logs(section, read_trust_root(pathlib.Path(section.trust_root)))
     _check_usable(section, root)
     if root.document and not accepted:
-        _log.warning("signing_identity.unrestricted", next="name the signers in modules.signing.identities")
+        _log.warning("any_signing_identity.accepted", next="name the signers in modules.signing.identities")
     rules = BundleRules(root=root, accepted=accepted, entry_required=section.rekor.policy == "require-set")
     return Verifier(section, rules, clock=clock)
 

@@ -106,7 +106,7 @@ class Term:
             try:
                 await self._engine.release_lease(self._row)
             except StoreUnavailable as error:
-                log.warning("lease.release_failed", why=error.why)
+                log.warning("lease_release.failed", why=error.why)
 
     async def raise_epoch(self, *, by: int) -> Epoch | None:
         """Raise lease and fence together; None when the lease was lost. Every `Writer` of this term is fenced
@@ -129,7 +129,7 @@ class Term:
         except TimeoutError:
             return
         except StoreUnavailable as error:
-            log.warning("lease.renewal_failed", why=error.why, seconds_left=round(self._remaining(), 1))
+            log.warning("lease_renewal.failed", why=error.why, seconds_left=round(self._remaining(), 1))
             await set_within(self._over, min(self._timing.poll, max(self._remaining(), 0)))
             return
         if row is None:
@@ -197,7 +197,7 @@ class Leadership:
                 else:
                     term = None
             except StoreUnavailable as error:
-                log.warning("lease.acquisition_retried", why=error.why)
+                log.warning("lease_acquisition.retried", why=error.why)
                 term = None
             if term is not None:
                 return term

@@ -66,7 +66,7 @@ class Retention:
                 log.warning("retention.failed", why=error.why)
             else:
                 if dropped:
-                    log.info("retention.applied", rows=dropped)
+                    log.info("retention.finished", rows=dropped)
             await asyncio.sleep(every)
 
     async def apply(self) -> int:

@@ -225,7 +225,7 @@ class Writer:
 
     async def _resolve(self, name: str, error: StoreUnavailable) -> BatchOutcome | None:
         """Find out whether a batch was stored, however long it takes; callers wait only `patience`."""
-        log.warning("store.in_doubt", batch=name, why=error.why)
+        log.warning("store_outcome.lost", batch=name, why=error.why)
         timer = self._loop.call_later(self._timing.patience, self._lose_patience, error.why)
         backoff = Backoff(first=_FIRST_QUESTION, longest=self._timing.slowest_probe)
         try:
@@ -233,9 +233,9 @@ class Writer:
                 try:
                     outcome = await self._engine.resolve_batch(name, epoch=self.epoch)
                 except StoreUnavailable as again:
-                    log.info("store.still_in_doubt", batch=name, why=again.why)
+                    log.info("store_outcome.retried", batch=name, why=again.why)
                 else:
-                    log.warning("store.resolved", batch=name, stored=outcome is not None)
+                    log.warning("store_outcome.recovered", batch=name, stored=outcome is not None)
                     return outcome
                 await asyncio.sleep(backoff.delay())
         finally:

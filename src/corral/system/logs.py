@@ -102,9 +102,9 @@ def _checked_write(file: RotatingFile) -> Callable[[bytes], None]:
 def _log_problem(file: RotatingFile) -> None:
     log = logger("corral.system")
     if file.problem:
-        log.error("log.write_failed", path=str(file.path), reason=file.problem)
+        log.error("log_write.failed", path=str(file.path), reason=file.problem)
     else:
-        log.info("log.write_recovered", path=str(file.path))
+        log.info("log_write.recovered", path=str(file.path))
 
 
 class Logs:

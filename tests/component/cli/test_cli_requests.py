@@ -25,8 +25,8 @@ def record(second: int, message: str) -> dict[str, object]:
 
 
 KEPT = {
-    "controller": [record(1, "instance.order_sent"), record(4, "http.request_ended")],
-    "node:web-1": [record(2, "instance.transition"), record(3, "instance.transition")],
+    "controller": [record(1, "instance_order.sent"), record(4, "http_request.ended")],
+    "node:web-1": [record(2, "instance_state.changed"), record(3, "instance_state.changed")],
     "node:web-2": [],
 }
 
@@ -65,10 +65,10 @@ def test_the_records_of_all_logs_are_shown_in_the_order_of_time(
     done = corral(*words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "controller  2026-01-01T00:00:01Z INFO  corral.x: instance.order_sent request=req-1",
-        "node:web-1  2026-01-01T00:00:02Z INFO  corral.x: instance.transition request=req-1",
-        "node:web-1  2026-01-01T00:00:03Z INFO  corral.x: instance.transition request=req-1",
-        "controller  2026-01-01T00:00:04Z INFO  corral.x: http.request_ended request=req-1",
+        "controller  2026-01-01T00:00:01Z INFO  corral.x: instance_order.sent request=req-1",
+        "node:web-1  2026-01-01T00:00:02Z INFO  corral.x: instance_state.changed request=req-1",
+        "node:web-1  2026-01-01T00:00:03Z INFO  corral.x: instance_state.changed request=req-1",
+        "controller  2026-01-01T00:00:04Z INFO  corral.x: http_request.ended request=req-1",
     ]
     assert {str(query["source"]) for query in asked} == set(KEPT)
     assert {str(query.get("level", "")) for query in asked} == {"INFO" if "--level" in words else ""}

@@ -34,7 +34,7 @@ def logged(logs: Logs, request: str) -> list[dict[str, str]]:
     return [
         record.fields
         for _, record in logs.ring.tail(10_000)
-        if record.message == "http.request_ended" and record.fields["request"] == request
+        if record.message == "http_request.ended" and record.fields["request"] == request
     ]
 
 
@@ -103,7 +103,7 @@ async def test_neither_a_query_nor_a_token_nor_a_body_is_in_the_log(
         line for line in lines if json.loads(line)["logger"] != "httpx"
     ]  # the client logs what it asks for
     text = "\n".join(ours)
-    assert text.count('"http.request_ended"') == 4
+    assert text.count('"http_request.ended"') == 4
     assert SECRET not in text
     assert controller.admin_token not in text
 
@@ -201,7 +201,7 @@ async def test_a_flood_is_counted_and_leaves_other_records_in_the_log(
         )
     await controller.app.stop()
     records = [record for _, record in logs.ring.tail(10_000)]
-    ended = [record.fields for record in records if record.message == "http.request_ended"]
+    ended = [record.fields for record in records if record.message == "http_request.ended"]
     skipped = [record.fields for record in records if record.message == "access_log.skipped"]
     assert len(ended) < flood, "most are left out"
     assert len(ended) + sum(int(each["count"]) for each in skipped) == 2 * flood + 1
@@ -225,5 +225,5 @@ async def test_nothing_is_logged_when_it_is_off(cluster: LocalCluster, logs: Log
             pass
     await asyncio.sleep(0.2)
     messages = {record.message for _, record in logs.ring.tail(10_000)}
-    assert "http.server_started" in messages
-    assert "http.request_ended" not in messages
+    assert "http_server.started" in messages
+    assert "http_request.ended" not in messages

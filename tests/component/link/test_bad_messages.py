@@ -179,7 +179,7 @@ async def test_a_record_that_cannot_be_taken_in_is_set_aside_told_and_confirmed(
         assert [f"record {sequence} " in line for sequence, line in zip(sorted(bad), told, strict=True)] == [
             True
         ] * 3
-        aside = [log["sequence"] for log in logs if log["event"] == "intake.record_failed"]
+        aside = [log["sequence"] for log in logs if log["event"] == "intake_record.failed"]
         assert aside == sorted(bad)
 
 
@@ -219,7 +219,7 @@ async def test_a_conflict_that_lasts_is_tried_ever_more_slowly_and_then_stored(s
         async with intake_bench(scratch, committer=between) as bench:
             bench.intake.offer(node_frame(log_line(1)))
             await eventually(lambda: bench.confirmed == [1], state=lambda: bench.confirmed)
-    assert [log["event"] for log in logs].count("intake.conflict_retried") == 1
+    assert [log["event"] for log in logs].count("intake_conflict.retried") == 1
     pauses = [conflict_pause(conflicts) for conflicts in range(1, 40)]
     assert pauses[:QUICK_CONFLICTS] == [0.0] * QUICK_CONFLICTS
     assert pauses == sorted(pauses)
@@ -306,7 +306,7 @@ async def test_a_frame_that_a_listener_cannot_deal_with_is_told_once_and_passed(
                     frames.receive(node_frame(message))
             frames.receive(node_frame(log_line(1)))
             await eventually(lambda: bench.confirmed == [1], state=lambda: bench.confirmed)
-        failed = [log["kind"] for log in logs if log["event"] == "session.frame_failed"]
+        failed = [log["kind"] for log in logs if log["event"] == "session_frame.failed"]
         assert {"console_batch", "cache_status", "event_subscribe", "capability_call"} <= set(failed)
         assert len(failed) < 4 * len(told), "each kind about once a second"
         assert ("INTERNAL", "frame:console_batch") in stream.complaints

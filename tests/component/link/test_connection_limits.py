@@ -179,11 +179,11 @@ async def main():
             pass
         running = asyncio.create_task(guard.run())
         await eventually(lambda: logs or running.done())
-        assert [(log["event"], "Too many open files" in log["error"]) for log in logs] == [("link.guard_failed", True)]
+        assert [(log["event"], "Too many open files" in log["error"]) for log in logs] == [("link_guard.failed", True)]
         for each in held:
             os.close(each)
         await eventually(lambda: len(logs) > 1 or running.done())
-        assert (logs[1]["event"], logs[1]["refused"]) == ("link.connection_refused", 2)
+        assert (logs[1]["event"], logs[1]["refused"]) == ("link_connection.refused", 2)
         assert not running.done()
         running.cancel()
 

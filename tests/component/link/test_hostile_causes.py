@@ -61,7 +61,7 @@ async def test_the_cause_that_a_node_names_is_in_the_records_of_its_frame(
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         await daemon.greet()
         await daemon.send(ignored("request:req-1"))
-        fields = await fields_of(logs, "session.frames_skipped")
+        fields = await fields_of(logs, "session_frames.skipped")
     assert fields == {"node": "raw", "kind": "shutdown_node_ack", "request": "req-1"}
 
 
@@ -72,7 +72,7 @@ async def test_a_cause_that_names_no_request_is_ignored_and_the_session_lives(
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         await daemon.greet()
         await daemon.send(ignored(cause))
-        assert await fields_of(logs, "session.frames_skipped") == {"node": "raw", "kind": "shutdown_node_ack"}
+        assert await fields_of(logs, "session_frames.skipped") == {"node": "raw", "kind": "shutdown_node_ack"}
         record = DaemonLogRecord(level="INFO", message="still here")
         await daemon.send(DaemonMessage(daemon_log_record=record, spool_sequence=1, cause=cause))
         acked = await daemon.read_until("spool_ack")
@@ -91,4 +91,4 @@ async def test_a_cause_lasts_for_its_frame_alone(
         record = DaemonLogRecord(level="INFO", message="of a request")
         first = DaemonMessage(daemon_log_record=record, spool_sequence=1, cause="request:req-1")
         await daemon.send(DaemonMessage(batch=DaemonBatch(messages=[first, ignored("")])))
-        assert "request" not in await fields_of(logs, "session.frames_skipped")
+        assert "request" not in await fields_of(logs, "session_frames.skipped")

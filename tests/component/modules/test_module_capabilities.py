@@ -185,7 +185,9 @@ async def test_a_deprecated_provider_warns_once_for_each_consumer_and_counts() -
         with capture_logs() as logs:
             await bench.process("user").ask("demo.x")
             await bench.process("user").ask("demo.x")
-        assert [line["consumer"] for line in logs if line["event"] == "capability.deprecated"] == ["user"]
+        assert [line["consumer"] for line in logs if line["event"] == "deprecated_capability.used"] == [
+            "user"
+        ]
         assert bench.engine.capabilities.all()[0].deprecated_calls == 2
 
 

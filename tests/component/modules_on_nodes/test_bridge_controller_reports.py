@@ -402,7 +402,7 @@ def test_a_node_that_publishes_without_end_is_bounded_said_once_a_second_and_cos
         refused = [publishing.steps(NORTH, told(module_id="other"), None) for _ in range(500)]
         refused += [publishing.steps(NodeId("south"), told(module_id="other"), None) for _ in range(500)]
     assert not any(refused)
-    assert len([log for log in logs if log["event"] == "bridge.event_refused"]) < 20
+    assert len([log for log in logs if log["event"] == "bridge_event.refused"]) < 20
     assert publishing.admit(NodeId("south"), told())
     assert publishing.steps(NodeId("south"), told(), guard())
 

@@ -137,7 +137,7 @@ async def test_twenty_instances_start_through_a_zoo_of_modules(cluster, scratch)
         (entry["module"], entry["reason"]) for entry in said if entry["event"] == "module_process.stopped"
     }
     assert ("forks", "process_limit") in ended, ended
-    asked = [entry["took_ms"] for entry in said if entry["event"] == "start_hooks.ended"]
+    asked = [entry["took_ms"] for entry in said if entry["event"] == "start_hooks.finished"]
     assert len(asked) >= INSTANCES
     assert max(asked) < (BUDGET + PATIENCE) * 1000
 

@@ -37,7 +37,7 @@ async def test_a_record_that_a_follower_cannot_take_ends_neither_the_controller_
         await fleet.term.ledger.commit(
             GROUPS.put("bad", without_a_zone(stored.record), expect=stored.revision)
         )
-        await eventually(lambda: [log for log in logs if log["event"] == "follower.resynced"])
+        await eventually(lambda: [log for log in logs if log["event"] == "follower_resync.finished"])
     failed = [log["follower"] for log in logs if log["event"] == "follower.failed"]
     assert failed == ["reconciler"]
     await fleet.group("lobby", min=2)

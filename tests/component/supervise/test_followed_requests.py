@@ -57,14 +57,16 @@ async def test_a_start_a_command_and_a_stop_are_found_on_both_sides_by_their_req
     await ask(controller, "req-group", "POST", "/groups", GROUP)
     started = await ask(controller, "req-start", "POST", "/instances?wait=running", {"group": "web"})
     id = started["id"]
-    await has(logs, "req-start", "instance.order_sent", "instance.transition")
+    await has(logs, "req-start", "instance_order.sent", "instance_state.changed")
     ordered = [
-        fields for message, fields in records_of(logs, "req-start") if message == "instance.order_sent"
+        fields for message, fields in records_of(logs, "req-start") if message == "instance_order.sent"
     ]
     assert ordered[0]["instance"] == id
     assert ordered[0]["node"] == "n1"
     assert ordered[0]["decision"].startswith("dec-")
-    moved = [fields for message, fields in records_of(logs, "req-start") if message == "instance.transition"]
+    moved = [
+        fields for message, fields in records_of(logs, "req-start") if message == "instance_state.changed"
+    ]
     assert [fields["state"] for fields in moved] == ["PREPARING", "STARTING", "RUNNING"]
     assert {fields["decision"] for fields in moved} == {ordered[0]["decision"]}
 
@@ -74,7 +76,7 @@ async def test_a_start_a_command_and_a_stop_are_found_on_both_sides_by_their_req
     assert "hello" not in json.dumps(accepted)
 
     await ask(controller, "req-stop", "POST", f"/instances/{id}/stop?wait=stopped", {})
-    await has(logs, "req-stop", "instance.order_sent", "instance.transition", "instance.ended")
+    await has(logs, "req-stop", "instance_order.sent", "instance_state.changed", "instance.ended")
     assert "instance.ended" not in messages_of(logs, "req-start"), "the start is not behind the stop"
     why = await ask(controller, "req-why", "GET", f"/instances/{id}/why")
     assert [each["request"] for each in why["decisions"]][:2] == ["req-stop", "req-start"]
@@ -100,7 +102,7 @@ async def test_requests_at_once_are_not_mixed_up(cluster: LocalCluster, logs: Lo
         *(ask(controller, name, "POST", "/instances?wait=running", {"group": "web"}) for name in names)
     )
     for name, instance in zip(names, started, strict=True):
-        await has(logs, name, "instance.order_sent", "instance.transition")
+        await has(logs, name, "instance_order.sent", "instance_state.changed")
         about = {fields.get("instance", instance["id"]) for _, fields in records_of(logs, name)}
         assert about == {instance["id"]}
     logging.getLogger("corral.test").warning("afterwards")

@@ -286,7 +286,7 @@ def test_the_log_says_at_the_start_whose_uid_from_before_is_somebody_elses_as_we
     write_versioned(tmp_path / "uids.json", stored, name="corral-instance-uids", version=1)
     with structlog.testing.capture_logs() as logged:
         WorkloadUsers(InstancesSection(), data=tmp_path, etc=etc).warn()
-    (said,) = (each for each in logged if each["event"] == "uids.shared")
+    (said,) = (each for each in logged if each["event"] == "shared_uids.found")
     assert said["count"] == 1
     assert said["instances"] == f"world ({etc}/subuid: bob)"
 

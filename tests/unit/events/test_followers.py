@@ -54,7 +54,7 @@ async def test_a_follower_that_fails_is_said_once_and_holds_up_no_other() -> Non
     assert broken.taken == [3, 4]
     assert (first.resyncs, last.resyncs) == (0, 0)
     said = [(log["event"], log["follower"], log.get("commits")) for log in logs]
-    assert said == [("follower.failed", "broken", None), ("follower.resynced", "broken", 2)]
+    assert said == [("follower.failed", "broken", None), ("follower_resync.finished", "broken", 2)]
 
 
 async def test_one_that_cannot_read_anew_is_tried_again_and_the_others_are_mended() -> None:

@@ -146,7 +146,7 @@ def test_what_nodes_fetch_ahead_is_not_worked_out_anew_when_only_a_modules_phase
             put_module(world, intent=ModuleIntent.PAUSED, phase=phase)
             needs.follow(module_commit(world))
             assert not needs.of_node(node).artifacts
-    assert [each["event"] for each in told] == ["distribution.group_skipped"]
+    assert [each["event"] for each in told] == ["distribution_group.skipped"]
 
 
 def module_commit(world: World) -> Commit:

@@ -183,7 +183,7 @@ def test_a_directory_that_cannot_be_written_is_told_and_is_no_reason_not_to_star
     assert "cannot be written" in logs.problem
     log.info("heard all the same")
     assert logs.flush()
-    assert "log.write_failed" in said.getvalue()
+    assert "log_write.failed" in said.getvalue()
     (tmp_path / "logs").unlink()
     log.info("written")
     assert logs.flush()

@@ -71,7 +71,7 @@ def parsed(line: str) -> tuple[str, str, dict[str, str], int]:
 
 
 @given(texts, texts, st.dictionaries(texts, texts, max_size=4), st.integers(0, 3))
-@example("corral", "http.request_ended", dict.fromkeys(FORGERIES, FORGERIES[0]), 0)
+@example("corral", "http_request.ended", dict.fromkeys(FORGERIES, FORGERIES[0]), 0)
 def test_a_record_is_one_line_that_reads_back(
     logger: str, message: str, fields: dict[str, str], lost: int
 ) -> None:

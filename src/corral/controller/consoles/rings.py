@@ -256,7 +256,7 @@ class Rings:
                 return None
             ring = self._rings[run] = ConsoleRing(begin=begin, capacity=self._ring_bytes, writer=writer)
             self._runs.setdefault(run[0], []).append(run[1])
-            _log.debug("console.ring_opened", instance=run[0], incarnation=run[1], begin=begin)
+            _log.debug("console_ring.opened", instance=run[0], incarnation=run[1], begin=begin)
         self._rings.move_to_end(run)
         return ring
 
@@ -302,7 +302,7 @@ class Rings:
         ring = self._rings.pop(run, None)
         if ring is None:
             return
-        _log.debug("console.ring_removed", instance=run[0], incarnation=run[1])
+        _log.debug("console_ring.removed", instance=run[0], incarnation=run[1])
         self.bytes -= ring.memory
         self._runs[run[0]].remove(run[1])
         if not self._runs[run[0]]:

@@ -155,7 +155,7 @@ class GroupNeeds:
         try:
             needs = self.of_group(spec)
         except Rejected as error:  # its starts report it, too
-            _log.info("distribution.group_skipped", group=spec.name, reason=str(error))
+            _log.info("distribution_group.skipped", group=spec.name, reason=str(error))
             needs = Needs()
         self._known[spec.name] = spec, needs
         return needs
@@ -226,7 +226,7 @@ class NodeAccess:
     def _log_lost(self, name: str, version: TemplateVersion, error: Exception) -> None:
         if (unsaid := self._quota.admit("manifest_lost", version.manifest)) is not None:
             _log.error(
-                "distribution.manifest_lost",
+                "template_manifest.lost",
                 template=name,
                 version=version.number,
                 manifest=version.manifest,

@@ -84,7 +84,7 @@ class Distribution:
             del self._warming[node_id]
             for failure in status.failures[:_LOGGED]:
                 _log.warning(
-                    "distribution.warming_failed",
+                    "distribution_warming.failed",
                     node=node_id,
                     subject=failure.subject[:200],
                     code=failure.error_code[:80],

@@ -43,7 +43,7 @@ def framed(event: Event) -> tuple[Event, bytes]:
     except Exception as error:
         why = "the data of this event cannot be encoded"
         _log.error(
-            "event.unreadable", cursor=str(event.cursor), type=event.type.value, reason=repr(error)[:500]
+            "event_read.failed", cursor=str(event.cursor), type=event.type.value, reason=repr(error)[:500]
         )
     if why:
         event = without_data(event, why)

@@ -76,7 +76,7 @@ class HubSubscription:
             for item in read.items:
                 if isinstance(item, MissedEvents):
                     _log.warning(
-                        "event.subscriber_lagged", subscriber=self._reader.name, head=str(item.until)
+                        "event_subscriber.delayed", subscriber=self._reader.name, head=str(item.until)
                     )
                     await self._guarded(self._on_resync(item.until))
                 else:
@@ -87,7 +87,7 @@ class HubSubscription:
         try:
             await call
         except Exception:
-            _log.exception("event.subscriber_failed", subscriber=self._reader.name)
+            _log.exception("event_subscriber.failed", subscriber=self._reader.name)
 
 
 _PAGE: Final = 256
@@ -126,7 +126,7 @@ class EventStream:
         except CorralError:
             raise
         except Exception:
-            _log.exception("event.stream_failed", after=str(self.cursor))
+            _log.exception("event_stream.failed", after=str(self.cursor))
             missed = self._reader.passed_over()
             if missed is None:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -216,7 +216,7 @@ class EventHub:
 
     def follow(self, *, after: Cursor | None, selection: EventSelection) -> EventStream:
         """A stream of frames from a position, or from now on."""
-        _log.debug("event.stream_opened", after=str(after) if after else "now", head=str(self.head))
+        _log.debug("event_stream.opened", after=str(after) if after else "now", head=str(self.head))
         reader = self.reader("stream", after=after)
         return EventStream(reader, ring=self.ring, clock=self._clock, selection=selection)
 

@@ -56,7 +56,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
             return redacted_event(event)
         except Exception as error:
             _log.error(
-                "event.unreadable", cursor=str(event.cursor), type=event.type, reason=repr(error)[:500]
+                "event_read.failed", cursor=str(event.cursor), type=event.type, reason=repr(error)[:500]
             )
             return without_data(event, "the data of this event cannot be redacted")
 

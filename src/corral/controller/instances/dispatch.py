@@ -131,7 +131,7 @@ class Dispatcher:
         asked = stored is not None and stored.record.node == node_id
         if asked and sending is not None and sending.order.incarnation == incarnation:
             sending.answered = True
-            _log.debug("instance.order_answered", instance=id, incarnation=incarnation, node=node_id)
+            _log.debug("instance_order.answered", instance=id, incarnation=incarnation, node=node_id)
 
     def stop_stray(self, node_id: NodeId, stray: Stray, decision: str = "") -> None:
         """Send a node the stop of a run that no record calls for, once per session: its next handshake lists
@@ -139,7 +139,7 @@ class Dispatcher:
         session = self._sessions.find(node_id)
         if session is not None and session.first_stop_of(stray.id, stray.incarnation):
             _log.warning(
-                "instance.stray_found",
+                "stray_run.found",
                 instance=stray.id,
                 incarnation=stray.incarnation,
                 node=node_id,
@@ -163,7 +163,7 @@ class Dispatcher:
         session.live = msgspec.structs.replace(session.live, strays=shown, stray_count=count)
         if strays:
             _log.warning(
-                "instance.strays_skipped",
+                "stray_runs.skipped",
                 node=node_id,
                 count=count,
                 instances=[stray.id for stray in strays[:_LOGGED]],
@@ -224,7 +224,7 @@ class Dispatcher:
         sending.due = now + doubled(self._resend_seconds, sending.sent - 1, longest=_SLOWEST)
         self._set_timer(sending.due, record.id)
         _log.info(
-            "instance.order_sent",
+            "instance_order.sent",
             incarnation=record.incarnation,
             order=sending.order.kind.value,
             sending=sending.sent,
@@ -244,7 +244,7 @@ class Dispatcher:
             )
         plan = self._state.plans.find(record.plan_hash)
         if plan is None:
-            _log.error("instance.plan_lost", plan=record.plan_hash)
+            _log.error("instance_plan.lost", plan=record.plan_hash)
             return None
         node = self._state.nodes.find(record.node)
         sending.token = sending.token or self._tokens.mint(record.id, record.incarnation)
@@ -285,7 +285,7 @@ class Dispatcher:
             return
         if sending.sent >= MAX_SENDINGS:
             _log.warning(
-                "instance.order_retried", instance=id, node=stored.record.node, sendings=sending.sent
+                "instance_order.retried", instance=id, node=stored.record.node, sendings=sending.sent
             )
             sending.answered = True  # until its node opens another session
             return

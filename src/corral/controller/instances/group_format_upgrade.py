@@ -40,10 +40,10 @@ def _upgraded(ledger: Ledger, group: StoredRecord[GroupRecord]) -> list[Step]:
     name = group.record.spec.name
     if _has_worlds(ledger, group.record):
         _log.warning(
-            "group.isolation_change_skipped", group=name, isolate="shared", hint=isolation_hint(group.record)
+            "group_isolation.skipped", group=name, isolate="shared", hint=isolation_hint(group.record)
         )
         return []
-    _log.info("group.isolation_changed", group=name, before="shared", isolate="auto")
+    _log.info("group_isolation.changed", group=name, before="shared", isolate="auto")
     return [
         GROUPS.put(name, isolated_by_node(group.record), expect=group.revision),
         Draft(type=EventType.GROUP_UPDATED, subject=name, data={"changed": ["isolate"]}),
@@ -56,7 +56,7 @@ def _with_time_to_live(group: StoredRecord[GroupRecord]) -> list[Step]:
     distinguished from an explicit 0."""
     default = GroupSpec(name="").min_alive_ms
     spec = msgspec.structs.replace(group.record.spec, min_alive_ms=default)
-    _log.info("group.min_alive_changed", group=spec.name, before=0, min_alive_ms=default)
+    _log.info("group_min_alive.changed", group=spec.name, before=0, min_alive_ms=default)
     return [
         GROUPS.put(spec.name, msgspec.structs.replace(group.record, spec=spec), expect=group.revision),
         Draft(type=EventType.GROUP_UPDATED, subject=spec.name, data={"changed": ["min_alive_ms"]}),

@@ -119,7 +119,7 @@ class StoredArchives:
             except CorralError as error:
                 if isinstance(error, StoreUnavailable):
                     raise
-                _log.warning("module.extension_failed", module=record.id, reason=str(error))
+                _log.warning("module_extension.failed", module=record.id, reason=str(error))
 
     async def stamp(self, record: PackageRecord) -> None:
         """Protect its blobs for a while, even if no record names them any more."""

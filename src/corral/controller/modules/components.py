@@ -159,7 +159,7 @@ class ModuleComponents:
     async def upkeep(self) -> None:
         dropped = await self.supply.sweep()
         if dropped:
-            _log.info("modules.archives_removed", archives=len(dropped))
+            _log.info("module_archives.removed", archives=len(dropped))
 
     def forget(self, id: str) -> None:
         """Forget a removed package."""

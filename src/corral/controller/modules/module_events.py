@@ -98,7 +98,7 @@ class ModuleSubscription:
         try:
             await self._keep(force=True)
         except CorralError as error:  # then the last events are delivered again
-            _log.warning("module.cursor_store_failed", module=self.scope.module_id, reason=str(error))
+            _log.warning("module_cursor_write.failed", module=self.scope.module_id, reason=str(error))
 
     async def _run(self) -> None:
         given_up: MissedEvents | None = None
@@ -113,7 +113,7 @@ class ModuleSubscription:
                 else:
                     await self._deliver(await self._reader.read(self._coarse, limit=BATCH))
             except CorralError as error:  # the store; failures of a delivery are handled below
-                _log.warning("module.events_retried", module=self.scope.module_id, reason=str(error))
+                _log.warning("module_events.retried", module=self.scope.module_id, reason=str(error))
                 await asyncio.sleep(error.retry_after or 1.0)
             except Exception:
                 at = str(self._reader.cursor)

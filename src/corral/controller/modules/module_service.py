@@ -106,7 +106,7 @@ class Modules:
                     await self._parts.upkeep()
                     swept = self._clock.monotonic()
             except Exception as error:
-                _log.warning("modules.upkeep_failed", reason=repr(error))
+                _log.warning("modules_upkeep.failed", reason=repr(error))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _announce_leaks(self) -> None:
@@ -133,10 +133,10 @@ class Modules:
             try:
                 await work()
             except CorralError as error:
-                _log.warning("modules.start_retried", reason=str(error))
+                _log.warning("modules_start.retried", reason=str(error))
                 await asyncio.sleep(error.retry_after or _RETRY_SECONDS)
             except Exception:
-                _log.exception("modules.start_failed")
+                _log.exception("modules_start.failed")
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return

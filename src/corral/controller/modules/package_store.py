@@ -162,7 +162,7 @@ class UpgradeLease:
         for _ in range(_ATTEMPTS):
             seen = await self._leases.read_lease(LEASE)
             if seen is not None and seen.holder not in ("", self._holder):
-                _log.warning("module.lease_taken_over", former=seen.holder)
+                _log.warning("module_lease.replaced", former=seen.holder)
             row = await self._leases.take_lease(LEASE, holder=self._holder, seen=seen)
             if row is not None:
                 return row
@@ -177,4 +177,4 @@ class UpgradeLease:
         try:
             await self._leases.release_lease(row)
         except StoreUnavailable as error:
-            _log.warning("module.lease_release_failed", reason=error.why)
+            _log.warning("module_lease_release.failed", reason=error.why)

@@ -108,7 +108,7 @@ class CapabilityServer:
         result = await self._result(link, id, consumer, request)
         if result.error_code:
             _log.debug(
-                "bridge.call_failed",
+                "bridge_call.failed",
                 consumer=consumer.name,
                 capability=request.capability,
                 method=request.method[:_NAME],
@@ -131,7 +131,7 @@ class CapabilityServer:
         except CorralError as error:
             return _failure(id, error)
         except Exception:
-            _log.exception("bridge.call_lost", consumer=consumer.name, capability=request.capability)
+            _log.exception("bridge_call.lost", consumer=consumer.name, capability=request.capability)
             return _failure(id, Retryable(Code.INTERNAL, "the call failed", hint="see the controller's log"))
 
     async def _answer(

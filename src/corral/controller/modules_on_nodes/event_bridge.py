@@ -60,7 +60,7 @@ class EventBridge:
             try:
                 forwarder.published(types, self._seen)
             except Exception:
-                _log.exception("bridge.wake_failed", node=link.facts.node_id)
+                _log.exception("bridge_wake.failed", node=link.facts.node_id)
                 forwarder.published(None, self._seen)
 
     def _types_since(self, seen: Cursor) -> Collection[EventType] | None:
@@ -115,7 +115,7 @@ class EventBridge:
             gone = [name for name in forwarder.names() if name not in declared]
             if gone:
                 forwarder.unsubscribe(gone)
-                _log.info("bridge.names_refused", node=link.facts.node_id, names=gone[:_NAMED])
+                _log.info("bridge_names.refused", node=link.facts.node_id, names=gone[:_NAMED])
 
     def unsubscribed(self, link: ModuleLink, asked: EventUnsubscribe) -> None:
         forwarder = self._forwarders.get(link)

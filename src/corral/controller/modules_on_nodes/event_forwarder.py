@@ -196,10 +196,10 @@ class EventForwarder:
             await room(self._link)
             moved = await self._step()
         except CorralError as error:  # the store
-            _log.warning("bridge.events_retried", node=self._link.facts.node_id, reason=str(error))
+            _log.warning("bridge_events.retried", node=self._link.facts.node_id, reason=str(error))
             await asyncio.sleep(error.retry_after or _STORE_SECONDS)
         except Exception:
-            _log.exception("bridge.events_failed", node=self._link.facts.node_id)
+            _log.exception("bridge_events.failed", node=self._link.facts.node_id)
             self._pass_over()
             await asyncio.sleep(RETRY_SECONDS)
         else:
@@ -288,7 +288,7 @@ class EventForwarder:
 
     def _send_missed(self, missed: MissedEvents) -> None:
         node = self._link.facts.node_id
-        _log.warning("bridge.events_lost", node=node, after=str(missed.after), until=str(missed.until))
+        _log.warning("bridge_events.lost", node=node, after=str(missed.after), until=str(missed.until))
         self._link.send(missed_frame(missed, at=self._clock.now()))
         self._note_sent(missed.until)
 

@@ -177,10 +177,10 @@ class ModuleSync:
                 with log_context.only(self._ids(id)):
                     await self._converge(id)
             except CorralError as error:
-                _log.warning("module.send_failed", node=self._node, module=id, reason=str(error))
+                _log.warning("module_send.failed", node=self._node, module=id, reason=str(error))
                 self._fail(id)
             except Exception:
-                _log.exception("module.send_failed", node=self._node, module=id)
+                _log.exception("module_send.failed", node=self._node, module=id)
                 self._fail(id)
 
     def _ids(self, id: str) -> dict[str, str]:
@@ -258,7 +258,7 @@ class ModuleSync:
         _log.info("module.sent", orders=[type(order).__name__ for order in orders])
 
     def _skip(self, record: PackageRecord) -> None:
-        _log.warning("module.send_refused", node=self._node, module=record.id, size=record.size)
+        _log.warning("module_send.refused", node=self._node, module=record.id, size=record.size)
         self._progress.set_text(self._node, record.id, TOO_LARGE)
 
 

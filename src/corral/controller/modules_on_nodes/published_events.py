@@ -59,7 +59,7 @@ class PublishedEvents:
         unsaid = self._quota.admit(node_id, frame.module_id[:_TEXT])
         if unsaid is not None:
             _log.warning(
-                "bridge.event_refused",
+                "bridge_event.refused",
                 node=node_id,
                 module=frame.module_id[:_TEXT],
                 type=frame.event_type[:_TEXT],

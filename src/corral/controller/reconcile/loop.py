@@ -111,7 +111,7 @@ class Reconciler:
         try:
             note(name)
         except Exception:
-            _log.exception("reconcile.record_skipped", subject=name)
+            _log.exception("reconcile_record.skipped", subject=name)
 
     def follow(self, commit: Commit) -> None:
         """Note the groups and nodes that a commit touched. Synchronous."""
@@ -220,7 +220,7 @@ class Reconciler:
     async def _observe(self) -> None:
         silent = await self._observation.finish(self._config.observe_seconds)
         if silent:
-            _log.warning("reconcile.observed", silent=sorted(silent)[:20], count=len(silent))
+            _log.warning("reconcile_observation.finished", silent=sorted(silent)[:20], count=len(silent))
         self.observing = False
         self._wake.set()
 
@@ -280,7 +280,7 @@ class Reconciler:
             self._dirty = {**causes, **self._dirty}
             raise
         by_group = {name: wake.cause for name, wake in causes.items()}
-        _log.debug("reconcile.pass_finished", causes=by_group, steps=len(steps), unfinished=unfinished)
+        _log.debug("reconcile_pass.finished", causes=by_group, steps=len(steps), unfinished=unfinished)
         for name in unfinished:
             newer = self._dirty.get(name, causes[name])
             self._dirty[name] = _Wake(newer.cause, newer.request or causes[name].request)
@@ -300,7 +300,7 @@ class Reconciler:
             except StoreUnavailable:
                 raise
             except Exception:
-                _log.exception("reconcile.group_failed", group=name)
+                _log.exception("reconcile_group.failed", group=name)
                 ws.back_to(mark)
                 continue
             budget -= kept.started

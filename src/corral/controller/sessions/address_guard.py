@@ -71,8 +71,8 @@ class AddressGuard:
             try:
                 shut = await asyncio.to_thread(self.sweep)
             except Exception as error:
-                if (unsaid := self._quota.admit("link.guard_failed")) is not None:
-                    log.error("link.guard_failed", error=repr(error), unsaid=unsaid)
+                if (unsaid := self._quota.admit("link_guard.failed")) is not None:
+                    log.error("link_guard.failed", error=repr(error), unsaid=unsaid)
 
     def sweep(self) -> int:
         """Shut down excess connections; returns their number."""
@@ -88,7 +88,7 @@ class AddressGuard:
             if share and counts[peer] > share and _shut(*key):
                 cut[peer] += 1
         for peer, number in cut.items():
-            log.warning("link.connection_refused", address=peer.address, port=peer.port, refused=number)
+            log.warning("link_connection.refused", address=peer.address, port=peer.port, refused=number)
         return cut.total()
 
     def _look(self) -> None:

@@ -81,7 +81,7 @@ class DaemonService(DaemonServiceServicer):
         """Refuse an incompatible protocol version with messages that every version understands, then end the
         stream."""
         _log.warning(
-            "link.protocol_refused",
+            "link_protocol.refused",
             node=hello.node_id[:80],
             theirs=hello.protocol_version,
             ours=PROTOCOL_VERSION,
@@ -138,7 +138,7 @@ class DaemonService(DaemonServiceServicer):
                 hint=f"corral node label {session.facts.node_id} {refused[0]}=VALUE",
                 field="labels",
             )
-            _log.warning("session.labels_refused", node=session.facts.node_id, labels=refused)
+            _log.warning("session_labels.refused", node=session.facts.node_id, labels=refused)
             session.report(error, context="handshake")
 
     def _session(self, leading: LinkTerm, peer: Peer, hello: Handshake, node_id: NodeId) -> Session:
@@ -199,7 +199,7 @@ class DaemonService(DaemonServiceServicer):
         lost = None if known else greeting.lost_reports(leading.state, hello)
         await leading.ledger.revise(leading.state.nodes, session.facts.node_id, change)
         if lost is not None:
-            _log.error("session.store_rollback_detected", node=session.facts.node_id, **lost.data)
+            _log.error("store_rollback.found", node=session.facts.node_id, **lost.data)
             leading.sessions.ahead_of_store.add(session.facts.node_id)
         _log.info(
             "session.opened", node=session.facts.node_id, session=session.facts.id, version=hello.version

@@ -119,7 +119,7 @@ class translated:  # noqa: N801 - reads as a statement: `async with translated(c
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await goodbye
         except TimeoutError:
-            _log.warning("grpc.goodbye_failed", call=self._call, peer=self._context.peer())
+            _log.warning("grpc_goodbye.failed", call=self._call, peer=self._context.peer())
 
 
 def peer_address(peer: str) -> str:

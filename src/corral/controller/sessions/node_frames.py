@@ -111,7 +111,7 @@ class NodeFrames:
         elif rule.delivery is FrameDelivery.IGNORED and frame.kind not in self._ignored:
             # Additive by design: an unknown or unused kind is no reason to disconnect.
             self._ignored.add(frame.kind)
-            _log.info("session.frames_skipped", node=self._node_id, kind=frame.kind or "unknown")
+            _log.info("session_frames.skipped", node=self._node_id, kind=frame.kind or "unknown")
 
     def _guarded(self, frame: NodeFrame) -> None:
         """Handle one message; a failure is reported to the node and the message skipped. The intake still stores
@@ -122,7 +122,7 @@ class NodeFrames:
             kind = frame.kind
             if (unsaid := self._quota.admit(kind)) is None:
                 return
-            _log.exception("session.frame_failed", node=self._node_id, kind=kind, unsaid=unsaid)
+            _log.exception("session_frame.failed", node=self._node_id, kind=kind, unsaid=unsaid)
             report = error if isinstance(error, CorralError) else Bug(f"{kind} could not be dealt with")
             self._stream.report(report, context=f"frame:{kind}")
 

@@ -152,7 +152,7 @@ class Sessions:
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
             except CorralError as error:
-                _log.warning("session.end_store_failed", node=node_id, reason=str(error))
+                _log.warning("session_end_write.failed", node=node_id, reason=str(error))
                 return
 
     async def _mark(self, session: Session, trigger: NodeTrigger, reason: str) -> None:

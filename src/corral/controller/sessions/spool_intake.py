@@ -192,12 +192,12 @@ class Intake:
             except Conflict as error:  # an older session, a placement or an operator committed first
                 conflicts += 1
                 if conflicts == QUICK_CONFLICTS + 1:
-                    _log.warning("intake.conflict_retried", node=self._node_id, reason=str(error))
+                    _log.warning("intake_conflict.retried", node=self._node_id, reason=str(error))
                 await asyncio.sleep(conflict_pause(conflicts))
             except Exception as error:
                 if not may_pass(error):
                     raise
-                _log.warning("intake.store_retried", node=self._node_id, reason=str(error))
+                _log.warning("intake_write.retried", node=self._node_id, reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _once(self, attempt: Callable[[], Awaitable[None]], *, otherwise: Callable[[], None]) -> None:
@@ -208,7 +208,7 @@ class Intake:
         except Exception as error:
             if ends_session(error):
                 raise
-            _log.exception("intake.handshake_failed", node=self._node_id)
+            _log.exception("intake_handshake.failed", node=self._node_id)
             report = ErrorReport(
                 error_code=Code.INTERNAL.name, error_message=described(error), context="handshake"
             )
@@ -243,7 +243,7 @@ class Intake:
             ErrorReport(error_code=Code.FORMAT_INVALID.name, error_message=text, context="intake")
         )
         for attempt in itertools.count(1):
-            _log.warning("intake.repair_awaited", node=self._node_id, kind=kind, reason=described(error))
+            _log.warning("intake_repair.retried", node=self._node_id, kind=kind, reason=described(error))
             await asyncio.sleep(repair_pause(attempt))
             try:
                 await self._persist(functools.partial(self._store, [frame]))
@@ -254,7 +254,7 @@ class Intake:
     async def _set_aside(self, frame: NodeFrame, error: Exception) -> None:
         report = aside_report(frame, error)
         _log.error(
-            "intake.record_failed",
+            "intake_record.failed",
             node=self._node_id,
             kind=frame.kind,
             sequence=frame.sequence,
@@ -299,7 +299,7 @@ class Intake:
                 async with asyncio.timeout(_ENDS_SECONDS):
                     exits = await answer
             except TimeoutError:
-                _log.warning("intake.exits_request_failed", node=self._node_id, runs=len(missing))
+                _log.warning("exits_request.failed", node=self._node_id, runs=len(missing))
                 return
             self._listed.extend(exits.runs[:_ENDS_AT_ONCE])
 
@@ -347,7 +347,7 @@ class Intake:
             return self._report(frame.message.error_report)
         if not frame.rule.stored and frame.kind not in self._unknown:
             self._unknown.add(frame.kind)
-            _log.warning("intake.record_skipped", node=self._node_id, kind=frame.kind or "none")
+            _log.warning("intake_record.skipped", node=self._node_id, kind=frame.kind or "none")
         return []
 
     def _report(self, report: ErrorReport) -> list[Step]:

@@ -120,7 +120,7 @@ class ClusterState:
             found = self.quarantine.add(document.collection, document.id, document.revision, error)
             if document.collection in _ESSENTIAL:
                 raise unreadable(found) from error
-            _log.error("store.document_skipped", document=str(found), reason=found.reason)
+            _log.error("store_document.skipped", document=str(found), reason=found.reason)
 
     def apply(self, commit: Commit) -> None:
         if commit.number != self.number + 1:

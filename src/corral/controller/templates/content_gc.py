@@ -104,7 +104,7 @@ class BlobCollector:
                 await asyncio.sleep(0)
             kept += len(page) - len(unused)
         if dropped:
-            _log.info("templates.collected", dropped=dropped, kept=kept)
+            _log.info("template_contents.removed", dropped=dropped, kept=kept)
         return Collected(kept=kept, dropped=dropped)
 
     def _time(self) -> dt.datetime:
@@ -126,7 +126,7 @@ class BlobCollector:
                 marked |= await self._named_by_manifest(digest)
             except Rejected as error:
                 self._missed[digest] = missed.get(digest, self._clock.monotonic())
-                _log.warning("templates.manifest_read_failed", manifest=digest, reason=str(error))
+                _log.warning("template_manifest_read.failed", manifest=digest, reason=str(error))
         self._check_patience()
         return marked
 

@@ -100,7 +100,7 @@ class Followers:
         try:
             self._followers[name].resync()
         except Exception:
-            _log.exception("follower.resync_failed", follower=name, commits=failed)
+            _log.exception("follower_resync.failed", follower=name, commits=failed)
             self._stale[name] = failed
         else:
-            _log.warning("follower.resynced", follower=name, commits=failed)
+            _log.warning("follower_resync.finished", follower=name, commits=failed)

@@ -89,9 +89,9 @@ class Housekeeping:
                     await asyncio.sleep(0)
                 await self.forget_journals()
             except CorralError as error:
-                _log.warning("housekeeping.sweep_retried", reason=str(error))
+                _log.warning("housekeeping_sweep.retried", reason=str(error))
             except Exception:
-                _log.exception("housekeeping.sweep_failed")
+                _log.exception("housekeeping_sweep.failed")
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _collect_for_ever(self) -> None:
@@ -104,9 +104,9 @@ class Housekeeping:
             try:
                 await self._collector.collect(self._ledger.state)
             except CorralError as error:
-                _log.warning("housekeeping.collection_retried", reason=str(error))
+                _log.warning("housekeeping_collection.retried", reason=str(error))
             except Exception:
-                _log.exception("housekeeping.collection_failed")
+                _log.exception("housekeeping_collection.failed")
 
     async def sweep(self) -> int:
         """Remove some of what has expired; returns how much, 0 when nothing is left to do."""

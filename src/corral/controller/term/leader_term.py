@@ -249,7 +249,7 @@ async def _restarted(name: str, run: Callable[[], Awaitable[None]]) -> None:
         try:
             return await run()
         except Exception:
-            _log.exception("term.task_failed", task=name)
+            _log.exception("term_task.failed", task=name)
             await asyncio.sleep(_RESTART_SECONDS)
 
 

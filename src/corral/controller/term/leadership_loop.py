@@ -186,11 +186,11 @@ class LeadershipLoop:
                 try:
                     await self._serve_epoch(term, holding, opening)
                 except StoreUnavailable as error:
-                    _log.warning("term.start_retried", reason=str(error))
+                    _log.warning("term_start.retried", reason=str(error))
                     await asyncio.sleep(_LOOK_SECONDS)
                     continue
                 except Fenced:
-                    _log.warning("term.start_fenced", epoch=term.epoch)
+                    _log.warning("term_start.fenced", epoch=term.epoch)
                 raised = await self._raiser.finished()
                 if raised is None:
                     return
@@ -201,7 +201,7 @@ class LeadershipLoop:
             await self._open_link(leader.state)
             self._role.term = leader
             self._ready.set()
-            _log.info("controller.lease_acquired", epoch=term.epoch, holder=self._role.holder)
+            _log.info("term.started", epoch=term.epoch, holder=self._role.holder)
             try:
                 # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
                 await first_of(holding, leader.fenced, name="controller/fenced")

@@ -129,7 +129,7 @@ class StorePosition:
                 hint="put the write-ahead log (corral.db-wal) or a newer copy of the database back; to go on without "
                 "them, as after the restore of a backup, start once with --accept-older-store",
             )
-        _log.error("store.older_accepted", found=found, noted=noted)
+        _log.error("older_store.accepted", found=found, noted=noted)
         await self.note(found)
 
     async def keep(self, commit: Callable[[], int]) -> None:
@@ -148,12 +148,12 @@ class StorePosition:
             await to_end(write_versioned, self._path, position, name=_FORMAT, version=_VERSION)
             self._noted = commit
         except OSError as error:
-            _log.warning("store.position_store_failed", reason=str(error))
+            _log.warning("store_position_write.failed", reason=str(error))
 
     def _read(self) -> int:
         try:
             found = read_versioned(self._path, Position, name=_FORMAT, version=_VERSION)
         except Rejected as error:
-            _log.warning("store.position_read_failed", reason=str(error))
+            _log.warning("store_position_read.failed", reason=str(error))
             return 0
         return found.commit if found is not None else 0

@@ -105,7 +105,7 @@ class Supply:
         """The version, if it is here and complete; pinned whenever it is here."""
         async with self._room.lock:
             found = self._stores.templates.find(hash)
-            _log.debug("template.looked_up", hash=hash[:12], found=found is not None)
+            _log.debug("template_lookup.finished", hash=hash[:12], found=found is not None)
             if found is None:
                 return None
             self._pin(TEMPLATE, hash, pins)
@@ -205,7 +205,7 @@ class CacheUse:
         except Retryable:
             if not (hash := self._supply.newest_hash(template.name)):
                 raise
-            _log.warning("template_version.assumed", template=template.name, hash=hash[:12])
+            _log.warning("template_version.chosen", template=template.name, hash=hash[:12])
         return await self._present(template.name, hash)
 
     async def fresh_template(self, name: str, hash: str) -> TemplateManifest:

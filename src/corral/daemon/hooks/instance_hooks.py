@@ -96,7 +96,7 @@ class InstanceHooks:
             tuning = await call_start_hooks(scopes, proposal, HookBudget(seconds, budget=self.budget_seconds))
             took = round((self._clock.monotonic() - began) * 1000, 2)
             _log.info(
-                "start_hooks.ended", instance=proposal.spec.instance_id, modules=len(scopes), took_ms=took
+                "start_hooks.finished", instance=proposal.spec.instance_id, modules=len(scopes), took_ms=took
             )
         if self._ended_modules:
             # Without them it would not be what it should: the next daemon begins it, with its modules.

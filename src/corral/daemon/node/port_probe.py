@@ -43,7 +43,7 @@ def check_free(ports: Iterable[LeasedPort]) -> None:
     """PORT_IN_USE for the first port that is taken; TRANSIENT by nature."""
     for port in ports:
         taken = taken_by(port)
-        _log.debug("port.probed", name=port.name, port=port.port, found=taken or "nothing")
+        _log.debug("port_probe.finished", name=port.name, port=port.port, found=taken or "nothing")
         if not taken:
             continue
         if left := lingers_for(port.port):

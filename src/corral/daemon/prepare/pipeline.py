@@ -223,7 +223,7 @@ class Preparer:
             _refuse("env", missing_in_env)
         elif missing or missing_in_env:
             _log.warning(
-                "variables.unresolved",
+                "variable_lookup.failed",
                 instance=order.instance_id,
                 incarnation=order.incarnation,
                 names=list(dict.fromkeys((*missing, *missing_in_env))),

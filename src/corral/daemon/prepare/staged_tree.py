@@ -200,7 +200,7 @@ class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
                 strictly(rendered.missing)
             elif rendered.missing:
                 where = [str(missing) for missing in rendered.missing[:20]]
-                _log.warning("variables.unresolved", group=self.plan.group, where=where)
+                _log.warning("variable_lookup.failed", group=self.plan.group, where=where)
             return rendered
 
     def patch(self, values: Values) -> None:

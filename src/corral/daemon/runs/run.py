@@ -394,5 +394,7 @@ class Run:
         before = self.state
         self.reason = reason
         self._history = self._history.stepped(trigger, self.reason)
-        _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=self.reason)
+        _log.info(
+            "instance_state.changed", run=self.name, before=before, state=self.state, reason=self.reason
+        )
         self._services.reporter.report(status_update(self))

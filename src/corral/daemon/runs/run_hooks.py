@@ -235,7 +235,7 @@ class RunHooks:
         if self._hooks is None or self._stopping is None or ended.done():
             return
         if not any(await first_of(self._stopping, ended, kill, timeout=self._hooks.budget_seconds)):
-            _log.warning("stop_hooks.timed_out", run=self._name, seconds=self._hooks.budget_seconds)
+            _log.warning("stop_hooks.expired", run=self._name, seconds=self._hooks.budget_seconds)
 
     def stopped(self, outcome: RunOutcome) -> None:
         """Notify modules of its stored outcome. A run that never had a process never started for them."""

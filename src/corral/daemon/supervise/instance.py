@@ -158,7 +158,7 @@ class Instance:
         handle = RunHandle(
             runtime=run.order.runtime, run_name=run.name, run_directory=directory, pid=0, started_at_ms=0
         )
-        _log.warning("instance.ended_by_name", run=run.name)
+        _log.warning("unknown_run.stopped", run=run.name)
         if not run.stop.killing.is_set():
             with contextlib.suppress(CorralError):
                 await runtime.signal(handle, signal.SIGTERM)

@@ -59,7 +59,7 @@ class NodeRuntime:
             await cgroups.close()
             raise
         capabilities = list(runtimes.process.capabilities().names())
-        _log.info("runtime.ready", cgroups=cgroups.name, capabilities=capabilities)
+        _log.info("runtime.started", cgroups=cgroups.name, capabilities=capabilities)
         return cls(runtimes, cgroups)
 
     async def close(self) -> None:
@@ -159,7 +159,7 @@ class Supervision:
                 async with asyncio.timeout(_REPORT_SECONDS):
                     await reporter.settled()
         except TimeoutError:
-            _log.warning("reports.unsent", waiting=reporter.waiting)
+            _log.warning("reports.kept", waiting=reporter.waiting)
         finally:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._tasks.close()

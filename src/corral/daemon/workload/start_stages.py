@@ -77,5 +77,5 @@ class StartProgress:
             raise StageFailed(name, as_ours(error, doing=name, otherwise=code)) from error
         finally:
             passed = (time.perf_counter() - began) * 1000
-            _log.debug("stage.ended", stage=name, run=self._run, took_ms=round(passed, 1))
+            _log.debug("stage.finished", stage=name, run=self._run, took_ms=round(passed, 1))
             self.took_ms[name] = round(self.took_ms.get(name, 0.0) + passed, 1)

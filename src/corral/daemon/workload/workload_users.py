@@ -86,7 +86,7 @@ class WorkloadUsers:
             )
         if isolated.contested:
             _log.warning(
-                "uids.shared",
+                "shared_uids.found",
                 count=len(isolated.contested),
                 instances=", ".join(
                     f"{id} ({span.owner})" for id, span in itertools.islice(isolated.contested.items(), _FEW)

@@ -86,7 +86,7 @@ def note_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
     if name not in entry.warned:
         entry.warned.add(name)
         _log.warning(
-            "capability.deprecated",
+            "deprecated_capability.used",
             capability=entry.provision.id,
             provider=entry.provider,
             consumer=name,

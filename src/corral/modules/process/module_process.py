@@ -318,7 +318,7 @@ class ModuleProcess:
         if self.death.done() or self._cut_off_reason:
             return
         self._cut_off_reason, self._why = reason, why
-        _log.warning("module_process.cut_off", module=self.module_id, pid=self.pid, reason=reason, why=why)
+        _log.warning("module_process.killed", module=self.module_id, pid=self.pid, reason=reason, why=why)
         self._channel.close()
         self._serving.end()
         self.end()

@@ -138,7 +138,7 @@ def event_body(event: Event) -> WeighedEvent:
     weight, why = _weight(data), ""
     if weight is None:
         why = "the data of this event cannot be encoded"
-        _log.error("event.unreadable", cursor=str(event.cursor), type=name_of(event))
+        _log.error("event_read.failed", cursor=str(event.cursor), type=name_of(event))
     elif weight > BATCH_BYTES:
         why = "the event is too large for a module"
     if why or weight is None:

@@ -207,7 +207,7 @@ class ProcessRuntime:
         if found.supervised or not stored_elsewhere(directory, found.record):
             return ""
         note_loss(f"{directory}/{run_files.CONSOLE}")
-        _log.warning("console.relocated", run=found.record.run, shim=found.record.shim, meaning=_ELSEWHERE)
+        _log.warning("console.moved", run=found.record.run, shim=found.record.shim, meaning=_ELSEWHERE)
         return _ELSEWHERE
 
     async def _ended(self, directory: str, record: run_files.RunRecord, *, rebooted: bool) -> Adoption:

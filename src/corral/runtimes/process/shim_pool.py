@@ -104,7 +104,7 @@ class ShimPool:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     return await self._client.ask({**plan, SPARE: spare.pid}, lock=lock)
-            _log.warning("spare_shim.stuck", pid=spare.pid, run=plan["run"])
+            _log.warning("spare_shim.expired", pid=spare.pid, run=plan["run"])
             await _kill(spare.pid, spare.start)
         return await self._client.ask(plan, lock=lock)
 
@@ -126,7 +126,7 @@ class ShimPool:
             if self._groups is None or await self._groups.drop(spare.slot):
                 return
             await asyncio.sleep(_DROP_PAUSE)
-        _log.warning("spare_shim.group_left", slot=spare.slot)
+        _log.warning("spare_shim_group.kept", slot=spare.slot)
 
     async def close(self) -> None:
         """Idempotent."""

@@ -176,7 +176,7 @@ class _Upload:
             if not self._kept and not self._connection.is_closed():
                 await self._connection.execute(_DROP, self._number)
         except FAILURES as error:
-            log.info("blob.removal_failed", upload=self._number, why=str(error))
+            log.info("blob_removal.failed", upload=self._number, why=str(error))
         finally:
             await close_connection(self._connection)
 

@@ -209,4 +209,4 @@ class FencedConnection:
             if await connection.fetchval(_END_BACK_END, name) == 0:
                 self._lost.pop(0)
             else:
-                log.info("store.back_end_stopped", name=name)
+                log.info("store_back_end.stopped", name=name)

@@ -159,7 +159,7 @@ async def run_stages(stages: Sequence[Stage], *, budget: float, clock: Clock) ->
                 await stage.action()
         except TimeoutError:
             stragglers.append(stage.name)
-            _log.error("shutdown.overrun", stage=stage.name, seconds=round(left, 1))
+            _log.error("shutdown_stage.expired", stage=stage.name, seconds=round(left, 1))
         except Exception:
             stragglers.append(stage.name)
             _log.exception("shutdown.failed", stage=stage.name)

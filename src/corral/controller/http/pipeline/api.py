@@ -191,7 +191,7 @@ class Endpoint:
 
     def _count(self, request: HttpRequest, answer: ApiResponse | None, seconds: float) -> None:
         log.debug(
-            "http.answered",
+            "http_request.answered",
             method=request.method,
             route=request.label or self._path,
             status=answer.status if answer else request.status,
@@ -228,7 +228,7 @@ class Endpoint:
     def _internal_error(self, request: HttpRequest, error: Exception) -> ApiResponse:
         error_id = new_id("err", self._setting.entropy)
         log.error(
-            "http.request_failed",
+            "http_request.failed",
             error_id=error_id,
             method=request.method,
             path=request.shown_path,

@@ -184,7 +184,7 @@ class Attempt:
         try:
             await self._attempts.ledger.commit(*steps)
         except CorralError as error:
-            _log.warning("request.outcome_store_failed", actor=self.actor.name, reason=str(error))
+            _log.warning("request_outcome_write.failed", actor=self.actor.name, reason=str(error))
 
     def _refuse_too_many(self) -> None:
         if (

@@ -109,7 +109,7 @@ async def _run(request: HttpRequest, stream: OpenStream, pump: Pump, write: Writ
         whole = written is not None and not stream.closing.done()
     failure = failure_of(writing)
     if failure is not None:
-        log.warning("http.stream_failed", path=request.shown_path, error=str(failure), exc_info=failure)
+        log.warning("http_stream.failed", path=request.shown_path, error=str(failure), exc_info=failure)
     return whole and failure is None and not writing.cancelled()
 
 

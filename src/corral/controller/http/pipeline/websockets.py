@@ -50,7 +50,7 @@ async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Di
     if gone or any(isinstance(failure, OSError) for failure in failures):
         return  # the client hung up, and one of the two noticed first
     for failure in failures:
-        log.warning("http.socket_failed", path=request.shown_path, error=str(failure), exc_info=failure)
+        log.warning("http_socket.failed", path=request.shown_path, error=str(failure), exc_info=failure)
     if stream.closing.done():
         await _close(request, _CLOSED_BY_US, stream.closing.result())
     elif failures:

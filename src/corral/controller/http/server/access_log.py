@@ -60,7 +60,7 @@ class AccessLog:
             principal = scope.get(PRINCIPAL, "")
             if self._quota.admit(principal=principal, address=address):
                 _log.info(
-                    "http.request_ended",
+                    "http_request.ended",
                     method="WEBSOCKET" if scope["type"] == "websocket" else scope["method"][:_LONGEST_METHOD],
                     path=shown_path(scope["path"]),
                     status=answer.status,

@@ -94,7 +94,7 @@ class HttpServer:
         if self._task.done():
             await self._task
             raise Bug("the HTTP server ended while it was starting")
-        log.info("http.server_started", address=str(self.address))
+        log.info("http_server.started", address=str(self.address))
 
     async def stop(self) -> None:
         """Finish what is being answered, within `stop_seconds`, then cut what is left. Idempotent.

@@ -114,7 +114,7 @@ class OpenConnections:
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             log.warning(
-                "http.connection_refused", address=address, open=len(self), refused=self.cut[Cut.REFUSED]
+                "http_connection.refused", address=address, open=len(self), refused=self.cut[Cut.REFUSED]
             )
         return False
 

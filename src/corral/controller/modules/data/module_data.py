@@ -79,7 +79,7 @@ class ModuleData:
         try:
             await self._valkey.open()
         except CorralError as error:
-            log.warning("module_data.key_value_failed", why=str(error))
+            log.warning("key_value_store.failed", why=str(error))
 
     async def close(self) -> None:
         await self._keys.close()
