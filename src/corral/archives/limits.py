@@ -27,7 +27,7 @@ class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_name_bytes: int | None = None
     max_depth: int | None = None
     any_ratio: bool = False
-    """It may unpack to any number of times its size."""
+    """The archive may unpack to any number of times its size."""
     sealed: bool = False
     """Nothing may precede a zip's first entry or follow its end, and its directories are empty."""
 

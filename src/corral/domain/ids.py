@@ -60,7 +60,7 @@ others for restarts that the node makes by itself, also while it has no controll
 
 
 def run_nonce(value: str) -> str:
-    """What distinguishes a run from another with its number, as its node made it; empty for an invalid one."""
+    """The nonce that separates a run from others with its number, as its node made it; empty for an invalid one."""
     return value if _NONCE.fullmatch(value) else ""
 
 

@@ -34,7 +34,7 @@ class Match(Protocol[_Found]):
 
 
 class CompiledPattern(Protocol[AnyStr]):
-    """What is used of a compiled pattern."""
+    """The part of a compiled pattern that is used."""
 
     @property
     def groups(self) -> int: ...

@@ -78,7 +78,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     are its claims."""
     settings: NodeSettings = NodeSettings()
     capabilities: tuple[str, ...] = ()
-    """What its daemon has proven to hold there, such as `cgroup-kill`."""
+    """Features that its daemon has proven to work there, such as `cgroup-kill`."""
     host_info: dict[str, str | int] = {}
     worlds: tuple[str, ...] = ()
     """The instances whose static directories lay there when it last connected, as it reported."""
@@ -173,7 +173,7 @@ class BegunEffect(Record, frozen=True, kw_only=True):
     """The node and the run that a command is meant for; other effects have none."""
     incarnation: Incarnation = Incarnation(0)
     undone: bool = False
-    """It is known that nothing was done: it may be retried."""
+    """Certainly nothing was done: the effect may be retried."""
 
 
 class IdempotencyRecord(Record, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ def forms(value: str) -> Iterator[str]:
 
 
 def lines_of(value: str) -> Iterable[str]:
-    """Those that are secret on their own; none when the value is a single line."""
+    """Lines that are secret on their own; none when the value is a single line."""
     lines = [line.strip() for line in value.splitlines()]
     return [line for line in lines if len(line) >= SHORTEST_LINE] if len(lines) > 1 else ()
 

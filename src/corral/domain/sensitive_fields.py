@@ -152,7 +152,7 @@ def redacted_event(event: Event) -> Event:
 
 
 def refuse_hidden(value: object, *, field: str) -> None:
-    """INVALID_FIELD for a document that was read by a caller from whom values were hidden: written back, the
+    """INVALID_FIELD for a document in which values were hidden from its reader: written back, the
     values would be lost. Call it when the document is known not to be deep."""
     if _holds_hidden(value):
         raise invalid(

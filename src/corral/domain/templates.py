@@ -22,7 +22,7 @@ PIECE: Final = 4 * 1024 * 1024
 INLINE: Final = 64 * 1024
 """An archive up to this size is sent within the control stream."""
 MODES: Final = (0o444, 0o555, 0o644, 0o755)
-"""What is kept of a file's mode: executable or not, and marked read-only or not."""
+"""The kept bits of a file's mode: executable or not, and marked read-only or not."""
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")

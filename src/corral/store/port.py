@@ -90,7 +90,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction did. Numbers are consecutive over all transactions."""
+    """The result of one transaction. Numbers are consecutive over all transactions."""
 
     number: int
     epoch: Epoch

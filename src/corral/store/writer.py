@@ -3,9 +3,9 @@
     callers ── commit() ──► waiting line ── batch ──► engine ──► on_commit, in order ──► callers
 
 While a batch is under way the next one collects, so that the cost of a durable flush is shared.
-What the engine answers decides what happens next:
+The engine's answer decides what happens next:
 
-| the engine says                 | the batch's callers get        | the writer                       |
+| the engine's answer             | the batch's callers get        | the writer                       |
 |---------------------------------|--------------------------------|----------------------------------|
 | stored, some refused            | their `Commit`, or `Conflict`  | goes on                          |
 | unavailable                     | `StoreUnavailable`             | refuses, probes until it is back |

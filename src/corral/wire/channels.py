@@ -18,7 +18,7 @@ def server_options(
     *, connections: int = 0, handshake_seconds: float = 10.0, idle_seconds: float | None = None
 ) -> Options:
     """`connections` bounds their number (0: does not); a peer that takes longer than `handshake_seconds` to
-    speak HTTP/2 is disconnected, and one without a call for `idle_seconds` receives a GOAWAY."""
+    begin HTTP/2 is disconnected, and one without a call for `idle_seconds` receives a GOAWAY."""
     bounds: Options = [("grpc.server_handshake_timeout_ms", round(handshake_seconds * 1000))]
     if connections:
         bounds.append(("grpc.max_allowed_incoming_connections", connections))

@@ -20,7 +20,7 @@ E = TypeVar("E", ControllerMessage, DaemonMessage)
 
 
 class FrameDelivery(enum.Enum):
-    """What the reader of a stream does with a frame."""
+    """The treatment of a frame by the reader of a stream."""
 
     STREAM = "stream"
     """A rule of the stream itself: one that is out of place ends it."""
@@ -164,7 +164,7 @@ def kind_of(message: ControllerMessage | DaemonMessage) -> str:
 
 
 def messages_of(frame: E) -> Sequence[E]:
-    """Those of a batch, else the frame itself."""
+    """The messages of a batch, else the frame itself."""
     return frame.batch.messages if frame.HasField("batch") else (frame,)
 
 

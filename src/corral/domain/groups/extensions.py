@@ -55,7 +55,7 @@ class ExtensionPackage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Added(NamedTuple):
-    """What goes to every group it matches."""
+    """Extensions that go to every group they match."""
 
     candidates: tuple[Candidate, ...]
     passed_over: tuple[Alternative, ...]

@@ -41,7 +41,7 @@ class TemplateSelection(Spec, frozen=True, kw_only=True):
     all_of: tuple[TemplateChoice, ...] = ()
     all_in_groups: tuple[TemplateChoice, ...] = ()
     one_of: tuple[TemplateChoice, ...] = ()
-    """Those of the highest priority; among equals one is drawn, and the draw recorded."""
+    """Templates of the highest priority; among equals one is drawn, and the draw recorded."""
     one_in_groups: tuple[TemplateChoice, ...] = ()
     """The same, over the templates of these groups; each has the priority of its group."""
 
@@ -106,8 +106,8 @@ class ExtensionSpec(Spec, frozen=True, kw_only=True):
     artifact: ArtifactSpec | None = None
     """None: the module's own file."""
     install_path: PathText | None = None
-    """The directory an artifact goes to, and needed with one; its file name is the artifact's. Where a
-    module's own file goes, its manifest says."""
+    """The directory an artifact goes to, and needed with one; its file name is the artifact's. A
+    module's own file goes where its manifest has it."""
 
 
 class JvmSpec(Spec, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class JvmSpec(Spec, frozen=True, kw_only=True):
 
 
 class WarmupSpec(Spec, frozen=True, kw_only=True):
-    """What a first run of a program makes and later ones need not make again."""
+    """Files that a first run of a program makes and later ones need not make again."""
 
     paths: tuple[PathText, ...] = ()
     """Globs; kept by the node for (group, user, these paths, config format, version, artifact digest), of
@@ -273,7 +273,7 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     ports: dict[str, PortSpec] = msgspec.field(default_factory=dict)
     max_players: Count = 0
     host_address: Annotated[str, msgspec.Meta(max_length=255)] = ""
-    """Where instances listen, as `%HOST_ADDRESS%` says it; may hold `%NAME%`. Empty: the node's address."""
+    """Where instances listen, the value of `%HOST_ADDRESS%`; may hold `%NAME%`. Empty: the node's address."""
     nodes: tuple[str, ...] = ()
     """Only on these nodes; empty: on any."""
     node_labels: dict[str, str] = msgspec.field(default_factory=dict)

@@ -181,7 +181,7 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """The last run with which its node also reported the end of the run before it: a repeated report is no
     second end."""
     gave_up_place: bool = False
-    """It has ended, and the desired count of its group is one lower since then."""
+    """The instance has ended, and the desired count of its group is one lower since then."""
     end_received_at: dt.datetime | None = None
     """When the controller received its end, by its own clock; `ended_at` is by the node's."""
     earlier: tuple[EarlierStart, ...] = ()

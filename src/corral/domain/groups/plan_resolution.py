@@ -200,7 +200,7 @@ def _artifact(spec: ArtifactSpec, entry: CatalogRecord | None, directory: str, f
 def _extensions(
     spec: GroupSpec, sources: PlanSources, program: CatalogRecord | None
 ) -> tuple[list[Candidate], tuple[Alternative, ...]]:
-    """Those that the group names, in its order; then those that modules add to every group. Under the id of a
+    """Extensions that the group names, in its order; then those that modules add to every group. Under the id of a
     module's extension the group's own entry goes before the module's."""
     packages = sources.packages()
     runs = Program(program.platform, program.version) if program else Program()

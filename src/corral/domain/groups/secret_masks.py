@@ -59,7 +59,7 @@ def secret_names(types: Mapping[str, VariableSpec]) -> frozenset[str]:
 
 
 def names_within(text: str, names: Iterable[str]) -> list[str]:
-    """Those of these variables whose value `text` would contain."""
+    """The variables among `names` whose value `text` would contain."""
     return [name for name in names if f"%{name}%" in text]
 
 

@@ -48,7 +48,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[Layer, ...] = ()
     picks: tuple[str, ...] = ()
-    """What was chosen at random among several, for the decision's record."""
+    """Templates that were drawn among equals, for the decision's record."""
 
 
 class _Pick(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ def _picks(
 
 
 def _highest(candidates: Sequence[_Pick]) -> list[_Pick]:
-    """Those of the highest priority, each template once, in a stable order for the random choice."""
+    """Templates of the highest priority, each template once, in a stable order for the random choice."""
     top = max(pick.priority for pick in candidates)
     once: dict[str, _Pick] = {}
     for pick in candidates:

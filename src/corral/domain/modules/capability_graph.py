@@ -101,7 +101,7 @@ def unresolved(
     from_controller: Mapping[str, Provided | tuple[str, str]] | None = None,
     with_optional: bool = False,
 ) -> list[UnresolvedRequirement]:
-    """What keeps the part on this host from starting; empty when it may. `provided` is the host's own
+    """The requirements that keep the part on this host from starting; empty when it may. `provided` is the host's own
     registry, `from_controller` the part of the controller's that a node knows."""
     found = []
     for requirement in manifest.capabilities.requires:

@@ -41,7 +41,7 @@ class Runs(enum.Enum):
 
 
 class Todo(enum.Enum):
-    """What to do. Each ends with a step of the table, or with nothing left to do."""
+    """Actions of the engine. Each ends with a step of the table, or with nothing left to do."""
 
     REST = "rest"
     LOAD = "load"
@@ -49,7 +49,7 @@ class Todo(enum.Enum):
     START = "start"
     """`on_upgrade`, `on_start`, registrations; then WAITING -> ACTIVE, and all of it bound."""
     BIND = "bind"
-    """It is stored as ACTIVE already: bind what it registered."""
+    """The module is stored as ACTIVE already: bind what it registered."""
     WITHDRAW = "withdraw"
     """WAITING -> INSTALLED; it never started. Held back, it is unloaded before."""
     STOP = "stop"
@@ -82,7 +82,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     conflict: str = ""
     """Id of a capability it provides and another active module provides already."""
     waited_out: bool = False
-    """It has been WAITING for the longest time allowed."""
+    """The module has been WAITING for the longest time allowed."""
     backing_off: bool = False
     """Its process died; the time of the next attempt has not come."""
     lost: str = "host_restarted"
@@ -121,7 +121,7 @@ def _installed(view: View) -> LifecycleDecision:
 
 
 def _held_back(view: View) -> LifecycleDecision:
-    """It rests; paused and then deactivated, or the other way round, the reason is the later one."""
+    """The module rests; paused and then deactivated, or the other way round, the reason is the later one."""
     if (
         view.inactive_reason
         or view.reason not in _HELD_BACK.values()
@@ -274,7 +274,7 @@ def check_verb(record: PackageRecord, verb: Verb) -> None:
 
 
 def _instead(record: PackageRecord, verb: Verb) -> str:
-    """What to do instead of a verb that was refused."""
+    """The next step after a verb that was refused."""
     if record.phase is ModulePhase.FAILED:
         return f"`corral module recover {record.id}` comes first, or `corral module uninstall {record.id}`"
     nothing = f"there is nothing to {verb.value}"

@@ -257,5 +257,5 @@ class ModuleChange(Record, frozen=True, kw_only=True):
     """Names alone: values may be secrets."""
     env_removed: tuple[str, ...] = ()
     overridden: tuple[Overridden, ...] = ()
-    """Those of these changes that have no effect."""
+    """The changes that have no effect."""
     dropped: str = ""

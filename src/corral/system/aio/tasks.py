@@ -180,7 +180,7 @@ def _future_of(condition: Condition, name: str, own: list[asyncio.Task[Any]]) ->
 
 
 def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """What ended a task that is over; None when it returned or was cancelled."""
+    """The exception that ended a task; None when it returned or was cancelled."""
     return None if task.cancelled() else task.exception()
 
 
