@@ -329,7 +329,7 @@ def _show_lag(setting: ProcessContext, watch: LoopWatch) -> None:
 
 
 def _end_process(error: BaseException) -> None:
-    """What is on disk is no longer certain, or memory no longer equals it: only a fresh start helps."""
+    """The state on disk is no longer certain, or memory no longer equals it: only a fresh start helps."""
     _log.critical("controller.failed", exc_info=error)
     _print_fatal(error)
     os._exit(_STORAGE_FAILED)

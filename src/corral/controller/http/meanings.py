@@ -55,6 +55,6 @@ def explain_parameter(parameter: dict[str, Any], tag: str) -> dict[str, Any]:
 
 
 def own_description(schema: Mapping[str, Any]) -> str:
-    """What the type says, also where it says so beside null."""
+    """The description of the type, also of one that may be null."""
     candidates = [schema, *schema.get("anyOf", ())]
     return next((str(each["description"]) for each in candidates if "description" in each), "")

@@ -211,7 +211,7 @@ def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query string has no null: leaving the parameter out says it."""
+    """A query string has no null: the parameter is left out instead."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if not kinds:
         return schema

@@ -28,7 +28,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Concerned(msgspec.Struct, frozen=True, kw_only=True):
-    """What the removal of a group or a node affects."""
+    """The instances and worlds that the removal of a group or a node affects."""
 
     living: tuple[InstanceRecord, ...]
     worlds: tuple[World, ...]

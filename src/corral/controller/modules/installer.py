@@ -122,7 +122,7 @@ class Installer:
     async def examine(
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions
     ) -> CompatibilityReport:
-        """What an install would do, with everything that prevents it; nothing is stored. Raises only what
+        """The effects of an install, with everything that prevents it; nothing is stored. Raises only what
         prevents reading the archive: SIGNATURE_VERIFICATION_FAILED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE,
         MANIFEST_INVALID, PATH_REFUSED."""
         return await self._compatibility(await self._looked_at(archive, sidecar), options)

@@ -54,7 +54,7 @@ class NodeModuleTraffic:
         metrics: NodeMetrics,
         clock: Clock,
     ) -> None:
-        """`registry` and `figures` are those of the controller's own modules."""
+        """`registry` and `metrics` are those of the controller's own modules."""
         self._state = ledger.state
         self._clock = clock
         self._progress: Final = SyncProgress()

@@ -28,7 +28,7 @@ WHOLE: Final = 7 * 512 * 1024
 
 
 class PackageContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be read of a package before it can be sent. Without `archive` the archive is offered."""
+    """The parts of a package that are read before it is sent. Without `archive` the archive is offered."""
 
     archive: bytes | None = None
     signature: bytes = b""

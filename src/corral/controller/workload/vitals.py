@@ -38,7 +38,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     stage: str = ""
     """The node's present stage of preparing it."""
     waits_for: str = ""
-    """What this stage, or without a stage readiness, waits for, as the node reported it; empty for nothing.
+    """The condition that this stage (without one: readiness) waits for, as the node reported it; empty for nothing.
     """
 
 

@@ -1,8 +1,8 @@
 """Forms with files (`multipart/form-data`, RFC 7578), read as they come: nothing here waits, nothing is kept.
 
-What a sender may choose is bounded: the boundary, the head of a part, the number of parts, what stands
+Every choice of a sender is bounded: the boundary, the head of a part, the number of parts, the bytes
 before the first one. The reader is strict where readers differ from each other, since a form that two of
-them understand differently is how a file is smuggled past one: lines end in CRLF, a boundary stands alone
+them understand differently is how a file is smuggled past one: lines end in CRLF, a boundary is alone
 on its line, and the last one has to come.
 """
 
@@ -76,7 +76,7 @@ class FormReader:
         self._parts = 0
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """What can be said after these bytes; to be used up before more are fed."""
+        """The events of these bytes; to be used up before more are fed."""
         if self._at is _At.EPILOGUE:
             return
         self._held += data
@@ -176,7 +176,7 @@ def boundary_of(content_type: str) -> str | None:
 
 
 def part_head(head: bytes) -> PartBegins:
-    """What the lines of a head say; the part has to have a name."""
+    """The head of a part, from its lines; the part has to have a name."""
     headers = _headers(head)
     kind, parameters = _value_and_parameters(
         headers.get("content-disposition", ""), what="Content-Disposition"

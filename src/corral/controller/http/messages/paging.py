@@ -57,7 +57,7 @@ class PageQuery(Query, frozen=True, kw_only=True):
 
 
 def encode_cursor(kind: str, position: str) -> str:
-    """A position as text that says nothing to those who would build one by hand."""
+    """A position as an opaque text: callers do not build one by hand."""
     return base64.urlsafe_b64encode(msgspec.json.encode((kind, position))).decode().rstrip("=")
 
 

@@ -100,9 +100,9 @@ class HttpRequest:
         """The caller's `X-Request-Id`, if it may be one: it names the request in log records, and proves nothing."""
         scope[REQUEST_ID] = self.id
         self.label: str | None = None
-        """What it is counted under, when not under its path in the route table."""
+        """The label of the request in metrics, when not its path in the route table."""
         self.status = 200
-        """What it is counted as, when its answer was sent in pieces."""
+        """The status that metrics count, when the answer was sent in pieces."""
 
     def header(self, name: bytes) -> str | None:
         value = self._headers.get(name)

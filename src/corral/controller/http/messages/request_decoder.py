@@ -85,7 +85,7 @@ def _too_deep() -> Rejected:
 
 
 class QueryDecoder:
-    """Decodes one type of query string. An empty value means "not given", unless the type says otherwise."""
+    """Decodes one type of query string. An empty value means "not given", unless the type has it otherwise."""
 
     def __init__(self, type: type[Any]) -> None:
         self._type = type
@@ -145,7 +145,7 @@ def _position(message: str, raw: bytes) -> str:
 
 
 def _invalid(message: str, type: Any, *, where: str) -> Rejected:
-    """msgspec says what is wrong in one sentence; people and forms need it in pieces. Words of the caller's are in
+    """An error of msgspec is one sentence; people and forms need it in pieces. Words of the caller's are in
     it, as long as a body may be: every pattern is tried at one place only."""
     at = _AT.search(message)
     path = at["path"] if at else ""
@@ -181,7 +181,7 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
 
 
 def _subject(field: str, *, noun: str, where: str, key: bool) -> str:
-    """What is wrong, in words: a field, the whole, or a name or value in a mapping."""
+    """The problem in words: a field, the whole, or a name or value in a mapping."""
     within = field.removesuffix(_ANY)
     named = f"{noun} '{within}'" if within else f"the {where}"
     if key:
@@ -211,7 +211,7 @@ def _choices_at(info: inspect.Type, path: str) -> list[str]:
 
 
 def _types_at(info: inspect.Type, path: str) -> list[inspect.Type]:
-    """What a value at this place may be."""
+    """The values that are allowed at this place."""
     types = list(_plain([info]))
     for name, _ in _STEP.findall(path):
         if name:

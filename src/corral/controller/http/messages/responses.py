@@ -43,7 +43,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What every refusal looks like."""
+    """The body of every refusal."""
 
     error: ErrorDetail
 
@@ -111,7 +111,7 @@ def attachment(filename: str) -> bytes:
 
 
 def internal_error(error_id: str) -> ApiResponse:
-    """What a caller learns of a bug: where to find it, never what it was."""
+    """The answer to a caller after a bug: where to find it, never what it was."""
     shape = ErrorShape(
         error=ErrorDetail(
             code=Code.INTERNAL.name,

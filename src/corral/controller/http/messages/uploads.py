@@ -28,7 +28,7 @@ T = TypeVar("T")
 FILE: Final = "file"
 RAW_TYPES: Final = ("application/zip", "application/octet-stream", "application/x-zip-compressed")
 HEADS: Final = 256 * 1024
-"""What a form may need beside the content of its parts."""
+"""Bytes that a form may need beside the content of its parts."""
 _HOP: Final = 1024 * 1024
 
 
@@ -88,7 +88,7 @@ class SmallPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceivedForm(msgspec.Struct, frozen=True, kw_only=True):
-    """What was sent. `file` lies on disk until the form is let go of; who wants to keep it copies it."""
+    """A form on disk. `file` is removed with the form; a handler that keeps it copies it."""
 
     file: pathlib.Path
     filename: str
@@ -146,7 +146,7 @@ class _Spool:
         self._undo.callback(self.path.unlink, missing_ok=True)
 
     def _write(self, block: bytes) -> None:
-        """All of it: a disk that is nearly full takes a part and says nothing."""
+        """Write the whole block: a disk that is nearly full takes a part, without an error."""
         self._digest.update(block)
         rest = memoryview(block)
         while rest:

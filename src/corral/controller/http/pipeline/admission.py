@@ -74,7 +74,7 @@ class AdmittedRequest:
     raw: bytes = b""
 
     def guard(self, body: bytes) -> Guard | None:
-        """What its Idempotency-Key stands for with this body; None without a key. BAD_REQUEST."""
+        """The guard of its Idempotency-Key with this body; None without a key. BAD_REQUEST."""
         request = self.request
         return guard_of(
             request.header(b"idempotency-key"),

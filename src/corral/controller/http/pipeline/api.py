@@ -171,7 +171,7 @@ class Endpoint:
             await self._serve(request, began)
 
     def _subject(self, scope: Scope) -> dict[str, str]:
-        """What the path is about, for log records: an instance, a node or a module."""
+        """The subject of the path, for log records: an instance, a node or a module."""
         if self._noun is None:
             return {}
         return {self._noun: scope.get("path_params", {}).get("id", "")[:_LONGEST_ID]}

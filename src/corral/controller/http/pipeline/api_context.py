@@ -181,7 +181,7 @@ class FileDistribution(Protocol):
         NOT_FOUND for a template or a node that does not exist; every other error is reported per node."""
 
     async def cache_status(self, node: str) -> CacheReport:
-        """What a node holds. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+        """The contents of a node's cache. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
 
     async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
         """Let a node fetch what a group, or all groups, need there; what failed is in the report."""
@@ -196,7 +196,7 @@ class FileDistribution(Protocol):
         PATH_REFUSED, ARCHIVE_TOO_LARGE, SECRET_EXPOSED unless names are put in place of secrets."""
 
     async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
-        """What lies in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+        """The files in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
         """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""

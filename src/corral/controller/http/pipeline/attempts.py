@@ -72,7 +72,7 @@ class Attempt:
         self._whole = whole
         stored = guard.find(attempts.state, now) if guard is not None else None
         self.begun: BegunEffect | None = stored.record.begun if stored is not None else None
-        """What an earlier attempt with this key was about to do."""
+        """The effect that an earlier attempt with this key was about to have."""
         if guard is not None and self.begun is not None and guard.id in attempts.never_acted:
             self.begun = msgspec.structs.replace(self.begun, undone=True)
         self.answered = stored if self.begun is None else None

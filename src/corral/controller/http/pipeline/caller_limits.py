@@ -117,8 +117,8 @@ class OpenStreams:
                 del self._counts[token.id]
 
     async def within(self, stream: OpenStream, work: Coroutine[Any, Any, T], *, otherwise: str) -> T:
-        """What `work` yields, unless the caller's token or this term ends before it does; `otherwise` says what
-        that means for what was asked."""
+        """The result of `work`, unless the caller's token or this term ends before it does; `otherwise` is the text of
+        the refusal then."""
         done, *_ = await first_of(work, stream.closing, name="http/within")
         if done is None:
             raise self._ended(stream, otherwise)

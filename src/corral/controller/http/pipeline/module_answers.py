@@ -56,7 +56,7 @@ DOCUMENT_POLICY: Final = (
 
 
 class ModuleAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A module's answer as it may be sent. `headers` do not say how long it is."""
+    """A module's answer as it may be sent. `headers` do not have its length."""
 
     status: int
     content_type: bytes

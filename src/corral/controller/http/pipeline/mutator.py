@@ -85,7 +85,7 @@ async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard |
 
 
 def replayed(route: Route, admitted: AdmittedRequest, guard: Guard | None) -> AnsweredMutation | None:
-    """What is stored under the request's key."""
+    """The answer that is stored under the request's key."""
     if guard is None:
         return None
     stored = guard.find(admitted.leading.state, admitted.call.now)

@@ -9,7 +9,7 @@ The kind of a route determines what it may do:
   streamed to it; `Once` has one that must not come twice, and is recorded before and after it;
 - a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` is a WebSocket, an
   `Asset` is a whole file that browsers keep;
-- a `Relay` hands a request on to a module, which says what it takes and what permission that needs;
+- a `Relay` hands a request on to a module, which declares what it takes and what permission that needs;
 - a `Report` comes from a workload, by the token of its run, and is neither stored nor audited.
 """
 
@@ -178,11 +178,11 @@ class CommitRoute(Route):
     revises: Resource | None = None
     """The resource whose revision `If-Match` requires; None for a creation."""
     creates: bool = False
-    """What it changes need not exist, unless `If-Match` says so; 201 says that it did not."""
+    """The resource need not exist, unless `If-Match` requires it; 201 when it did not."""
     effect: Effect | None = None
-    """What happens right after the commit; idempotent, and lost if the process dies in between."""
+    """An action right after the commit; idempotent, and lost if the process dies in between."""
     settle: Settle | None = None
-    """What a caller may wait for after the commit: takes the answer's body, gives the one to send."""
+    """A wait after the commit that a caller may ask for: takes the answer's body, gives the one to send."""
     turn: Turn | None = None
     """Lock from the description to the commit, where concurrent changes would only conflict."""
 
@@ -206,7 +206,7 @@ class Build(CommitRoute):
 
 @dataclass(frozen=True, kw_only=True)
 class Upload(CommitRoute):
-    """A `Build` of the request's body, which may be as large as `limit` says and is never held whole.
+    """A `Build` of the request's body, which may have up to `limit` bytes and is never held whole.
 
     The caller is checked before the first byte is read. An idempotency key covers these bytes: a
     repetition has to send them again."""
@@ -214,7 +214,7 @@ class Upload(CommitRoute):
     handler: UploadHandler
     limit: UploadLimit
     media: tuple[str, ...] = ("application/octet-stream",)
-    """What the description says may be sent; bytes are judged by what they are."""
+    """The media types of the API's description; bytes are checked by their content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,8 +266,8 @@ class Asset(Route):
 
 @dataclass(frozen=True, kw_only=True)
 class Relay(Route):
-    """Every request of a method beneath a module. `permission` is the least a caller needs; the module's
-    declaration says what else. A request that may change something is audited before the module receives it."""
+    """Every request of a method below a module's path. `permission` is the least a caller needs; the module's
+    declaration has what else. A request that may change something is audited before the module receives it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ Pump = Callable[[Write], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a download sends. A pump that fails cuts the connection: half a file never looks whole."""
+    """The body of a download. A pump that fails cuts the connection: half a file never looks whole."""
 
     pump: Pump
     content_type: bytes
@@ -70,7 +70,7 @@ async def serve_stream(*, request: HttpRequest, stream: OpenStream, pump: Pump, 
 async def serve_download(
     *, request: HttpRequest, stream: OpenStream, content: Content, headers: Headers
 ) -> None:
-    """Send bytes; for HEAD, what is said of them. What could not be sent whole ends as a broken connection."""
+    """Send bytes; for HEAD, their headers alone. A body that could not be sent whole ends as a broken connection."""
     if content.length is not None:
         headers = ((b"content-length", b"%d" % content.length), *headers)
     await request.send(
@@ -102,7 +102,7 @@ async def cut(request: HttpRequest) -> None:
 
 
 async def _run(request: HttpRequest, stream: OpenStream, pump: Pump, write: Write) -> bool:
-    """Run a pump until something ends it; True when it ended by itself and had no trouble."""
+    """Run a pump until something ends it; True when it ended by itself, without an error."""
     async with Tasks() as tasks:
         writing = tasks.spawn(pump(write), name="http/stream", awaited=True)
         written, *_ = await first_of(writing, until_gone(request), stream.closing, name="http/until-gone")

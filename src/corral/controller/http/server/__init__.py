@@ -1,1 +1,1 @@
-"""The server beneath the API: uvicorn, its connections and their limits, the access log, metrics."""
+"""The HTTP server of the API: uvicorn, its connections and their limits, the access log, metrics."""

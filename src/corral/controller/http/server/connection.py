@@ -116,7 +116,7 @@ class HttpConnection(HttpToolsProtocol):
     def _answering(self) -> bool:
         cycle: RequestResponseCycle | None = (
             self.cycle
-        )  # None before the first request, whatever uvicorn says
+        )  # None before the first request, against uvicorn's annotation
         return cycle is not None and not cycle.response_complete
 
     def send_400_response(self, msg: str) -> None:

@@ -80,7 +80,7 @@ class HttpServer:
         return Address(self._configured.host, self._socket.getsockname()[1])
 
     def buffered_bytes(self) -> int:
-        """What was written and not yet taken by the kernel, over all connections."""
+        """Bytes that were written and not yet taken by the kernel, over all connections."""
         return sum(
             connection.transport.get_write_buffer_size()
             for connection in self._server.server_state.connections
@@ -147,7 +147,7 @@ class _EmbeddedServer(uvicorn.Server):
         self.listening.set()
 
     async def main_loop(self) -> None:
-        """Sets the date of answers every second, and ends at once when it is told to: uvicorn looks ten
+        """Sets the date of answers every second, and ends at once when it has to: uvicorn looks ten
         times a second whether it should."""
         while not await self.on_tick(0):
             await set_within(self._ending, _TICK_SECONDS)

@@ -26,7 +26,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
 
 
 class HttpMetrics:
-    """Figures of the API. Every name in `registry` begins with `corral_`."""
+    """Metrics of the API. Every name in `registry` begins with `corral_`."""
 
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry(auto_describe=True)
@@ -79,7 +79,7 @@ class HttpMetrics:
         self.registry.register(_PlayersCollector(players))
 
     def before(self, look: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Have this done before figures are shown; returns how to be rid of it."""
+        """Call `look` before metrics are shown; returns a function that undoes this."""
         self._looks.append(look)
         return lambda: self._looks.remove(look)
 
@@ -92,7 +92,7 @@ class HttpMetrics:
 
 
 class _Collected(Collector):
-    """What a registry gave, to be written down."""
+    """The samples of a registry, to be rendered."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics

@@ -21,13 +21,13 @@ class Cut(enum.StrEnum):
     """Why a connection was cut."""
 
     EXPIRED = "expired"
-    """It took too long for a head or for the rest of a body that was answered, or took nothing of its answer."""
+    """The client took too long for a head or for the rest of an answered body, or did not read its answer."""
     DISPLACED = "displaced"
-    """It waited for a request, or did not read its answer, and another one needed the place."""
+    """The connection was idle, or its client did not read the answer, and another one needed the place."""
     REFUSED = "refused"
     """There was no place for it."""
     MALFORMED = "malformed"
-    """What it sent is no HTTP, or more than may come beside a body."""
+    """The client sent no HTTP, or more than may come beside a body."""
 
 
 class OpenConnections:
@@ -75,7 +75,7 @@ class OpenConnections:
             del self._counts[address]
 
     def waits(self, transport: asyncio.Transport) -> None:
-        """It has no complete request in work: it may be closed to make room. Since when counts, not how often."""
+        """The connection has no complete request in work: it may be closed. Since when counts, not how often."""
         address = self._addresses.get(transport)
         if address is not None:
             self._waiting.setdefault(address, {}).setdefault(transport)

@@ -83,7 +83,7 @@ def plan(where: Filter, sort: Sort, indexes: Sequence[IndexFacts]) -> Plan:
 
 
 class _Limit(msgspec.Struct):
-    """What a filter requires of one path: one of some values, or within bounds of one rank."""
+    """The requirement of a filter on one path: one of some values, or within bounds of one rank."""
 
     choices: tuple[Any, ...] | None = None
     kind: int | None = None
