@@ -53,7 +53,7 @@ _MEGABYTE: Final = 1000 * 1000
 
 
 class ModuleProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of one module. `told` is the text shown until the node reports how much it has fetched."""
+    """Progress of one module. `text` is shown until the node reports how much it has fetched."""
 
     text: str
     fetched: int = 0

@@ -150,7 +150,7 @@ async def why_instance(
 
 
 def _restarts(state: ClusterState, record: InstanceRecord) -> list[RestartShape]:
-    """Those of its present start that its node made, the newest first."""
+    """Restarts that its node made since its present start, the newest first."""
     crashes = state.crashes
     found = (crashes.require(id).record for id in reversed(crashes.of_node(record.node)))
     of_it = (
@@ -174,7 +174,7 @@ def _restarts(state: ClusterState, record: InstanceRecord) -> list[RestartShape]
 
 
 def _span(length: dt.timedelta) -> str:
-    """As people say it: 2 s, 28 min, 5 h, 3 d."""
+    """A duration for people: 2 s, 28 min, 5 h, 3 d."""
     seconds = max(0, int(length.total_seconds()))
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
@@ -223,7 +223,7 @@ def _group_summary(record: GroupRecord, present: int) -> str:
 
 
 def _not_ready(workload: Workloads, there: list[InstanceRecord]) -> str:
-    """What keeps those that live from being ready, as far as anybody has said so."""
+    """The reported reasons why live instances are not ready."""
     found = []
     for record in there:
         if not live(record.state) or is_ready(record):

@@ -79,7 +79,7 @@ class CreateJoinToken(RequestBody, frozen=True, kw_only=True):
     ttl_seconds: Annotated[int, msgspec.Meta(ge=60, le=604_800)] = 3600
     replace: bool = False
     labels: dict[str, str] = msgspec.field(default_factory=dict)
-    """That the node gets; they count before what it says of itself, and may begin with `trusted.`."""
+    """Labels that the node gets; they override those that it reports, and may begin with `trusted.`."""
 
 
 async def list_join_tokens(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[JoinTokenShape]:
@@ -154,7 +154,7 @@ def create_join_token(
 
 
 def _command(cluster: ClusterControl, record: JoinTokenRecord, text: str) -> str:
-    """What to type on the new host."""
+    """The command to type on the new host."""
     name = f" --node-id {record.node_id}" if record.node_id else ""
     return f"corral daemon --data {_DATA} --controller {cluster.leader().grpc}{name} --join {text}"
 

@@ -51,19 +51,19 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     used_ports: list[int]
     runtimes: list[str]
     capabilities: list[str]
-    """What its daemon has proven to hold there, such as `memory-limit`."""
+    """Features that its daemon has proven to work there, such as `memory-limit`."""
     session: str | None
     last_seen: dt.datetime | None
-    """When it was last heard of; of one that is gone, its last session's."""
+    """Time of its last message; of a node that is gone, the last of its last session."""
     version: str
     host: dict[str, str | int]
     machine_id: str
     enrolled_at: dt.datetime
     log_level: str
     claims: NodeClaims
-    """What the node says of itself; `labels`, `memory_mb`, `cpus` and `runtimes` above are what counts."""
+    """Values that the node reports; `labels`, `memory_mb`, `cpus` and `runtimes` above are those in effect."""
     settings: NodeSettings
-    """What operators decided about it."""
+    """Settings by operators."""
     stray_count: int
     strays: list[StrayRun]
     """The first of the runs that it has and nothing proves to be this cluster's; they are left alone."""
@@ -74,8 +74,7 @@ Label = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class NodePatch(RequestBody, frozen=True, kw_only=True):
-    """What an operator decides about a node; what is not named stays as it is. It counts before what the node says of
-    itself."""
+    """Settings of a node by an operator; those not named stay as they are. They override what the node reports."""
 
     labels: dict[str, Label | None] = msgspec.field(default_factory=dict)
     """By key: the value; null: the node has no such label, whatever it claims."""

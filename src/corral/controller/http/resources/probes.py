@@ -26,7 +26,7 @@ class ReadyShape(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     epoch: int
     notes: list[str] = []
-    """What an operator should know of a controller that serves: what it does without, and why."""
+    """Limitations of a controller that serves: what it does without, and why."""
 
 
 class PingShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class PingShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def health(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
-    """The process lives; nothing else is said."""
+    """The process lives; nothing else is checked."""
     del setting, gate
     return shaped(HealthShape(status="ok"))
 
@@ -65,7 +65,7 @@ async def ready(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
 
 
 def notes_of(state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[str]:
-    """What an operator should know of a controller that serves."""
+    """Limitations of a controller that serves, as texts."""
     notes = []
     if not modules.enabled:
         notes.append("modules are switched off: modules.enabled is false, or --no-modules was given")

@@ -35,14 +35,14 @@ class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTokenShape(TokenShape, frozen=True, kw_only=True):
-    """A token with its text, which is shown this once. `warning` says when it is worth more than its role."""
+    """A token with its text, which is shown this once. `warning` is set when it allows more than its role."""
 
     token: str
     warning: str = ""
 
 
 class MeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom the API takes the caller for."""
+    """The caller's token and permissions."""
 
     token: TokenShape
     permissions: list[Permission]

@@ -66,7 +66,7 @@ async def send(
 def _former_target(
     state: ClusterState, instances: InstanceControl, id: InstanceId, begun: BegunEffect
 ) -> CommandTarget:
-    """The run that an earlier attempt was meant for, if its node can tell whether the line arrived there."""
+    """The run that an earlier attempt was meant for, if its node knows whether the line arrived there."""
     found = state.instances.find(id)
     group = found.record.group if found is not None else ""
     target = CommandTarget(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)

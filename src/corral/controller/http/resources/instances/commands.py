@@ -47,7 +47,7 @@ class CommandShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command printed."""
+    """The output of the command."""
 
     module: str
     lines: list[str]

@@ -73,7 +73,7 @@ def crash_shape(record: CrashRecord) -> CrashShape:
 
 
 def _order(record: CrashRecord) -> str:
-    """A key that sorts by when we learned of it; the id tells crashes of one moment apart."""
+    """A key that sorts by the time of arrival; the id separates crashes of one moment."""
     at = record.received_at or record.at
     return f"{at.astimezone(dt.UTC).isoformat(timespec='microseconds')} {record.id}"
 

@@ -1,4 +1,4 @@
-"""What an instance is made of: its plan, its files, and these saved back as a template."""
+"""Routes of an instance's plan and files, and of saving these as a template."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PATHS: Final = 100
 
 
 class PlanShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the present or last run was started with; `hash` is that of its canonical JSON. `picks` are
+    """The plan of the present or last run; `hash` is that of its canonical JSON. `picks` are
     the templates that were drawn for it among equals."""
 
     id: str

@@ -22,7 +22,7 @@ _SILENT: Final = Vital(incarnation=0)
 
 
 class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. `known` false: nobody saw it."""
+    """How a run ended. `known` false: the exit was not seen."""
 
     code: int | None
     signal: int | None
@@ -37,17 +37,17 @@ class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModulesShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What modules on the node made of the present run. Of `changes` those with `dropped` were not taken, and
-    that says why; `missing` were wanted on the node and not ready."""
+    """Changes of the present run by modules on its node. `dropped` is the reason why a change was not applied;
+    `missing` are modules that should have run on the node and were not ready."""
 
     changes: tuple[ModuleChange, ...]
     missing: tuple[str, ...]
 
 
 class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance and its present or last run. `stage` says what its node is doing while it is
-    prepared, and `reason` what it waits for, also while it is not ready yet; `players` and `metrics` are what the run has said last, null for what
-    nobody has said."""
+    """An instance and its present or last run. `stage` is the step of its preparation,
+    and `reason` the condition it waits for, also while it is not ready yet; `players` and `metrics` are the last
+    reports of the run, null for those that never came."""
 
     id: str
     group: str
@@ -73,7 +73,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     deployment_revision: int
     uptime_ms: int
     last_seen: dt.datetime | None
-    """When it was last heard of: by way of its node, which may be gone since; of an ended one, its end."""
+    """Time of the last report about it, by its node, which may be gone since; of an ended one, its end."""
     memory_mb: int
     static: bool
     variables: dict[str, str]
@@ -158,7 +158,7 @@ def _uptime_ms(record: InstanceRecord, now: dt.datetime) -> int:
 
 
 def _last_seen(view: InstanceView, record: InstanceRecord) -> dt.datetime | None:
-    """When we last heard of it: from its node while it lives, also one that is gone; its end afterwards."""
+    """Time of the last report about it: by its node while it lives, also one that is gone; its end afterwards."""
     if not live(record.state):
         return record.ended_at
     node = view.nodes.live(record.node)

@@ -28,9 +28,10 @@ class RunsQuery(Query, frozen=True, kw_only=True):
 
 
 class InstanceRunShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `state` is UNKNOWN for one whose end nobody told; `crash` is the id of the crash that ended it, if one is
-    kept. Of its console the bytes from `first_offset` to `end_offset` can be read; null: nobody could be asked. `nonce` tells it from another run with its number, which a node makes that was put
-    back to an earlier state; empty: from before there were any."""
+    """One run. `state` is UNKNOWN for one whose end was not reported; `crash` is the id of the crash that ended it,
+    if one is kept. Of its console the bytes from `first_offset` to `end_offset` can be read; null: its node could
+    not be asked. `nonce` separates it from another run with its number, made by a node that was put back to an
+    earlier state; empty: from before there were any."""
 
     incarnation: int
     node: str

@@ -31,8 +31,8 @@ class CapabilityShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnresolvedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement that is not met, and why. `nodes`: where the module waits for it, as these nodes said last; empty:
-    at the controller. Of a node only the first requirement that it waits for is known, and no optional ones."""
+    """A requirement that is not met, and why. `nodes`: where the module waits for it, as last reported; empty: at
+    the controller. Of a node only the first requirement that it waits for is known, and no optional ones."""
 
     module: str
     id: str

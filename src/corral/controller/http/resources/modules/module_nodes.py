@@ -26,9 +26,9 @@ PendingRequest = Literal["recover", "reload"]
 
 
 class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How a module stands on a node, as the node said last; `phase` is null while it has said nothing.
+    """The state of a module on a node, as the node reported last; `phase` is null before its first report.
     `current`: it has the installed archive. `refused`: the installed archive did not come up there and is
-    not sent again before somebody recovers it. `declined`: it runs, but not with the settings or the signature
+    not sent again before an operator recovers it. `declined`: it runs, but not with the settings or the signature
     that it was given last. `owed`: what an operator asked for and the node has not done yet. `settled`: nothing
     of it is under way. `error` is empty for callers that may not read logs."""
 
@@ -51,10 +51,10 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OnNodesShape(msgspec.Struct, frozen=True, kw_only=True):
-    """On how many nodes a module shall be, is `active` with the installed archive, and is `troubled`, which is
-    for an operator to look at: failed, refused, or without the settings or the signature that it shall have; as
-    they said last. `waiting`: so many of the others wait for a capability. `away`: so many of the `wanted` are not
-    connected now."""
+    """Counts of the nodes on which a module shall be (`wanted`), is `active` with the installed archive, and is
+    `troubled`, which is for an operator to look at: failed, refused, or without the settings or the signature that
+    it shall have; as they reported last. `waiting`: so many of the others wait for a capability. `away`: so many of
+    the `wanted` are not connected now."""
 
     wanted: int
     active: int
@@ -169,8 +169,8 @@ def _fields(
 
 
 def pending_requests(row: NodeModuleState | None, record: PackageRecord | None) -> list[PendingRequest]:
-    """What a node shall do beyond having the module as it is wanted. Where nothing of the module runs there is
-    nothing to be reloaded, and a daemon that does not count reloads cannot owe one."""
+    """Requests of operators that a node has not done yet. Where nothing of the module runs there is
+    nothing to be reloaded, and a daemon that does not count reloads has none pending."""
     if row is None or record is None:
         return []
     pending: list[PendingRequest] = ["recover"] if row.pending_recover_ms else []
@@ -179,7 +179,7 @@ def pending_requests(row: NodeModuleState | None, record: PackageRecord | None) 
 
 
 def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:
-    """Is the module where it will stay until somebody does something?"""
+    """Whether the module stays in this state until an operator acts."""
     if row is None or record is None:
         return row is None and record is None
     if row.refused_sha256 == record.sha256 or row.phase is ModulePhase.FAILED:

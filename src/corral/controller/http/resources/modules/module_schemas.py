@@ -41,7 +41,7 @@ class VariantShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExtensionShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the module installs into instances: `always` into all that a variant fits, `requested` into those of
+    """Files that the module installs into instances: `always` into all that a variant fits, `requested` into those of
     groups that name it."""
 
     id: str
@@ -152,7 +152,7 @@ class InstalledModule(ModuleShape, frozen=True, kw_only=True, tag_field="kind", 
 
 
 class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="examined"):
-    """What an install would do; nothing was done."""
+    """The effects that an install would have; nothing was done."""
 
     ok: bool
     would: Literal["install", "upgrade", "replace", "downgrade", "resign", "nothing"]

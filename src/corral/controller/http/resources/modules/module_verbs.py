@@ -59,7 +59,7 @@ async def get_health(
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verb is asked with beyond the id of the module."""
+    """Parameters of a verb beside the id of the module."""
 
     method: str = "POST"
     name: str = ""

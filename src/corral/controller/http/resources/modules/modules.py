@@ -143,7 +143,7 @@ async def install_module(
 
 
 def sidecar_of(part: SmallPart | None) -> Sidecar | None:
-    """The signature that came with an archive, of the kind that its name tells, or else its content."""
+    """The signature that came with an archive, its kind by its name, or else by its content."""
     if part is None:
         return None
     name = part.filename.lower()

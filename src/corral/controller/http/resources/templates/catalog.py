@@ -34,7 +34,7 @@ Description = Annotated[str, msgspec.Meta(max_length=1000)]
 
 class CatalogShape(msgspec.Struct, frozen=True, kw_only=True):
     """A program. `url` is empty for one that was uploaded; callers that may not manage the catalog see
-    no more of it than host and path. `size` is 0 while nobody knows it."""
+    no more of it than host and path. `size` is 0 while it is unknown."""
 
     platform: str
     version: str
@@ -65,7 +65,7 @@ class NewEntry(RequestBody, frozen=True, kw_only=True):
 
 
 class UploadQuery(Query, frozen=True, kw_only=True):
-    """What is not given stays as it was."""
+    """Parameters that are not given leave their values as they were."""
 
     name: Annotated[FileName, msgspec.Meta(description="Its file name.")] | None = None
     sha256: Annotated[Sha256, msgspec.Meta(description="Refuse other bytes than these.")] | None = None

@@ -35,7 +35,7 @@ VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class TemplateShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A template and its current version. `versions` says how many are kept, `used_by` which groups
+    """A template and its current version. `versions` is the number of kept ones, `used_by` the groups that
     name it, themselves or through its children."""
 
     name: str
@@ -182,7 +182,7 @@ def still(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> None:
 
 
 def making(setting: ProcessContext, call: ApiCall[Any, Any], note: str) -> dict[str, Any]:
-    """What every new version records beside its contents."""
+    """Fields that every new version has beside its contents."""
     return {
         "note": note,
         "actor": call.caller.actor.name,

@@ -84,7 +84,7 @@ class FileChangeShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffShape(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """What version `to` has, has no more, and has otherwise than `from`."""
+    """Files that version `to` added, removed and changed since `from`."""
 
     name: str
     from_: int

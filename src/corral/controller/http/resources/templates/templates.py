@@ -34,7 +34,7 @@ from corral.domain.templates import TemplateRecord, TemplateSettings, template_n
 
 ARCHIVES: Final = ("application/gzip", "application/zip", "application/x-tar", "application/octet-stream")
 _OVERHEAD: Final = 4096
-"""What an archive may need for an entry beside its contents."""
+"""Bytes that an archive may need for an entry beside its contents."""
 
 
 class TemplateQuery(PageQuery, frozen=True, kw_only=True):
