@@ -1,5 +1,5 @@
 """Certificates out of a sidecar, parsed without the warnings of `cryptography`: what is odd about a certificate
-(a serial number that is not positive, say) is decided by the check of its chain, and concerns no log of this host."""
+(such as a serial number that is not positive) is decided by the check of its chain; no log of this host has it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ArtifactStore:
         note_use(self._note(sha256), now_ms)
 
     def forget(self, sha256: str) -> None:
-        """It can no longer be found; `discard` removes its files."""
+        """The artifact can no longer be found; `discard` removes its files."""
         self._known.pop(sha256, None)
 
     def discard(self, sha256: str) -> None:

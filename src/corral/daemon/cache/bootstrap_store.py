@@ -150,7 +150,7 @@ class BootstrapStore:
         remove_tree(self._aside(key))
 
     def forget(self, name: str) -> None:
-        """It can no longer be found; `discard` removes its files."""
+        """The saved first run can no longer be found; `discard` removes its files."""
         self._known.pop(name, None)
 
     def discard(self, name: str) -> None:

@@ -159,7 +159,7 @@ class CacheContents:
             self.size = max(0, self.size - size)
 
     def forget(self, kind: str, key: str) -> None:
-        """It can no longer be found."""
+        """The entry can no longer be found."""
         {
             TEMPLATE: self.templates.forget,
             ARTIFACT: self.artifacts.forget,

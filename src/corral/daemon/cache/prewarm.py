@@ -22,7 +22,7 @@ _log = structlog.get_logger("corral.daemon.cache")
 
 
 class Warmable(Protocol):
-    """What an order needs of the cache."""
+    """The part of the cache that an order needs."""
 
     async def warm_template(self, name: str, hash: str) -> None: ...
 

@@ -185,7 +185,7 @@ class NamedVersion(Protocol):
 
 
 class CacheUse:
-    """What one preparation uses. See `NodeCache.use`. Everything it returns is pinned until the end."""
+    """Cache entries that one preparation uses. See `NodeCache.use`. Everything it returns is pinned until the end."""
 
     def __init__(self, supply: Supply, pins: list[Pin]) -> None:
         self._supply = supply

@@ -175,7 +175,7 @@ class TemplateStore:
             note_use(self._path(hash), now_ms)
 
     def forget(self, hash: str) -> None:
-        """It can no longer be found; `discard` removes its file."""
+        """The template can no longer be found; `discard` removes its file."""
         self._known.pop(hash, None)
         self._lists.drop(hash)
 

@@ -38,7 +38,7 @@ class NodeConsoles:
         self._feeds: dict[ConsoleKey, ConsoleSource] = {}
         self._watch: GrowthWatch[ConsoleSource] = GrowthWatch(self._grown)
         self._known: dict[ConsoleKey, ConsolePosition] = {}
-        """What the controller of the current connection had at its beginning."""
+        """Positions of the controller at the beginning of the current connection."""
         self._sender: Sender | None = None
         self._queries: Queries | None = None
         self._acknowledging = False

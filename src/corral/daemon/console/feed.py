@@ -53,7 +53,7 @@ class SendCredit:
         return Departure(size, now, self._delivered)
 
     def arrived(self, departures: list[Departure], now: float) -> None:
-        """These were acknowledged together. The one sent last has the most information about the line."""
+        """Blocks were acknowledged together. The one sent last has the most information about the line."""
         for departure in departures:
             self.under_way -= departure.size
             self._delivered += departure.size
@@ -66,7 +66,7 @@ class SendCredit:
         self.limit = int(min(CEILING_BYTES, max(FLOOR_BYTES, _HEADROOM * line_holds)))
 
     def lost(self, departures: list[Departure]) -> None:
-        """These will not be acknowledged any more: their console was removed."""
+        """Blocks will not be acknowledged any more: their console was removed."""
         self.under_way -= sum(departure.size for departure in departures)
 
     def _turn(self, now: float) -> None:

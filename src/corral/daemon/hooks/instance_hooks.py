@@ -30,13 +30,13 @@ _log = structlog.get_logger("corral.daemon.hooks")
 
 
 class StartModules(Protocol):
-    """What the hooks need of the node's modules."""
+    """The node's modules, as far as the hooks need them."""
 
     def serving(self) -> list[Scope]:
-        """Those that are ACTIVE."""
+        """Modules that are ACTIVE."""
 
     def desired_ids(self) -> Collection[str]:
-        """Those that shall run, whether they do or not; what an operator holds back is not among them."""
+        """Modules that shall run, whether they do or not, without those that an operator holds back."""
 
     def served_since(self, moment: dt.datetime | None) -> Collection[str]:
         """Of those that shall run: which were ACTIVE at any time from this moment on, also before this daemon's
@@ -47,7 +47,7 @@ class StartModules(Protocol):
         each with why. Returns at once when there is nothing to wait for."""
 
     def awaited(self) -> tuple[str, ...]:
-        """What `settled` waits for at the moment, as `ID: why`."""
+        """Modules that `settled` waits for at the moment, as `ID: why`."""
 
 
 class _Live(NamedTuple):
@@ -64,7 +64,7 @@ class InstanceHooks:
 
     def __init__(self, *, modules: StartModules, budget_seconds: float, clock: Clock) -> None:
         self.budget_seconds = budget_seconds
-        """What all modules together may take of one start, or of one stop."""
+        """Time that all modules together may take of one start, or of one stop."""
         self._modules = modules
         self._clock = clock
         self._queues: dict[Scope, NotificationQueue] = {}
@@ -83,7 +83,7 @@ class InstanceHooks:
     async def starting(
         self, proposal: Proposal, *, patience: float, waits: Callable[[str], None] = lambda _: None
     ) -> Tuning:
-        """What the modules make of a start. `patience`: the start has so many seconds left in all; at least a
+        """The start as modules change it. `patience`: the start has so many seconds left in all; at least a
         quarter of them is left on return. `waits` is called with what the start waits for, if that lasts; empty: it continues."""
         until = self._clock.monotonic() + patience
         with WaitNotice(self._modules.awaited, waits):

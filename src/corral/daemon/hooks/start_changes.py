@@ -1,6 +1,6 @@
 """Changes of modules to one start: merged over the original, with what was overridden and by which module. Pure.
 
-Each answer is taken as its difference to the original. What any module removed is removed; what modules added stands
+Each answer is taken as its difference to the original. What any module removed is removed; what modules added is
 where they put it, that of several modules in the order of their ids; of a variable that several set, the value of the
 last id counts. So no module undoes what it has not seen, and the order in which they answer does not matter.
 
@@ -37,7 +37,7 @@ class Edits(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What was added, flat."""
+        """The added words, flat."""
         return tuple(word for _, unit in self.added for word in unit)
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class Edits(msgspec.Struct, frozen=True):
 
 
 class StartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What one module wants of a start."""
+    """The changes of a start that one module asks for."""
 
     jvm_args: Edits = Edits()
     args: Edits = Edits()
@@ -147,7 +147,7 @@ def _kept(old: Sequence[Unit], new: Sequence[Unit]) -> list[tuple[int, int]]:
 
 
 def placed(original: Sequence[Unit], changes: Mapping[str, Edits]) -> list[tuple[str, Unit]]:
-    """What comes out, each unit with the module that added it; empty: the original has it."""
+    """The resulting units, each with the module that added it; empty: the original has it."""
     gone = frozenset[int]().union(*(change.removed for change in changes.values()))
     added: dict[int, list[tuple[str, Unit]]] = {}
     for id in sorted(changes):
@@ -227,7 +227,7 @@ _LISTS: Final = (
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty: no module had anything to say, and none was missing."""
+    """Changes of a start by modules. Empty: no module changed anything, and none was missing."""
 
     changes: tuple[ModuleChange, ...] = ()
     missing: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ class HookBudget(NamedTuple):
 
     seconds: float
     budget: float
-    """What the node gives them; a start that is short of time has less."""
+    """Seconds that the node gives them; a start that is short of time has less."""
 
     def limit(self, scope: Scope) -> tuple[float, str]:
         """The seconds that this module has, and which limit that is."""

@@ -43,7 +43,7 @@ _OFTEN: Final = frozenset(("ping", "spool_ack", "console_ack"))
 
 
 class LinkHost(Facts, Protocol):
-    """What the link needs of the rest of the daemon."""
+    """The parts of the daemon that the link needs."""
 
     def status(self) -> NodeStatus: ...
 
@@ -249,7 +249,7 @@ class DaemonLink:
                 _log.error("link.failed", address=connection.address, exc_info=outcome)
 
     async def _report_status(self, connection: LinkConnection) -> None:
-        """Report the host's status. A host that cannot be measured, say because its disk fails, does not end the
+        """Report the host's status. A host that cannot be measured, as when its disk fails, does not end the
         connection."""
         while True:
             try:

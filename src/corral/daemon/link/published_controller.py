@@ -68,8 +68,8 @@ class PublishedController:
             self._answer(ControllerMessage(spool_ack=SpoolAck(sequence=confirmed)))
 
     def meant(self, message: ControllerMessage) -> Sequence[ControllerMessage]:
-        """The controller's frame and, where the controller has no other way to refuse a template, the refusal it stands
-        for: the component that waits for that template need not wait for its timeout."""
+        """The controller's frame and, where the controller has no other way to refuse a template, the refusal it
+        means: the component that waits for that template need not wait for its timeout."""
         if message.HasField("template_data"):
             self._asked.pop(message.template_data.template_name, None)
         elif message.HasField("template_up_to_date"):

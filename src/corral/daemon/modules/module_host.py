@@ -232,7 +232,7 @@ class NodeModules:
         return (*late, *(f"{record.id}: {record.reason or record.phase.name}" for record in down))
 
     def awaited(self) -> tuple[str, ...]:
-        """What `settled` waits for now, as `ID: why`."""
+        """Modules that `settled` waits for now, as `ID: why`."""
         on_the_way = self._gate.awaited(self._reception.doing)
         if on_the_way or self.engine.resting:
             return on_the_way

@@ -132,7 +132,7 @@ class DiskPackageStore:
         return [package.record for package in self._packages.values() if package.record is not None]
 
     def package(self, id: str) -> NodePackage:
-        """What is stored of a module; an empty value when nothing is."""
+        """The stored package of a module; an empty value when nothing is."""
         return self._packages.get(id) or NodePackage(id=id)
 
     def packages(self) -> list[NodePackage]:

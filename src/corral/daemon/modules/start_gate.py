@@ -62,7 +62,7 @@ class StartGate:
         return self.awaited(describe)
 
     def awaited(self, describe: Callable[[str], str]) -> tuple[str, ...]:
-        """What is awaited now, in the form of `passed`."""
+        """Modules that are awaited now, in the form of `passed`."""
         return tuple(dict.fromkeys(f"{id}: {describe(id) or why}" for id, why in sorted(self._awaited)))
 
     def _notify(self) -> None:

@@ -35,7 +35,7 @@ def lost_archive(record: PackageRecord | None) -> bool:
 
 
 def observed(package: NodePackage) -> ObservedModule | None:
-    """What the node has of a module; None: nothing. A lost archive counts as none."""
+    """The state of a module on this node; None: nothing. A lost archive counts as none."""
     record, refused = package.record, package.refused
     if record is None and refused is None:
         return None

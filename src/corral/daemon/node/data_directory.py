@@ -35,7 +35,7 @@ OURS: Final = frozenset(
         "lost+found",  # of a file system that is mounted for the daemon
     )
 )
-"""What a daemon makes there, and what may be put there before its first start."""
+"""Names that a daemon makes there, and that may exist before its first start."""
 _SHOWN: Final = 5
 
 

@@ -16,7 +16,7 @@ RETRY_SECONDS: Final = 30.0
 
 
 def free_bytes(directory: pathlib.Path) -> int:
-    """What an ordinary user may still write: a workload does not run as root."""
+    """Bytes that an ordinary user may still write: a workload does not run as root."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
 

@@ -65,7 +65,7 @@ def check_free(ports: Iterable[LeasedPort]) -> None:
 
 
 def taken_by(port: LeasedPort) -> str:
-    """What was found on this port; empty: nothing."""
+    """The listeners found on this port; empty: nothing."""
     kinds = []
     if port.protocol in (PortProtocol.TCP, PortProtocol.BOTH):
         kinds.append(("TCP", socket.SOCK_STREAM))

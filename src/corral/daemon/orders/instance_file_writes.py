@@ -89,7 +89,7 @@ def _owner(top: int) -> tuple[int, int] | None:
 
 
 def _regular(here: int, name: str, path: str) -> os.stat_result | None:
-    """What lies there; None when nothing does."""
+    """The status of the file there; None when there is none."""
     try:
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
     except FileNotFoundError:

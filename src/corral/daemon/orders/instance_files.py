@@ -33,7 +33,7 @@ from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, Instance
 
 WALK_SECONDS: Final = 3.0
 _FRAMING: Final = 8
-"""What a repeated field adds to an entry."""
+"""Bytes that a repeated field adds to an entry."""
 _LOOK_EVERY: Final = 256
 _MOST_COUNTED: Final = 2**31 - 1
 _FILE, _DIRECTORY, _LINK, _OTHER = "file", "directory", "link", "other"
@@ -69,7 +69,7 @@ class FileWalk:
         self._last = b""
 
     def run(self, root: pathlib.Path, path: str = "", after: bytes = b"") -> InstanceFileTree:
-        """What is under `path` and comes after `after`. FileNotFoundError, PATH_REFUSED; TIMEOUT when the time was
+        """The entries under `path`, after `after`. FileNotFoundError, PATH_REFUSED; TIMEOUT when the time was
         too short even for the first entry."""
         if path:
             check_path(path, field="path")
@@ -187,7 +187,7 @@ def _bytes(file: int, begin: int, count: int) -> bytes:
 
 
 def _entry(here: int, name: bytes, prefix: bytes) -> FileEntry | None:
-    """What is there under this name; None when nothing is any more. A name that is no UTF-8 is shown as
+    """The entry of this name; None when it is gone. A name that is no UTF-8 is shown as
     well as it can be."""
     path = (prefix + name).decode("utf-8", "replace")
     try:

@@ -56,8 +56,8 @@ def pack(
     abort: Abort,
     guard: SecretGuard,
 ) -> Packed:
-    """Everything that `chosen` matches. PATH_REFUSED for a link or a device among it, SECRET_EXPOSED as `guard`
-    says, ARCHIVE_TOO_LARGE above the limits (0: ours alone), NOT_FOUND when nothing matches. Blocks."""
+    """Everything that `chosen` matches. PATH_REFUSED for a link or a device among it, SECRET_EXPOSED from
+    `guard`, ARCHIVE_TOO_LARGE above the limits (0: ours alone), NOT_FOUND when nothing matches. Blocks."""
     files = size = 0
     most = min(max_files or MAX_FILES, MAX_FILES)
     with (

@@ -89,7 +89,7 @@ def lay_out(layers: Sequence[FileLayer], merge: Globs) -> TreeLayout:
 
 
 def directories_of(files: Iterable[str], bare: Iterable[str]) -> tuple[str, ...]:
-    """These directories and every one above them and above these files, parents first."""
+    """The directories `bare` and every one above them and above these files, parents first."""
     found: set[str] = set()
     for path in (*bare, *(file.rpartition("/")[0] for file in files)):
         while path and path not in found:

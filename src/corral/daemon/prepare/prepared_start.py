@@ -108,7 +108,7 @@ class StartValues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What modules may change in this command."""
+    """The parts of this command that modules may change."""
 
     takes_jvm_args: bool = True
     fixed_args: int | None = 0

@@ -69,7 +69,7 @@ class StaticTree:
         return self._protected.matches(path)
 
     def open_to_change(self, paths: Iterable[str]) -> frozenset[str]:
-        """These paths without those that are protected and exist."""
+        """The given paths without those that are protected and exist."""
         with open_tree(self.path) as root:
             return frozenset(
                 path for path in paths if not self._protected.matches(path) or is_missing(root, path)

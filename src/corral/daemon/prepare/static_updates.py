@@ -50,7 +50,7 @@ class _Why(enum.StrEnum):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with each file that templates and artifacts have."""
+    """The action for each file that templates and artifacts have."""
 
     lay: frozenset[str] = frozenset()
     """Replaced or added."""
@@ -84,7 +84,7 @@ class StaticUpdate:
         """It is unknown what was laid: nothing is replaced or added."""
         self._stored = stored or Seed()
         self._files: dict[str, Laid] = dict(self._settled(self._stored.files or {}))
-        """What is known of each file before this start."""
+        """The record of each file before this start."""
         self._patched_secrets = patched_with_secrets(plan)
 
     @property
@@ -122,7 +122,7 @@ class StaticUpdate:
         return choice.lay | unknown
 
     def unedited(self, paths: Sequence[str]) -> frozenset[str]:
-        """Those of these files that are as they were laid: a patch does not turn an edited file into a laid one."""
+        """The given files that are as they were laid: a patch does not turn an edited file into a laid one."""
         with open_tree(self._tree.path) as root:
             return frozenset(
                 path
@@ -193,7 +193,7 @@ class StaticUpdate:
         return self._stored
 
     def new_directories(self, directories: Sequence[str]) -> list[str]:
-        """Those that were never laid, parents first."""
+        """Directories that were never laid, parents first."""
         if self.adopts:
             return []
         known = set(self._stored.directories)

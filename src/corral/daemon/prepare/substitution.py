@@ -32,7 +32,7 @@ class MissingValues(msgspec.Struct, frozen=True):
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was replaced in each file, as far as it may be recorded, and what could not be."""
+    """Variables that were replaced in each file, as far as they may be recorded, and those that could not be."""
 
     files: dict[str, dict[str, str | None]] = {}
     """By path: the variables it has with the values they got; None: the variable is not defined."""

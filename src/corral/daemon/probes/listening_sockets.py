@@ -55,7 +55,7 @@ class SocketTables:
         self._read: dict[tuple[int, int], tuple[float, SocketTable]] = {}
 
     def seen_by(self, pid: int, *, max_age: float = FRESH_SECONDS) -> SocketTable | None:
-        """What listens in this process's namespace; None when there is no such process, or the daemon may not read
+        """Listening sockets of this process's namespace; None when there is no such process, or the daemon may not read
         it."""
         try:
             found = os.stat(f"/proc/{pid}/ns/net")  # noqa: PTH116  # hot

@@ -72,7 +72,7 @@ class ReadinessProbes:
 
     @property
     def last_seen(self) -> str:
-        """What is missing, as text: each probe that has not succeeded, and what it saw last."""
+        """The missing conditions, as text: each probe that has not succeeded, and what it saw last."""
         return "; ".join(
             f"{watch.title(self._mask)}: {self._seen(watch)}"
             for watch in self._watches

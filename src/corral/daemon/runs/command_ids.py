@@ -41,12 +41,12 @@ _log = structlog.get_logger("corral.daemon.runs")
 
 
 class Fate(enum.IntEnum):
-    """What is known of a command with an id. Numbers of the file's format."""
+    """The known progress of a command with an id. Numbers of the file's format."""
 
     WITHDRAWN = 0
     """Nothing of it was written."""
     BEGUN = 1
-    """It may have been written."""
+    """The command may have been written."""
     ARRIVED = 2
 
 
@@ -76,7 +76,7 @@ class CommandIds:
             _log.warning("command_ids_write.failed", file=str(self._path), reason=str(error))
 
     def find(self, id: str) -> Known:
-        """What became of this command. Retryable when the file cannot be read."""
+        """The fate of this command. Retryable when the file cannot be read."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -105,7 +105,7 @@ class CommandIds:
         return place
 
     def settle(self, place: int, fate: Fate) -> None:
-        """What became of it. A disk that refuses leaves it in doubt."""
+        """Store the fate of a command. A disk that refuses leaves it in doubt."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, _FLAGS)
             try:

@@ -32,7 +32,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """False: it was stopped because it did not become ready."""
     waited_for: str = ""
     clean: bool = False
-    """It exited in a way that its group declares clean."""
+    """The run exited in a way that its group declares clean."""
     tail: Sequence[str] = ()
     tail_offset: int = 0
 

@@ -112,12 +112,12 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """It has exited, and its outcome is written."""
+        """The run has exited, and its outcome is written."""
         return self.outcome is not None and not self._outcome_waits
 
     @property
     def was_ready(self) -> bool:
-        """It has exited, and had been ready before."""
+        """The run has exited, and had been ready before."""
         if self.outcome is None or self.outcome.exit is None:
             return False
         if self.order.probes:

@@ -82,7 +82,7 @@ class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
     then_restart: bool = False
     """A local `restart`: the next run begins when this one has ended."""
     too_old: bool = False
-    """It reached its maximum lifetime, and is restarted."""
+    """The run reached its maximum lifetime, and is restarted."""
     decision: str = ""
     request: str = ""
     """The ids of the decision and of the request behind it, for log records."""
@@ -225,7 +225,7 @@ class RunFiles:
             return None
 
     def write_provenance(self, made: Provenance) -> None:
-        """What modules changed in its start. Not flushed: a crash of the host loses it, and ends the run as well."""
+        """Changes of its start by modules. Not flushed: a crash of the host loses them, and ends the run as well."""
         try:
             replace_versioned(self.directory / "modules.json", made, name=_PROVENANCE, version=_VERSION)
         except OSError as error:

@@ -96,7 +96,7 @@ def handle_of(
 
 
 def exit_info(outcome: RunOutcome) -> ExitInfo:
-    """A code only where it exited by itself; for an unknown exit the summary says so."""
+    """A code only where it exited by itself; the summary of an unknown exit has that."""
     exit = outcome.exit
     known = exit is not None and exit.known and not exit.host_rebooted
     crashed = outcome.state is InstanceState.CRASHED
@@ -110,7 +110,7 @@ def exit_info(outcome: RunOutcome) -> ExitInfo:
 
 
 def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
-    """Those of one instance in the order of their runs. Blocks; unreadable ones are skipped."""
+    """Exits without a notification, by instance in the order of runs. Blocks; unreadable ones are skipped."""
     found = []
     for run in runs:
         files = RunFiles(run.path)
@@ -127,7 +127,7 @@ def find_unsent(runs: Iterable[FoundRun]) -> list[UnsentExit]:
 
 
 def find_pending(runs: Iterable[FoundRun], *, most: int = MOST_PENDING) -> list[PendingExit]:
-    """Those of one instance in the order of their runs; of too many those that were written last. Blocks."""
+    """Exits with pending notifications, by instance in the order of runs; of too many the last written. Blocks."""
     found = []
     for run in runs:
         if modules := RunFiles(run.path).pending_modules():
@@ -149,7 +149,7 @@ _log = structlog.get_logger("corral.daemon.runs")
 
 
 class TunedRun(Protocol):
-    """What modules may know of a run, and what it receives from them."""
+    """The part of a run that modules may know, and that takes their changes."""
 
     order: StartOrder
     files: RunFiles

@@ -39,7 +39,7 @@ class MonitoredExit(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True
     """False: it was stopped because it did not become ready."""
     waited_for: str = ""
-    """What was missing then."""
+    """The condition that was missing then."""
 
 
 class RunMonitor:

@@ -37,7 +37,7 @@ class ReadyListener(Protocol):
         """By the built-in rule; `reason`: why it is not."""
 
     def waits_for(self, reason: str) -> None:
-        """What keeps it from being ready, reported now and then."""
+        """Take the reason why the run is not ready, reported now and then."""
 
     def players_counted(self, players: PlayerCount | None) -> None: ...
 
@@ -105,7 +105,7 @@ class ReadyWatch:
 
     @property
     def last_seen(self) -> str:
-        """What is still missing, for the message of a run that never became ready."""
+        """The missing conditions, for the message of a run that never became ready."""
         return self._readiness.last_seen
 
     def workload_reported_ready(self) -> None:
@@ -233,7 +233,7 @@ class RunReadiness:
         self._services.send(metrics_update(self._run))
 
     def waits_for(self, reason: str) -> None:
-        """What keeps it from being ready."""
+        """Report the reason why the run is not ready."""
         if self._run.state in (InstanceState.STARTING, InstanceState.RUNNING):
             self._run.reason = reason
             self._run.report_stage(PROCESS_START)

@@ -44,7 +44,7 @@ class StageReports:
         self._timer = asyncio.get_running_loop().call_later(_LASTS_SECONDS, self._report, stage)
 
     def close(self) -> None:
-        """It is over, or it failed: nothing more is reported."""
+        """The start is over, or it failed: nothing more is reported."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

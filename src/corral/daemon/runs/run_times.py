@@ -16,7 +16,7 @@ _CLOCK_MARGIN_MS: Final = 1000
 
 
 class RunTimes:
-    """Times of one run. They are of `Clock.boottime`, unless their names say `ms`: those are of the wall clock."""
+    """Times of one run. They are of `Clock.boottime`, unless their names end in `ms`: those are of the wall clock."""
 
     def __init__(self, clock: Clock, *, began_at: float | None = None) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class RunTimes:
         self.began_at = self._clock.boottime()
 
     def start(self, handle: RunHandle, *, now_ms: int) -> float:
-        """It has a process; when that was started."""
+        """The run has a process; returns when that was started."""
         found = process_started(handle.pid)
         if found is None:  # it has ended
             ago = max(0, now_ms - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0

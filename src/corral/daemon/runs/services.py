@@ -34,7 +34,7 @@ class RunConsoles(Protocol):
         """Follow this console from now on; `ended`: only keep it for queries. Idempotent."""
 
     def ended(self, instance_id: str, incarnation: int) -> None:
-        """It is complete: nothing more will be written."""
+        """The console is complete: nothing more will be written."""
 
     def detach(self, instance_id: str, incarnation: int) -> None:
         """Its files go."""
@@ -98,7 +98,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     send: Callable[[DaemonMessage], bool] = lambda _: False
     """To the connected controller; for what is not worth storing."""
     release_uids: Callable[[Callable[[str], bool]], None] = lambda _: None
-    """Of the instances of which nothing is left, as the argument says of each id. Blocks."""
+    """Frees the uids of instances of which nothing is left: those whose id the argument accepts. Blocks."""
     known_runs: KnownRuns = msgspec.field(default_factory=KnownRuns)
     hooks: InstanceHooks | None = None
     """None: no daemon runs, and no module either."""

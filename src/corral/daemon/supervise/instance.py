@@ -58,15 +58,15 @@ class Instance:
         self._follow(self.current.live())
 
     def adopt(self, found: Adoption | None) -> None:
-        """Go on with what an earlier daemon left; None: the runtime could not tell, and is asked again."""
+        """Go on with what an earlier daemon left; None: the runtime does not know, and is asked again."""
         self._may_live = True
         if found is not None and found.kind is AdoptionKind.ALIVE and found.handle is not None:
             self.current.take_over(found.handle, found.reason)
         self._follow(self._adopted(found))
 
     def remember(self, outcome: RunOutcome, *, reported: int | None, newest: bool) -> None:
-        """It exited before this daemon started. An unreported exit is reported now, and the restart that follows from
-        the newest one is made."""
+        """The run exited before this daemon started. An unreported exit is reported now, and the restart after the
+        newest one is made."""
         ended = self.current
         ended.stop.restore()
         ended.modules.restore()
@@ -107,7 +107,7 @@ class Instance:
     async def _chain(self, work: Coroutine[Any, Any, RunOutcome]) -> None:
         """Run after run, until one exits that no restart follows. A fault of ours must not leave a workload
         unsupervised: it is then adopted as after a death of the daemon. After a few such faults the start has failed;
-        nothing is retried for ever that never worked. Only what may be alive, and whose runtime cannot tell, is
+        nothing is retried for ever that never worked. Only what may be alive, and of unknown state, is
         looked for as long as that takes."""
         faults = Faults()
         while True:
@@ -151,7 +151,7 @@ class Instance:
         return await (self._recovered(faults, found) if faults.too_many else self._adopted(found))
 
     async def _ended_by_name(self, run: Run) -> Adoption:
-        """Stop a run whose state the runtime cannot tell: every process under its name gets SIGTERM, then is killed.
+        """Stop a run of unknown state: every process under its name gets SIGTERM, then is killed.
         Raises when the runtime cannot confirm even then that it is over."""
         directory = str(run.files.directory)
         runtime = self._services.runtimes.of(directory)
@@ -204,7 +204,7 @@ class Instance:
         return await run.fail(faults.error, exit, found.handle)
 
     def _report_exit_after_fault(self, run: Run, outcome: RunOutcome) -> None:
-        """It has exited, and something failed after that; what is not reported now the next daemon reports."""
+        """The run has exited, and something failed after that; what is not reported now the next daemon reports."""
         try:
             run.report_begun()
             self._report_exit(run, msgspec.structs.replace(outcome, restarted_as=None))

@@ -2,7 +2,7 @@
 
 An instance keeps its uid as long as it runs or its directory exists; a static instance keeps its uid for good, because
 a missing directory may be on a disk that is not mounted. A uid that owns a directory of any instance is never given to
-another one, whatever the record says: the record may have been lost or be older. A freed uid goes to the end of the
+another one, whatever is in the record: the record may have been lost or be older. A freed uid goes to the end of the
 queue: it is given to another instance only after the whole range was used once, also across restarts, because files
 that the last owner left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids with another owner
 (/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have) are skipped,
@@ -173,7 +173,7 @@ class IsolatedUids:
         )
 
     def _candidates(self, low: int, high: int) -> Iterator[int]:
-        """Those of these ids that the node may assign."""
+        """Ids from `low` to `high` that the node may assign."""
         uid = max(low, self._first)
         while uid <= min(high, self._last):
             span = next((span for span in self.foreign if span.first <= uid <= span.last), None)

@@ -68,7 +68,7 @@ class RemoteLookup:
     async def call(
         self, consumer: Consumer | None, requirement: Requirement, request: CapabilityRequest
     ) -> CapabilityAnswer:
-        """What `RemoteCapabilities.call` raises; CAPABILITY_UNAVAILABLE for what is not offered as required,
+        """Raises as `RemoteCapabilities.call` does; CAPABILITY_UNAVAILABLE for what is not offered as required,
         and for callers other than a module of this host."""
         offer = self.offers().get(requirement.id)
         missing = unmet(requirement, offer)

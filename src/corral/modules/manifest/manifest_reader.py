@@ -128,7 +128,7 @@ class ShapeCheck:
         self.problems: list[Problem] = []
 
     def check(self, root: ManifestNode) -> Any:
-        """Plain values, all of the right types: a placeholder stands where a problem was found."""
+        """Plain values, all of the right types: a placeholder is put where a problem was found."""
         return self._value(root, _manifest_type(), "")
 
     def _value(self, node: ManifestNode, kind: kinds.Type, path: str) -> Any:

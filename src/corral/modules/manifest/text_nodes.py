@@ -1,7 +1,7 @@
 """Parsed text of a manifest, YAML or JSON, as nodes that know their line.
 
 Anchors, aliases and tags are refused, so that no node is larger than the text it came from; a key
-stands once; depth is bounded while the text is still being read. Plain values are read as YAML 1.2 does:
+may come once; depth is bounded while the text is still being read. Plain values are read as YAML 1.2 does:
 `on` is a word, `1.10` as a text stays `1.10`. JSON has a reader of its own, because Python's does not report
 lines and accepts a key twice.
 """

@@ -83,7 +83,7 @@ class PoolCallbacks(Protocol):
     def usage(self, process: ModuleProcess) -> Sample | None: ...
 
     def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
-        """It was sent `finish` and is still running."""
+        """The process was sent `finish` and is still running."""
 
     def finished(self, process: ModuleProcess, ending: FinishResult) -> None: ...
 

@@ -80,9 +80,9 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     last_words: str = ""
     """Stack traces of its threads when it crashed."""
     blamed: bool = False
-    """It died with the zygote, which it had killed itself."""
+    """The process died with the zygote, which it had killed itself."""
     held_seconds: float = 0.0
-    """It died with the zygote, and its restart is delayed by so many seconds, to find the module that killed
+    """The process died with the zygote, and its restart is delayed by so many seconds, to find the module that killed
     the zygote."""
 
 
@@ -90,9 +90,9 @@ class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ended that had been sent `finish`."""
 
     lingering: Lingering | None
-    """What it reported as still running; None when it did not answer."""
+    """The work it reported as still running; None when it did not answer."""
     killed: bool
-    """It, or a process that it had started, did not end by itself."""
+    """The process, or one that it had started, did not end by itself."""
     death: Death
 
 

@@ -23,7 +23,7 @@ _NUMBERS: Final = itertools.count(1)
 
 
 class GroupNames:
-    """The names in the tree beneath `path`, as the kernel has them when this is constructed."""
+    """The names in the tree below `path`, as the kernel has them when this is constructed."""
 
     def __init__(self, path: str) -> None:
         self.path = path

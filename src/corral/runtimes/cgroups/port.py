@@ -19,7 +19,7 @@ from corral.system.aio.backoff import doubled
 
 
 class CgroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was proven on a scratch group when the daemon started; `notes` name what failed, and why."""
+    """Features that were proven on a scratch group when the daemon started; `notes` name what failed, and why."""
 
     kill: bool
     freeze: bool

@@ -1,4 +1,4 @@
-"""What the keeper and each of its forks share: signals, name, open descriptors, and the keeper's log."""
+"""Code that the keeper and each of its forks share: signals, name, open descriptors, and the keeper's log."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class HeldRuns:
             del self._statuses[next(iter(self._statuses))]
 
     def handed_minder_ready(self, descriptor: int) -> None:
-        """Handle the end of a shim or rescue that is not our child. The run's files tell a kill from a
+        """Handle the end of a shim or rescue that is not our child. The run's files separate a kill from a
         regular end."""
         if descriptor in self._handed and has_ended(descriptor):
             self._minder_ended(self._unwatch(descriptor), signal.SIGKILL)

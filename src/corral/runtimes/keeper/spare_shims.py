@@ -66,7 +66,7 @@ class SpareShims:
             if keeper_protocol.send(waiting, {"plan": plan, "descriptors": names}, *named.values()):
                 return True
         log(f"spare shim {pid} does not take its run")
-        os.kill(pid, signal.SIGKILL)  # our child, and not reaped yet: nobody else has this number
+        os.kill(pid, signal.SIGKILL)  # our child, and not reaped yet: no other process has this number
         return False
 
     def ended(self, pid: int) -> None:

@@ -119,7 +119,7 @@ class ProcessRuntime:
 
     @property
     def facts(self) -> CgroupFacts | None:
-        """What was proven of the control groups; None before `start_keeper`."""
+        """Proven features of the control groups; None before `start_keeper`."""
         return self._facts
 
     def capabilities(self) -> RuntimeCapabilities:

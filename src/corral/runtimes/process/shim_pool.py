@@ -67,7 +67,7 @@ class ShimPool:
 
     @property
     def spares(self) -> tuple[SpareShim, ...]:
-        """Those that wait for a run now."""
+        """Spare shims that wait for a run now."""
         return tuple(self._ready)
 
     def start(self) -> None:

@@ -62,7 +62,7 @@ class NotBorn(msgspec.Struct, frozen=True, array_like=True, tag="not-born"):
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
-    """It was reaped, and none of its descendants is left."""
+    """The process was reaped, and none of its descendants is left."""
 
     number: int
     status: int
