@@ -14,7 +14,7 @@ from corral.store.store_errors import Fenced, StorageFailed, StoreUnavailable
 
 
 class StoreFault(enum.Enum):
-    """What happens to a batch, or to the query about its outcome."""
+    """Faults of a batch, or of the query about its outcome."""
 
     BEFORE = "refused before anything was stored"
     AFTER = "stored, but the answer is lost"

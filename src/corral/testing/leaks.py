@@ -27,7 +27,7 @@ SETTLE_SECONDS: Final = 5.0
 
 
 class Census(msgspec.Struct, frozen=True):
-    """What exists at one moment."""
+    """Threads, descriptors and children at one moment."""
 
     threads: frozenset[str]
     descriptors: dict[str, int]
@@ -39,7 +39,7 @@ def take_census() -> Census:
 
 
 def leaks_since(before: Census) -> list[str]:
-    """What is there now and was not before, after giving late closers a moment."""
+    """The difference to `before`, after giving late closers a moment."""
     ends = time.monotonic() + SETTLE_SECONDS
     while found := difference(before, take_census()):
         if time.monotonic() > ends:

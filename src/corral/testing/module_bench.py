@@ -247,7 +247,7 @@ class ModuleBench:
         raise LookupError(f"no command '{line}'")
 
     def capability(self, id: str, contract: Callable[..., C]) -> C:
-        """What the module provides, as a consumer sees it."""
+        """The capability that the module provides, as a consumer sees it."""
         state = m.CapabilityState(id=id, available=True)
         return Capabilities(ConsumerLink(self._link), (id,), (state,)).require(id, contract).call
 
@@ -309,7 +309,7 @@ class ModuleBench:
         return list(self._host.logs)
 
     async def metrics(self) -> dict[str, float]:
-        """What it shows, by name: counters of all labels added up, of the others the last."""
+        """Its metrics by name: counters of all labels added up, of the others the last."""
         self.context.metrics._flush()
         await self.health()
         return shown_values(self._host.samples)

@@ -37,7 +37,7 @@ class PostgresServer:
 
     `environment` is added to the server's own, for a preloaded library; `settings` to its
     configuration. `durable=False` skips flushes to disk: fine for tests, not for benchmarks. With `keep`
-    the directory stays, for whoever removes its parent.
+    the directory stays; the caller removes its parent.
     """
 
     def __init__(

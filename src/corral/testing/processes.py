@@ -171,5 +171,5 @@ class ProcessCluster:
         return process
 
     def running(self) -> list[ServiceProcess]:
-        """Those that have not ended, the newest first."""
+        """Processes that have not ended, the newest first."""
         return [process for process in reversed(self._processes) if process.alive]

@@ -59,7 +59,7 @@ def open_files(pid: int) -> list[str]:
 
 
 class ProcessHarness:
-    """Use as `async with`. `cgroups` is a kind as in the configuration; each house has a root of its own."""
+    """Use as `async with`. `cgroups` is a kind as in the configuration; each harness has a root of its own."""
 
     def __init__(
         self,

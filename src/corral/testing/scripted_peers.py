@@ -147,7 +147,7 @@ class ScriptedDaemon:
 
 
 Script = Callable[[Any], Awaitable[None]]
-"""What a scripted controller does with one stream; the argument has `read` and `write`, which takes any bytes, too."""
+"""The behaviour of a scripted controller on one stream; the argument has `read` and `write`, which takes any bytes, too."""
 
 _SERVICE: Final = "corral.v1.DaemonService"
 _CONNECT: Final = f"/{_SERVICE}/Connect"

@@ -74,7 +74,7 @@ class Wrong(enum.Enum):
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True):
-    """What both formats are written from."""
+    """The values that both formats are written from."""
 
     signature: bytes
     signer_pem: bytes

@@ -24,7 +24,7 @@ class RuntimeHarness(Protocol):
     """The present one."""
 
     async def next_provider(self) -> RuntimeProvider:
-        """What a new daemon would make; `provider` from now on."""
+        """The provider that a new daemon would make; `provider` from now on."""
 
     def spec(self, *command: str, **fields: Any) -> RunSpec:
         """A run of its own, its directories made; `fields` are those of `RunSpec`."""

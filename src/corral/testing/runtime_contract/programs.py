@@ -175,7 +175,7 @@ class Executing:
 
     @pytest.mark.control_groups
     async def test_the_limits_of_the_run_hold_for_it(self, house: RuntimeHarness) -> None:
-        """It is counted among the processes of the run, where something counts them."""
+        """The program counts among the processes of the run, where control groups count them."""
         if not house.provider.capabilities().kill_tree:
             pytest.skip("no control groups on this node")
         handle = await house.provider.start(house.spec(*workloads.silent()))
