@@ -206,8 +206,10 @@ def set_labels(session: ApiSession, id: str, changes: tuple[str, ...], as_claime
 
 @node.command()
 @click.argument("id")
-@click.option("--memory-mb", type=click.IntRange(min=0), help="At most so much counts; 0: as the node says.")
-@click.option("--cpus", type=click.IntRange(min=0), help="At most so many count; 0: as the node says.")
+@click.option(
+    "--memory-mb", type=click.IntRange(min=0), help="At most so much counts; 0: as the node reports."
+)
+@click.option("--cpus", type=click.IntRange(min=0), help="At most so many count; 0: as the node reports.")
 @click.option("--runtimes", metavar="A,B", help="Only these count; empty: all that the node has.")
 @api_command
 def cap(session: ApiSession, id: str, memory_mb: int | None, cpus: int | None, runtimes: str | None) -> None:

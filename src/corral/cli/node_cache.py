@@ -93,7 +93,7 @@ def _items(found: Any) -> list[dict[str, Any]]:
 def prewarm(session: ApiSession, id: str | None, everywhere: bool, group: str | None) -> int:
     """Fill a node's cache with what groups need to start."""
     if (id is None) != everywhere:
-        raise WrongUsage("name one node, or say --all")
+        raise WrongUsage("name one node, or use --all")
     place = f"{NODES}/cache/prewarm" if everywhere else f"{NODES}/{segment(str(id))}/cache/prewarm"
     answer = session.client.post(place, {"group": group} if group else {}, timeout=PREWARM_SECONDS)
     reports = answer.get("items", [answer])

@@ -87,7 +87,7 @@ def settings_read() -> contextlib.AbstractContextManager[None]:
 @click.option(
     "--bootstrap", metavar="HOST:PORT", help="Address for join tokens; the gRPC port + 1 if left out."
 )
-@click.option("--advertise", metavar="HOST:PORT", help="Address that daemons are told to use.")
+@click.option("--advertise", metavar="HOST:PORT", help="Address that daemons shall use.")
 @click.option("--store", metavar="URL", help="sqlite or postgresql://….")
 @click.option(
     "--found-cluster",
@@ -117,7 +117,9 @@ def controller(
     if ctx.invoked_subcommand is not None:
         given = [name for name in ("--data", "--store", "--config") if ctx.params.get(name[2:])]
         if given:
-            raise WrongUsage(f"{given[0]} stands before '{ctx.invoked_subcommand}'", hint="write it behind")
+            raise WrongUsage(
+                f"{given[0]} has to come after '{ctx.invoked_subcommand}'", hint="write it behind"
+            )
         return 0
     settings = {
         "data": data,

@@ -30,7 +30,7 @@ def given_token(token: str | None, token_file: str | None) -> str | None:
     if token_file is None:
         return token or None
     if token:
-        raise WrongUsage("--token and --token-file say the same", hint="leave --token out")
+        raise WrongUsage("--token and --token-file exclude each other", hint="leave --token out")
     text = _read(token_file).strip()
     if not text:
         raise WrongUsage(f"there is no token in {_named(token_file)}")

@@ -77,7 +77,7 @@ class HttpSection(Section, frozen=True, kw_only=True):
 class GrpcSection(Section, frozen=True, kw_only=True):
     listen: Annotated[kind.Listen, described("Address that daemons connect to.")] = "127.0.0.1:8481"
     advertise: Annotated[
-        kind.OptionalAddress, described("HOST:PORT daemons are told to use; empty: as listened.")
+        kind.OptionalAddress, described("HOST:PORT that daemons shall use; empty: as listened.")
     ] = ""
     connections: Annotated[
         kind.Limit, described("Connections in all; at most a quarter of the file descriptors. 0: no limit.")

@@ -106,7 +106,7 @@ def test_no_modules_reaches_its_key(corral: Corral, role: str) -> None:
 
 def test_the_directory_of_a_lost_token_is_not_taken_from_before_the_command(corral: Corral) -> None:
     done = corral("controller", "--data", "/d", "admin-token")
-    assert (done.returncode, "--data stands before" in done.stderr) == (2, True)
+    assert (done.returncode, "--data has to come after" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("role", ["controller", "daemon"])

@@ -162,7 +162,7 @@ def test_a_follower_begins_in_the_run_it_has_shown_and_tells_what_is_late_as_suc
     assert server.requests[-1].headers["Last-Event-ID"] == f"{RUN + 3}-30"
     assert "after" not in server.requests[-1].query
     notes = done.stderr.splitlines()
-    assert "it lies on node 'web-1' (late: it is told when it can be had)" in notes[0]
+    assert "it lies on node 'web-1' (late: it is shown when it arrives)" in notes[0]
     assert notes[1] == f"-- run {RUN + 4} on node web-2 --"
     assert notes[2] == f"-- late, from run {RUN + 3}: --"
 

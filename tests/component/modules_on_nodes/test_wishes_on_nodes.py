@@ -296,7 +296,7 @@ async def test_the_command_line_waits_for_who_is_there_and_says_what_the_others_
     wishes.be_bad("n1", bad=False)
     said = await corral(wishes.controller, "recover", "small")
     assert said.stdout.splitlines()[:2] == [
-        "'small' 1.0.0 is ACTIVE; told to try again: n1; when back: n2",
+        "'small' 1.0.0 is ACTIVE; recovery requested: n1; when back: n2",
         "  n1: ACTIVE 1.0.0",
     ]
     assert said.returncode == 0, said.stderr

@@ -51,7 +51,7 @@ class ApiAnswers:
     def not_ours(self, what: str, *, passing: bool = False) -> Unreachable:
         return Unreachable(
             f"{self._url} does not answer like a Corral controller: {what}",
-            hint="check the address, and whatever stands between; it is the HTTP one, not gRPC",
+            hint="check the address, and any proxy in between; it is the HTTP one, not gRPC",
             passing=passing,
             in_doubt=passing,
         )

@@ -36,10 +36,10 @@ def console_path(id: str) -> str:
     "--tail",
     type=click.IntRange(0, PAGE),
     metavar="LINES",
-    help=f"The last so many lines; {_TAIL} unless a time or an offset says where to begin.",
+    help=f"The last so many lines; {_TAIL} unless a time or an offset is given.",
 )
 @time_options("lines")
-@click.option("-t", "--timestamps", is_flag=True, help="Say of each line when it came.")
+@click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line.")
 @click.option("--after", type=click.IntRange(0), metavar="OFFSET", help="Everything from this offset.")
 @click.option("-p", "--previous", is_flag=True, help="The run before the newest.")
 @click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")

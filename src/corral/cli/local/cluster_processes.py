@@ -140,7 +140,7 @@ class ClusterProcesses:
         delay = restarts.died(after_seconds=dead.lived)
         note(f"the {dead.name} died ({dead.how_it_ended()}) after {dead.lived:.1f} s")
         if delay is None:
-            note(f"it died too often, giving up; the last it said:\n{_tail(dead)}")
+            note(f"it died too often, giving up; its last output:\n{_tail(dead)}")
             return False
         self._supervisor.wait(lambda: False, timeout=delay)
         if self._supervisor.signals:
@@ -189,8 +189,8 @@ class ClusterProcesses:
 
     def _failed(self, child: Child, how: str) -> CommandRefused:
         return CommandRefused(
-            f"the {child.name} {how}; the last it said:\n{_tail(child)}",
-            hint=f"all it said is in {self._directory / child.name / 'logs' / (child.name + '.log')}",
+            f"the {child.name} {how}; its last output:\n{_tail(child)}",
+            hint=f"its log is {self._directory / child.name / 'logs' / (child.name + '.log')}",
         )
 
     def _take_token(self) -> None:

@@ -137,4 +137,4 @@ def _watch(process: subprocess.Popen[str], node: pathlib.Path, names: list[str],
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("error: ") if lines else "it did not say why"
+    return lines[-1].removeprefix("error: ") if lines else "it gave no reason"

@@ -31,7 +31,7 @@ def _options(command: F) -> F:
             click.option("--no-activate", is_flag=True, help="Install, and hold it until 'activate'."),
             click.option("--no-rollback", is_flag=True, help="Leave a failed upgrade as it is."),
             click.option(
-                "--dry-run", is_flag=True, help="Only tell what would happen, and what is in the way."
+                "--dry-run", is_flag=True, help="Only show what would happen, and what is in the way."
             ),
             wait_option("How long to wait for connected nodes to settle; 0: not."),
         )

@@ -23,13 +23,13 @@ def has_node_part(found: Item) -> bool:
 
 
 def on_nodes(found: Item) -> str:
-    """`2/3, 1 troubled (1 away)`: active on two of the three nodes that shall have it, and one needs somebody to
-    look at it. What is known of nodes that are away is what they said last."""
+    """`2/3, 1 degraded (1 away)`: active on two of the three nodes that shall have it, and one needs an
+    operator. Nodes that are away count by their last report."""
     if not has_node_part(found):
         return "-"
     counts = found.get("on_nodes") or {}
     away = f" ({counts['away']} away)" if counts.get("away") else ""
-    bad = f", {counts['troubled']} troubled" if counts.get("troubled") else ""
+    bad = f", {counts['troubled']} degraded" if counts.get("troubled") else ""
     return f"{counts.get('active', 0)}/{counts.get('wanted', 0)}{bad}{away}"
 
 
@@ -42,7 +42,7 @@ def phase_of(found: Item) -> str:
 
 def paint_nodes(text: str) -> str:
     """As a failure is, where there is one."""
-    return paint_state("FAILED") if "troubled" in text else ""
+    return paint_state("FAILED") if "degraded" in text else ""
 
 
 def reason_of(found: Item) -> str:
@@ -111,5 +111,6 @@ def waits(each: Item) -> bool:
 
 def _counted(found: Item) -> str:
     counts = found.get("on_nodes") or {}
-    numbers = ((word, int(counts.get(word) or 0)) for word in ("troubled", "waiting"))
+    shown = (("degraded", "troubled"), ("waiting", "waiting"))
+    numbers = ((word, int(counts.get(field) or 0)) for word, field in shown)
     return "; ".join(f"{word} on {n} node{'' if n == 1 else 's'}" for word, n in numbers if n)

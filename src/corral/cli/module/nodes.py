@@ -77,7 +77,7 @@ def _here(found: Item) -> str:
     if found.get("phase") == "FAILED":
         return first or str(found.get("reason") or "")
     if found.get("connected") and found.get("phase") is None:
-        return "nothing heard yet"
+        return "no report yet"
     if found.get("connected") and not found.get("current"):
         return "not the installed version"
     if found.get("declined"):
@@ -110,7 +110,7 @@ def show_nodes(nodes: Sequence[Item]) -> None:
     for each in nodes:
         text = str(each.get("error") or "").rstrip()
         if text and text not in note_of(each):
-            click.echo(printable(f"\n{each.get('node')} said:\n{text}"))
+            click.echo(printable(f"\n{each.get('node')} reported:\n{text}"))
 
 
 def wait_for_nodes(
@@ -162,7 +162,7 @@ def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> 
     if bad:
         raise CommandRefused(
             f"'{found.get('id')}' {found.get('version')} did not come up on {named(bad)}",
-            hint=f"'corral module info {found.get('id')}' tells why; then 'corral module recover {found.get('id')}'",
+            hint=f"'corral module info {found.get('id')}' shows why; then 'corral module recover {found.get('id')}'",
             code="MODULE_FAILED",
         )
     waiting = [
@@ -179,7 +179,7 @@ def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> 
     if without:
         raise CommandRefused(
             f"'{found.get('id')}' {found.get('version')} did not take what it was given on {named(without)}",
-            hint=f"'corral module info {found.get('id')}' tells why; what it had before holds on there",
+            hint=f"'corral module info {found.get('id')}' shows why; what it had before stays in force there",
             code="MODULE_FAILED",
         )
 
@@ -209,7 +209,7 @@ def recovery_note(found: Item, node: str | None = None) -> str:
             return f"nothing left to recover on {node}"  # perhaps it was quick
     now = [str(each.get("node")) for each in asked if each.get("connected")]
     later = [str(each.get("node")) for each in asked if not each.get("connected")]
-    parts = [f"told to try again: {named(now)}"] if now else []
+    parts = [f"recovery requested: {named(now)}"] if now else []
     return "; ".join(parts + ([f"when back: {named(later)}"] if later else []))
 
 
@@ -228,7 +228,7 @@ def _failed(each: Item) -> bool:
 
 
 def _progress_text(each: Item) -> str:
-    return str(each.get("progress") or each.get("phase") or "nothing heard yet")
+    return str(each.get("progress") or each.get("phase") or "no report yet")
 
 
 def _more(count: int) -> str:

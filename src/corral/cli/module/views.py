@@ -78,7 +78,7 @@ def refuse_failed(found: Item) -> None:
         failure = found.get("failure") or {}
         raise CommandRefused(
             f"'{found.get('id')}' is FAILED: {failure.get('message') or found.get('reason')}",
-            hint=f"'corral module info {found.get('id')}' tells the story",
+            hint=f"'corral module info {found.get('id')}' shows the error and the log",
             code="MODULE_FAILED",
         )
 

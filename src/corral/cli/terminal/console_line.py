@@ -54,12 +54,10 @@ def gap_text(gap: dict[str, Any]) -> str:
             f"{missing} bytes at {gap['from_offset']}" if missing else f"what follows at {gap['from_offset']}"
         )
         return f"{what}: {gap['reason']}" + (
-            " (late: it is told when it can be had)" if gap.get("late") else ""
+            " (late: it is shown when it arrives)" if gap.get("late") else ""
         )
     if gap["reason"] == "unknown":
-        return (
-            f"nobody knows how much is missing at {gap['from_offset']}: nothing was left that could store it"
-        )
+        return f"an unknown number of bytes is missing at {gap['from_offset']}: nothing was left that could store it"
     return f"{missing} bytes at {gap['from_offset']} are missing: {gap['reason']}"
 
 
