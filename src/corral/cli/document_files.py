@@ -12,7 +12,7 @@ from corral.cli.failure import WrongUsage
 
 
 def read_documents(path: str) -> list[dict[str, Any]]:
-    """Every document of a file ('-': stdin); WrongUsage says what is wrong with it."""
+    """Every document of a file ('-': stdin); WrongUsage has what is wrong with it."""
     text = _text(path)
     try:
         found: Any = json.loads(text)

@@ -100,5 +100,5 @@ def _line(event: Item) -> str:
 
 
 def _colour(name: str) -> str:
-    """Events whose name says that something went wrong, or well, by their last word."""
+    """Events of something that went wrong, or well, by the last word of their names."""
     return _COLOURS.get(name.rpartition("_")[2], "")

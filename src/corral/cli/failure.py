@@ -78,13 +78,13 @@ class Unreachable(CommandFailure):
 
 
 class WaitRanOut(CommandFailure):
-    """What was waited for did not come in time; it may still."""
+    """The awaited state did not come in time; it may still."""
 
     exit_code = 4
 
 
 def report(message: str, *, hint: str | None = None) -> None:
-    """Tell a person, on stderr."""
+    """Print an error for people, on stderr."""
     click.echo(f"error: {printable(message)}", err=True)
     if hint:
         click.echo(f"hint: {printable(hint)}", err=True)

@@ -29,7 +29,7 @@ GROUPS: Final = "/api/v1/groups"
 _LOOKED_AT: Final = 500
 _REASONS: Final = 5
 READ_ONLY: Final = ("status", "revision")
-"""What the API adds to a document: a group that was read can be written back."""
+"""Fields that the API adds to a document: a group that was read can be written back."""
 _NAMES_SHOWN: Final = 5
 _OVER: Final = ("STOPPED", "CRASHED")
 _NOT_OF_RUNS: Final = {"min", "max", "crash_loop", "nodes", "node_labels", "node_capabilities"}

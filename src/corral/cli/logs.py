@@ -34,7 +34,7 @@ level_option = click.option(
 
 
 class _Logs(click.Group):
-    """`corral logs --request ID` is `corral logs request ID`, wherever the option stands."""
+    """`corral logs --request ID` is `corral logs request ID`, at any place of the option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands:
@@ -127,7 +127,7 @@ def followed(
 
 
 def _kept_since(session: ApiSession) -> str:
-    """The time of the oldest record that the controller still has; empty: it has none, or does not tell."""
+    """The time of the oldest record that the controller still has; empty: it has none, or does not report it."""
     page = session.client.get(LOGS, {"source": "controller", "after": "0", "limit": 1})
     return str(page.get("kept_since") or "") if isinstance(page, dict) else ""
 
@@ -187,7 +187,7 @@ def _show(
     found = _since(session, params) if since else _history(session, params, newest, tail)
     for record in found:
         if int(record.get("number", 0)) > newest:
-            break  # what came since then is the stream's to tell
+            break  # what came since then comes by the stream
         show_streamed(session.output, record, _line, name="message")
     if (
         session.output == "table"

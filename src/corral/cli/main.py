@@ -96,7 +96,7 @@ def run(args: list[str] | None = None) -> int:
             return INTERRUPTED
         report("aborted, nothing was done")
         return 1
-    except OSError as error:  # whatever reads or writes a file of its own says more: this is the output
+    except OSError as error:  # commands that read or write files have better messages: this is the output
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer, too

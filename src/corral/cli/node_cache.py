@@ -106,7 +106,7 @@ def prewarm(session: ApiSession, id: str | None, everywhere: bool, group: str | 
 
 
 def _results(report: Any) -> list[dict[str, Any]]:
-    """A line for each failure of a node, or one that says all is there."""
+    """A line for each failure of a node, or one that all is there."""
     failures = [{"node": report.get("node"), **failure} for failure in report.get("failures", [])]
     if report.get("code"):
         failures.append(

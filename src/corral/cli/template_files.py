@@ -203,7 +203,7 @@ def _run_editor(file: pathlib.Path) -> None:
 
 
 def _keep(file: pathlib.Path) -> None:
-    """What somebody wrote is not lost when it cannot be stored."""
+    """Keep the user's text when it cannot be stored."""
     import shutil
 
     kept = shutil.move(file, pathlib.Path(tempfile.mkdtemp(prefix="corral-kept-")) / file.name)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from corral.cli.failure import CommandRefused, Unreachable
 
 _OF_PROXIES: Final = frozenset({502, 503, 504})
-"""What proxies say while a controller is away."""
+"""Answers of proxies while a controller is away."""
 
 
 class ApiAnswers:

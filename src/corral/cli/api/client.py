@@ -142,7 +142,7 @@ class Client:
         method: str = "PUT",
     ) -> Any:
         """Send bytes of any length on a connection of its own. A controller that refuses them while they
-        are still being sent is heard. `revision`: refused when what it changes has another one."""
+        are still being sent is noticed. `revision`: refused when what it changes has another one."""
         headers = {
             **self._headers(),
             "Content-Type": content_type,
@@ -153,7 +153,7 @@ class Client:
         connection = self._connect(UPLOAD_SECONDS)
         body = _until_answered(connection, source)
         try:
-            # Cut off while sending: it does not want the rest, and what it says is in the answer.
+            # Cut off while sending: it does not want the rest, and the reason is in the answer.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Answered):
                 connection.request(method, self._target(path, params), body=body, headers=headers)
             response = connection.getresponse()
@@ -306,7 +306,7 @@ class _Answered(Exception):
 
 
 def _until_answered(connection: http.client.HTTPConnection, source: Iterable[bytes]) -> Iterator[bytes]:
-    """What is to be sent, for as long as it is wanted: who is answered already sends no more. On TLS the
+    """Blocks of `source` until the controller answers: after an answer no more is sent. On TLS the
     other side also sends what is no answer, so there the whole is sent."""
     for block in source:
         wire = connection.sock

@@ -36,7 +36,7 @@ class Contexts:
         self.known = known
 
     def find(self, name: str) -> Context:
-        """Refuses an unknown name and says which one was probably meant."""
+        """Refuses an unknown name, with the nearest known one."""
         if name in self.known:
             return self.known[name]
         from corral.errors import nearest

@@ -17,7 +17,7 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 _MAX_LINE: Final = 8 * 1024 * 1024
 _GONE: Final = "RESYNC_REQUIRED"
 _ONLY_AT_FIRST: Final = ("after", "tail")
-"""Where to begin; once something was read, the last id says it better."""
+"""Where to begin; once something was read, the last id is more exact."""
 
 
 class StreamMessage:
@@ -73,8 +73,8 @@ def follow(
 ) -> Iterator[StreamMessage]:
     """Messages for ever, from `last_id` on, resumed after the last one that came. The first connection must succeed.
 
-    Ends only by an exception: `CommandRefused` when the controller will not have us any more. What
-    happens to the connection meanwhile is told to `notify`.
+    Ends only by an exception: `CommandRefused` when the controller will not have us any more. Changes
+    of the connection go to `notify`.
     """
     connected = False
     fruitless = 0

@@ -1,4 +1,4 @@
-"""Whom a command talks to: flags, then environment, then the chosen context.
+"""The controller and token of a command: flags, then environment, then the chosen context.
 
 A context's token is used with that context's address only: naming another address never
 sends it somewhere else.

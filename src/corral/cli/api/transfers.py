@@ -26,7 +26,7 @@ _ZIP: Final = "application/zip"
 
 @contextlib.contextmanager
 def archive_of(path: str) -> Iterator[tuple[IO[bytes], int, str]]:
-    """What to upload for a path: a directory packed, an archive as it is; with its size and its kind."""
+    """The upload of a path: a directory packed, an archive as it is; with its size and its kind."""
     source = pathlib.Path(path).expanduser()
     if source.is_dir():
         with tempfile.TemporaryFile(prefix="corral-upload-") as packed:
@@ -156,7 +156,7 @@ class Form:
 def send_form(
     client: Client, path: str, parts: Iterable[FormFile], *, what: str, params: Params | None = None
 ) -> Any:
-    """POST files as one form, with a bar that says `what` is going on."""
+    """POST files as one form, with a progress bar titled `what`."""
     form = Form(parts)
     with Bar(what, form.size) as bar:
         return client.upload(
@@ -183,7 +183,7 @@ _COPY_BYTES: Final = 256 * 1024
 
 def save(response: http.client.HTTPResponse, target: str, *, what: str) -> int:
     """Write a body to `target` ('-': stdout) and close it; returns its size. A body that breaks off is
-    said, and a file that is not whole never stands under the name that was asked for."""
+    reported, and a file that is not whole never gets the name that was asked for."""
     with response, opened_target(target) as file, Bar(what, _length(response)) as bar:
         for piece in pieces(response):
             file.write(piece)
@@ -192,7 +192,7 @@ def save(response: http.client.HTTPResponse, target: str, *, what: str) -> int:
 
 
 def pieces(response: Any) -> Iterator[bytes]:
-    """What is left of a body; one that ends before its announced length broke off."""
+    """The rest of a body; one that ends before its announced length broke off."""
     while True:
         try:
             piece = response.read1(_COPY_BYTES)

@@ -1,4 +1,4 @@
-"""`--watch`: draw a list again when an event says so, and now and then in any case."""
+"""`--watch`: draw a list again after an event that concerns it, and now and then in any case."""
 
 from __future__ import annotations
 

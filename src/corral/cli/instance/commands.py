@@ -276,7 +276,7 @@ def command(session: ApiSession, id: str, line: tuple[str, ...]) -> None:
 def delete(session: ApiSession, id: str, yes: bool) -> None:
     """Forget an instance that has ended, and its console."""
     if not yes:
-        session.client.get(f"{INSTANCES}/{segment(id)}")  # nobody is asked about one that there is not
+        session.client.get(f"{INSTANCES}/{segment(id)}")  # no question about an unknown one
     confirm(f"forget instance '{id}'", yes=yes)
     session.client.delete(f"{INSTANCES}/{segment(id)}")
     show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")

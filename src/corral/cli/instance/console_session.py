@@ -39,7 +39,7 @@ FAILED: Final = "failed"
 
 
 class ConsoleSession:
-    """What happens to a console, as a queue with a descriptor that `select` can wait for."""
+    """Events of a console, as a queue with a descriptor that `select` can wait for."""
 
     def __init__(self, client: Client, id: str, *, place: str) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class ConsoleSession:
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Leaving closes the connection under these threads, and one that complains while the
-        interpreter ends takes the whole process down: whatever breaks is told here, or to nobody."""
+        interpreter ends takes the whole process down: errors are reported here, or not at all."""
         try:
             work()
         except Exception as error:
@@ -74,7 +74,7 @@ class ConsoleSession:
         self._lines.put(line)
 
     def take(self) -> Iterator[tuple[str, Any]]:
-        """What has come since the last call."""
+        """The events since the last call."""
         with contextlib.suppress(queue.Empty):
             os.read(self._ours, 65_536)
             while True:
@@ -153,7 +153,7 @@ def how_it_ended(id: str, end: Any) -> str:
 
 
 class ConsoleScreen:
-    """Output above, one line of input below it. Output whose line is not finished stands before the
+    """Output above, one line of input below it. Output whose line is not finished is shown before the
     prompt until it is."""
 
     def __init__(self, editor: LineEditor, *, prompt: str, raw: bool) -> None:

@@ -117,7 +117,7 @@ class Lines:
         self.missing = False
         """Some of what was asked for could not be had."""
         self._late_place: str | None = None
-        """Where the first part lies that was told as late and has not come."""
+        """Node of the first part that was announced as late and has not come."""
 
     def newest(self, run: int | None, tail: int, *, follow: bool) -> str:
         page = self._page({"newest": "true", "limit": max(1, tail), "incarnation": run})
@@ -189,7 +189,7 @@ class Lines:
             self._headed = heading
 
     def live(self, run: int | None, place: str) -> None:
-        """What comes from there on, from run to run unless one was asked for."""
+        """Output from there on, from run to run unless one was asked for."""
         from corral.cli.api import event_stream
 
         stream = f"{console_path(self._id)}/stream"
@@ -220,7 +220,7 @@ class Lines:
         self._show.items(page["items"])
 
     def _note_late(self) -> None:
-        """It has ended before everything of it came."""
+        """Note that the console ended before all of it came."""
         if self._late_place is not None:
             self.missing = True
             note(

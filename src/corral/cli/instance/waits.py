@@ -40,7 +40,7 @@ def wait_options(default: str = "60s") -> Callable[[F], F]:
 def wait_until(
     look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
 ) -> None:
-    """Call `look` until it says yes. What it says besides is shown, and is the reason when time is up."""
+    """Call `look` until it returns true. Its text is shown, and is the reason when time is up."""
     try:
         _look_until(look, timeout=timeout, what=what, hint=hint)
     except KeyboardInterrupt:
@@ -101,7 +101,7 @@ def _refuse_dead(session: ApiSession, begun: Item, now: Item) -> None:
 
 
 def last_lines(session: ApiSession, of: dict[str, str], *, since: int = 0) -> str:
-    """The end of the console of what crashed last, to be put behind a message; empty when nobody has it."""
+    """The end of the console of what crashed last, to be put behind a message; empty when there is none."""
     try:
         newest = session.client.get(CRASHES, {**of, "limit": "1"})["items"]
         if not newest or newest[0].get("incarnation", 0) < since:
@@ -134,7 +134,7 @@ def started_again(asked: Item, now: Item) -> bool:
 
 
 def why_not(instance: Item) -> str:
-    """Why it does not run, as far as anybody knows."""
+    """Why it does not run, as far as that is known."""
     if failed := start_problem(instance):
         return failed
     exit = instance.get("exit") or {}
@@ -142,7 +142,7 @@ def why_not(instance: Item) -> str:
 
 
 def start_problem(instance: Item) -> str:
-    """What went wrong with the start of one that has not started; empty when nothing did."""
+    """The error of a start that failed; empty when there is none."""
     failure = instance.get("start_failure") or {}
     if not failure.get("message") or instance.get("started_at"):
         return ""
@@ -150,7 +150,7 @@ def start_problem(instance: Item) -> str:
 
 
 def stage_text(instance: Item) -> str:
-    """What its node is doing for it while it is prepared, and what it waits for there; empty: nothing."""
+    """The step of its preparation, and the condition it waits for; empty: none."""
     stage = str(instance.get("stage") or "")
     waits = instance.get("reason") if instance.get("state") == "PREPARING" else ""
     return f"{stage}: {waits}" if stage and waits else stage
@@ -166,6 +166,6 @@ def _progress(instance: Item) -> str:
 
 
 def waits_for(instance: Item) -> str:
-    """What keeps one whose process exists from being ready, or why it is stopped, as far as its node has said so."""
+    """Why one whose process exists is not ready, or why it is stopped, as far as its node has reported it."""
     waiting = instance.get("state") in ("STARTING", "RUNNING", "STOPPING") and not instance.get("ready")
     return str(instance.get("reason") or "") if waiting else ""

@@ -24,7 +24,7 @@ _KILL_SECONDS: Final = 10.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Echo = Callable[[str, str], None]
-"""Told every line a child writes, with the child's name."""
+"""Receives every line that a child writes, with the child's name."""
 
 
 class Child:
@@ -161,7 +161,7 @@ class ChildSupervisor:
         child.ended = time.monotonic()
         os.close(child.pidfd)
         for stream in (child.process.stdout, child.process.stderr):
-            if stream is not None and not stream.closed:  # its last output says most
+            if stream is not None and not stream.closed:  # its last output matters most
                 self._selector.get_key(stream).data()
                 self._forget(stream)
 

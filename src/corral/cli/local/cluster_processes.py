@@ -124,7 +124,7 @@ class ClusterProcesses:
         return 0
 
     def stop(self) -> None:
-        """The daemon first, so that it can say goodbye; instances keep running. Asked again, kill."""
+        """The daemon first, so that it can end its session; instances keep running. Asked again, kill."""
         patience = self._supervisor.signals
         for child in (self._daemon, self._controller):
             if child is None or not child.running:
@@ -165,7 +165,7 @@ class ClusterProcesses:
 
     def _environment(self) -> dict[str, str]:
         """Ours, but for a file of settings that is meant for one role alone. Instances run as our user
-        unless somebody said otherwise."""
+        unless the environment has another profile."""
         own = {name: value for name, value in os.environ.items() if name != "CORRAL_CONFIG"}
         return {**_DEVELOPMENT, **own}
 
@@ -214,7 +214,7 @@ class ClusterProcesses:
             cluster = client.get("/api/v1/cluster")
             grpc = parse_address(str(cluster["leader"]["grpc"]))
         except (CommandFailure, KeyError, TypeError, ValueError):
-            return  # as configured, then; only a picked port needs telling
+            return  # as configured, then; only a picked port has to be printed
         if parse_address(self._grpc, any_port=True).port == 0:
             self._grpc = str(Address(parse_address(self._grpc, any_port=True).host, grpc.port))
 

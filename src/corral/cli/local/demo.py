@@ -58,8 +58,8 @@ def demo_document(ports: tuple[int, int] = PORTS) -> dict[str, Any]:
 
 
 def run_demo(client: Client, *, ports: tuple[int, int], pause: Callable[[float], None]) -> str:
-    """Make the group unless there is one of this name, wait for its instances, and say what there is.
-    One that somebody changed is left as it is. `pause` waits, and raises when we are to end."""
+    """Make the group unless there is one of this name, wait for its instances, and return a summary.
+    A changed group is left as it is. `pause` waits, and raises when we are to end."""
     group = _find(client)
     if group is None:
         _upload(client)
@@ -103,7 +103,7 @@ def _find(client: Client) -> Any:
 
 
 def _await_running(client: Client, desired: int, pause: Callable[[float], None]) -> list[Any]:
-    """Those that answer once enough of them do, or when time is over."""
+    """Running instances, once there are enough, or when time is over."""
     deadline = time.monotonic() + WAIT_SECONDS
     with ProgressLine() as progress:
         while True:
@@ -133,7 +133,7 @@ SOURCE: Final = pathlib.Path(corral.__file__).resolve().parents[2] / "modules" /
 
 
 def run_demo_module(client: Client) -> str:
-    """Install it unless it is there, whatever somebody did to it; empty where its source is missing."""
+    """Install it unless it is there, in whatever state; empty where its source is missing."""
     found = _find_module(client)
     if found is None and not SOURCE.is_dir():
         return ""

@@ -119,7 +119,7 @@ def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) ->
 
 
 def _watch(process: subprocess.Popen[str], node: pathlib.Path, names: list[str], deadline: float) -> None:
-    """Until it has ended, with a line that says what is left."""
+    """Until it has ended, with a line that shows what is left."""
     from corral.cli.local.up_state import live_instances
     from corral.cli.terminal.progress_line import ProgressLine
 

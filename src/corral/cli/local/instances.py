@@ -42,7 +42,7 @@ def local(ctx: click.Context, data: str) -> None:
 @output_option
 @click.pass_obj
 def list_(data: pathlib.Path, output: str) -> None:
-    """What runs here, and what has ended."""
+    """Runs of this node that live, and those that have ended."""
     show_list(output, ask(data, "list")["items"], columns=COLUMNS)
 
 

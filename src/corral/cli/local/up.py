@@ -112,7 +112,7 @@ def _supervise(cluster: ClusterProcesses, *, demo: tuple[int, int] | None) -> in
 
 
 def _demo(cluster: ClusterProcesses, ports: tuple[int, int]) -> str:
-    """What there is to look at; a cluster without a demo is still a cluster."""
+    """A summary of the demo; a cluster without a demo is still a cluster."""
     try:
         with contextlib.closing(cluster.client()) as client:
             return run_demo(client, ports=ports, pause=cluster.pause)
@@ -168,7 +168,7 @@ def _claimed(directory: pathlib.Path) -> Iterator[None]:
 
 
 def _check_ports(config: ControllerConfig, flags: Mapping[str, object]) -> None:
-    """Find a port that is taken before anything starts, and say how to choose another."""
+    """Find a port that is taken before anything starts, and show how to choose another."""
     listeners = [("--http", config.http.listen), ("--grpc", config.grpc.listen)]
     if config.bootstrap.enabled:
         listeners.append(("--bootstrap", str(config.bootstrap_address)))

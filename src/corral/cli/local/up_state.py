@@ -1,4 +1,4 @@
-"""What `up` leaves in its directory: the record of its process, and the runs of its node.
+"""Files that `up` leaves in its directory: the record of its process, and the runs of its node.
 
 `up` writes the record and `down` reads it. A process id alone may belong to another process by the time it is read;
 the id together with the start time of the process does not.

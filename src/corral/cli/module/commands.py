@@ -75,7 +75,7 @@ def info(session: ApiSession, id: str) -> None:
 
 
 def _schema(session: ApiSession, found: Item) -> Item | None:
-    """What settings it takes; those who see no settings do not see these either."""
+    """The schema of its settings; callers that see no settings do not see it either."""
     if found.get("settings") is None:
         return None
     try:
@@ -91,7 +91,7 @@ def _show_reached(session: ApiSession, found: Item) -> None:
 
 
 def _show_done(session: ApiSession, found: Item, text: str, wait: float, *, runs: bool = True) -> None:
-    """What came of it, once the connected nodes have settled: as `install` does."""
+    """Show the result once the connected nodes have settled: as `install` does."""
     if wait and has_node_part(found):
         found = wait_for_nodes(session, found, wait)
     show_done(session.output, found, text)

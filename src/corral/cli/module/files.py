@@ -22,7 +22,7 @@ LARGEST: Final = 1 << 40
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """What the engine refuses, a command refuses."""
+    """Refusals of the engine, as refusals of the command."""
     try:
         yield
     except CorralError as error:

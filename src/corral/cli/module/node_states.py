@@ -1,4 +1,4 @@
-"""How modules stand on nodes, in a few words: for columns, and for a line beneath a verb's answer."""
+"""The states of modules on nodes, in a few words: for columns, and for a line below a verb's answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def on_nodes(found: Item) -> str:
 
 
 def phase_of(found: Item) -> str:
-    """The package's phase at the controller, and what stands against it: a package for nodes alone is ACTIVE
+    """The package's phase at the controller, and what contradicts it: a package for nodes alone is ACTIVE
     there because it shall be."""
     problem = nodes_problem({**found, "intent": ""})
     return plain(found.get("phase")) + (f", but {problem}" if problem else "")
@@ -46,7 +46,7 @@ def paint_nodes(text: str) -> str:
 
 
 def reason_of(found: Item) -> str:
-    """Why the package stands where it stands, and where among the nodes it does not run."""
+    """The reason of the package's phase, and the nodes on which it does not run."""
     reason = str(found.get("reason") or "")
     if reason == "paused" and found.get("paused_reason"):
         reason = f"paused: {found['paused_reason']}"

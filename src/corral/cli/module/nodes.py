@@ -58,7 +58,7 @@ def wait_option(help: str) -> Callable[[F], F]:
 
 
 def note_of(found: Item) -> str:
-    """What is to be said about a module on a node beyond its phase; the most pressing thing."""
+    """The most important fact about a module on a node beside its phase."""
     if "installed" in found and found["installed"] is None:
         return (
             "no longer installed" if found.get("connected") else "no longer installed; goes when it is back"
@@ -70,7 +70,7 @@ def note_of(found: Item) -> str:
 
 
 def _here(found: Item) -> str:
-    """How it stands there."""
+    """The state of the module there."""
     first = shortened((str(found.get("error") or "").splitlines() or [""])[0], _NOTE_MAX)
     if found.get("refused"):
         return "refused the installed version" + (f": {first}" if first else "")
@@ -86,13 +86,13 @@ def _here(found: Item) -> str:
 
 
 def _under_way(found: Item) -> str:
-    """What a node that is there was asked for and has not done yet; empty: nothing."""
+    """Requests that a connected node has not done yet; empty: none."""
     pending = [_UNDER_WAY.get(str(each), str(each)) for each in found.get("owed") or ()]
     return f"{' and '.join(pending)} under way" if pending else ""
 
 
 def _when_back(found: Item) -> str:
-    """What happens once a node that is away is back; empty: nothing."""
+    """Requests that a node does once it is back; empty: none."""
     pending = [_PENDING.get(str(each), str(each)) for each in found.get("owed") or ()]
     if pending:
         return f"away; {' and '.join(pending)} when it is back"
@@ -102,7 +102,7 @@ def _when_back(found: Item) -> str:
 
 
 def show_nodes(nodes: Sequence[Item]) -> None:
-    """A table beneath what was said about the module itself, then what does not fit into it; nothing when
+    """A table below the module itself, then what does not fit into it; nothing when
     it is on no node."""
     if nodes:
         click.echo()
@@ -155,7 +155,7 @@ def show_outcome(found: Item, *, only: Collection[str] | None = None) -> None:
 
 
 def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> None:
-    """It is installed, and some nodes do not run it, or not as they shall: a script has to notice."""
+    """The module is installed, and some nodes do not run it, or not as they shall: a script has to notice."""
     nodes = among(found.get("nodes") or (), only)
     bad = [str(each.get("node")) for each in nodes if _failed(each)]
     without = [str(each.get("node")) for each in nodes if each.get("declined") and each.get("connected")]
@@ -200,8 +200,8 @@ def _needs_recovery(each: Item) -> bool:
 
 
 def recovery_note(found: Item, node: str | None = None) -> str:
-    """Which nodes hear that they shall try again, now or when they are back; empty: none. With `node` it speaks of
-    that one alone, also when there is nothing to recover there."""
+    """The nodes that receive the request to recover, now or when they are back; empty: none. With `node` only
+    that one, also when there is nothing to recover there."""
     asked = among(found.get("nodes") or (), to_recover(found))
     if node is not None:
         asked = [each for each in among(asked, [node]) if _needs_recovery(each) or not each.get("connected")]

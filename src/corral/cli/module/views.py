@@ -67,13 +67,13 @@ def module_path(id: str, *more: str) -> str:
 
 
 def module_status(found: Item) -> str:
-    """Where a module stands, in one sentence."""
+    """The state of a module, in one sentence."""
     reason = f" ({found['reason']})" if found.get("reason") else ""
     return f"'{found.get('id')}' {found.get('version')} is {found.get('phase')}{reason}"
 
 
 def refuse_failed(found: Item) -> None:
-    """What was asked for is stored, and the module does not run: a script has to notice."""
+    """The request is stored, and the module does not run: a script has to notice."""
     if found.get("phase") == "FAILED":
         failure = found.get("failure") or {}
         raise CommandRefused(
@@ -84,7 +84,7 @@ def refuse_failed(found: Item) -> None:
 
 
 def refuse_idle(found: Item) -> None:
-    """It shall run, and nothing failed, but it does not: a script has to notice that, too."""
+    """The module shall run, and nothing failed, but it does not: a script has to notice that, too."""
     if found.get("intent") == "active" and found.get("phase") in ("WAITING", "INSTALLED"):
         why = f" ({found['reason']})" if found.get("reason") else ""
         raise CommandRefused(

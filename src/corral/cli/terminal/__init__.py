@@ -1,1 +1,1 @@
-"""What a terminal shows and takes: tables, times, progress, questions, waits, the input line of a console."""
+"""Output and input of a terminal: tables, times, progress, questions, waits, the input line of a console."""

@@ -41,7 +41,7 @@ def act_confirmed(
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on, ask, or refuse: a script that cannot be asked has to say --yes."""
+    """Go on, ask, or refuse: a script that cannot be asked has to use --yes."""
     if yes:
         return
     if not sys.stdin.isatty():

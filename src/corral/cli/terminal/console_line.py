@@ -34,7 +34,7 @@ class Neutraliser:
         return neutral(text)
 
     def rest(self) -> str:
-        """What was held back, when nothing more comes."""
+        """The text that was held back, when nothing more comes."""
         rest, self._begun = self._begun, ""
         return neutral(rest)
 
@@ -47,7 +47,7 @@ def neutral(text: str) -> str:
 
 
 def gap_text(gap: dict[str, Any]) -> str:
-    """What is missing and why, as a person says it. Where the reason is `unknown` the size is, too."""
+    """The missing part and the reason, for people. Where the reason is `unknown` the size is, too."""
     missing = int(gap["to_offset"]) - int(gap["from_offset"])
     if not missing or gap.get("late"):
         what = (
@@ -182,7 +182,7 @@ class LineEditor:
         self.cursor = len(self.text)
 
     def view(self, prompt: str, columns: int) -> tuple[str, int]:
-        """What fits on one line, and in which column the cursor stands: the part round the cursor."""
+        """The text that fits on one line, and the column of the cursor: the part round the cursor."""
         room = max(8, columns - 1)
         prompt = prompt[-(room // 2) :]
         start = 0

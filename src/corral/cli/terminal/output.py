@@ -1,4 +1,4 @@
-"""What a command prints: a table for people, JSON or YAML for programs, names for pipes.
+"""Output of a command: a table for people, JSON or YAML for programs, names for pipes.
 
 `-o json` of a list has the API's own shape, `{"items": […], "next": null}`; of a stream, one
 object a line.
@@ -51,7 +51,7 @@ def _form(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 
 
 def _width() -> int | None:
-    """What a table is fitted into; None: nothing is left out or cut."""
+    """The width that a table is fitted into; None: nothing is left out or cut."""
     ctx = click.get_current_context(silent=True)
     return None if ctx is not None and ctx.meta.get(_WIDE) else terminal_width()
 

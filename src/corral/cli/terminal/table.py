@@ -149,7 +149,7 @@ def _narrow(widths: list[int], shown: list[int], layouts: Sequence[ColumnLayout]
         while surplus > 0 and candidates:
             widest = max(candidates, key=lambda at: widths[at])
             if widths[widest] <= least:
-                break  # a terminal this narrow wraps; cutting further would say nothing
+                break  # a terminal this narrow wraps; cutting further would leave nothing
             widths[widest] -= 1
             surplus -= 1
 

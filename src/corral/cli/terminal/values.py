@@ -38,7 +38,7 @@ class SpanType(click.ParamType[int]):
 
 
 def span_seconds(text: str) -> int | None:
-    """What `SpanType` reads, in seconds; None when it is no span. Whether it is a usable one is for the caller to say."""
+    """The value of a `SpanType`, in seconds; None when it is no span. The caller decides whether it is usable."""
     text = text.strip().lower()
     if text.isascii() and text.isdecimal():
         return int(text[:_DIGITS])
@@ -187,7 +187,7 @@ class Moment(click.ParamType[str]):
 
 
 def moment(text: str, now: dt.datetime) -> dt.datetime | None:
-    """What somebody means by a text at the moment `now`; None when it is no time. ValueError or OverflowError for one
+    """The time that a text means at the moment `now`; None when it is no time. ValueError or OverflowError for one
     that no calendar has."""
     import datetime as dt
 
