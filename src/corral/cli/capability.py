@@ -34,7 +34,7 @@ UNRESOLVED_COLUMNS: Final = (
 
 @click.group(cls=Noun)
 def capability() -> None:
-    """What modules offer one another."""
+    """Interfaces that modules offer one another."""
 
 
 @capability.command("list")

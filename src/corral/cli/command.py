@@ -37,7 +37,7 @@ def list_commands(session: ApiSession) -> None:
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
 def run(session: ApiSession, words: tuple[str, ...]) -> None:
-    """Run a command and print what it says. Options come before its first word: what follows is the
+    """Run a command and print its output. Options come before its first word: what follows is the
     command's own."""
     asked = {"command": shlex.join(words)}
     found = session.client.post_patiently(f"{COMMANDS}/execute", asked, seconds=15.0, timeout=60.0)

@@ -44,7 +44,7 @@ def _summary(crash: Item) -> str:
 
 @click.group(cls=Noun)
 def crash() -> None:
-    """What ended without being asked to."""
+    """Crashes: runs that ended without a request."""
 
 
 @crash.command("list")

@@ -37,7 +37,7 @@ types_option = click.option("--types", metavar="TYPE,…", help="Only events of 
 
 @click.group()
 def event() -> None:
-    """What happened, and what happens now."""
+    """Events: the stored ones, and those that come."""
 
 
 @event.command("list")

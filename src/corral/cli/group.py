@@ -78,7 +78,7 @@ def _counts(group: Item) -> str:
 
 @click.group(cls=Noun)
 def group() -> None:
-    """What shall run, and how many of it."""
+    """Groups: what shall run, and how many instances of it."""
 
 
 @group.command("list")

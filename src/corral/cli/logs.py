@@ -92,7 +92,7 @@ def daemon(session: ApiSession, node: str, **asked: Any) -> None:
 def followed(
     session: ApiSession, id: str, *, level: str | None, since: str | None, until: str | None
 ) -> None:
-    """What controller and nodes logged for a request. In the order of time; ID is the X-Request-Id of its answer.
+    """Log records of controller and nodes for a request. In the order of time; ID is the X-Request-Id of its answer.
     Also: corral logs --request ID."""
     check_times(since, until)
     _check_id(id)

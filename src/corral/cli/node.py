@@ -59,7 +59,7 @@ def _admission(node: Item) -> str:
 
 
 def _memory(node: Item) -> str:
-    """What is used is known only of a node that is connected."""
+    """Usage is known only of a connected node."""
     total = node.get("memory_mb") or 0
     used = (node.get("used_memory_mb") or 0) if node.get("session") else "-"
     return f"{used}/{total} MB" if total else "-"

@@ -10,7 +10,7 @@ from corral.cli.terminal.output import output_option, show_one
 @click.command()
 @output_option
 def version(output: str) -> None:
-    """Print the version of this program and of the link it speaks."""
+    """Print the versions of this program and of its link protocol."""
     from corral.version import PROTOCOL_VERSION, VERSION
 
     found = {"version": VERSION, "protocol": PROTOCOL_VERSION}

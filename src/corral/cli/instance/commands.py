@@ -88,7 +88,7 @@ PATIENCE_SECONDS: Final = 15.0
 
 @click.group(cls=Noun)
 def instance() -> None:
-    """What runs: start it, stop it, read and write its console."""
+    """Instances: start and stop them, read and write their consoles."""
 
 
 @instance.command("list")

@@ -214,7 +214,7 @@ def uninstall(session: ApiSession, id: str, drop_storage: bool, yes: bool) -> No
 
 @module.group("storage", cls=Noun)
 def storage() -> None:
-    """What modules have stored."""
+    """Stored data of modules."""
 
 
 @storage.command("drop")
