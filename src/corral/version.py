@@ -1,4 +1,4 @@
-"""The version of this distribution and of the link it speaks."""
+"""The versions of this distribution and of its link protocol."""
 
 from __future__ import annotations
 

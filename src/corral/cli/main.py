@@ -16,20 +16,23 @@ from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
 
 NOUNS: Final = {
-    "group": ("corral.cli.group:group", "What shall run, and how many: create, change, scale, delete."),
-    "instance": ("corral.cli.instance.commands:instance", "What runs: start, stop, console, logs, commands."),
+    "group": ("corral.cli.group:group", "Programs to run, and how many: create, change, scale, delete."),
+    "instance": (
+        "corral.cli.instance.commands:instance",
+        "Members of groups: start, stop, console, logs, commands.",
+    ),
     "template": ("corral.cli.template:template", "File trees of instances: upload, edit, diff, roll back."),
     "catalog": ("corral.cli.catalog:catalog", "Programs by platform and version: add, list, remove."),
     "module": (
         "corral.cli.module.commands:module",
         "Extensions: install, upgrade, configure; write your own.",
     ),
-    "capability": ("corral.cli.capability:capability", "What modules offer one another."),
+    "capability": ("corral.cli.capability:capability", "Interfaces that modules offer one another."),
     "command": ("corral.cli.command:command", "Commands that modules brought: list, run."),
-    "crash": ("corral.cli.crash:crash", "What ended without being asked to."),
+    "crash": ("corral.cli.crash:crash", "Runs that ended without a request."),
     "why": ("corral.cli.why:why", "Why an instance or a group is as it is."),
     "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),
-    "event": ("corral.cli.event:event", "What happened, and what happens now."),
+    "event": ("corral.cli.event:event", "Changes of the cluster: the stored ones, and those that come."),
     "logs": ("corral.cli.logs:logs", "The log of the controller or of a node."),
     "token": ("corral.cli.token:token", "API tokens: list, create, revoke."),
     "cluster": ("corral.cli.cluster:cluster", "The cluster as a whole: leader, epoch, certificates."),

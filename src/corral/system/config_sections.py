@@ -62,7 +62,8 @@ class ModuleHostSection(Section, frozen=True, kw_only=True):
     """Settings of the module engine, on either host."""
 
     enabled: Annotated[
-        bool, described("Whether modules run here at all; `--no-modules` says no. Everything else goes on.")
+        bool,
+        described("Whether modules run here at all; false with `--no-modules`. Everything else goes on."),
     ] = True
     memory_mb: Annotated[int, Meta(ge=32, le=1_048_576), described("Memory of a module that names none.")] = (
         256

@@ -83,7 +83,7 @@ class ModuleMetricsCollector(Collector):
     def _lost_of_nodes(self) -> Metric:
         lost = CounterMetricFamily(
             PREFIX + "node_samples_dropped",
-            "Samples that nodes told of their modules and that were refused here.",
+            "Samples of modules on nodes that were refused here.",
             labels=["node", "why"],
         )
         for (node, why), count in sorted(self._nodes.dropped().items()):

@@ -51,7 +51,7 @@ VERBS: Final[Mapping[Verb, VerbRule]] = {
         paused=False,
     ),
     Verb.DEACTIVATE: VerbRule(
-        summary="Stop a module until somebody activates it",
+        summary="Stop a module until an operator activates it",
         help="Stop a module and end its process. It stays off, also after a restart.",
         intent=ModuleIntent.INACTIVE,
         runs=False,
@@ -83,7 +83,7 @@ VERBS: Final[Mapping[Verb, VerbRule]] = {
     ),
     Verb.UNINSTALL: VerbRule(
         summary="Uninstall a module; its data stays until it is dropped",
-        help="Stop and remove a module. Its data stays unless --drop-storage says otherwise.",
+        help="Stop and remove a module. Its data stays, unless with --drop-storage.",
         intent=ModuleIntent.INACTIVE,
         runs=False,
     ),

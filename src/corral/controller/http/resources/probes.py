@@ -121,7 +121,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         path="/metrics",
         permission=Permission.METRICS_READ,
         open_to_scrapers=True,
-        summary="Figures for Prometheus",
+        summary="Metrics for Prometheus",
         content_type=CONTENT_TYPE.decode(),
         handler=metrics,
     ),

@@ -68,9 +68,9 @@ def _report(what: str, summary: str, **more: Any) -> Report:
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _report("ready", "An instance says that it can be used", handler=report_ready),
-    _report("players", "An instance says how many play", body=Players, handler=report_players),
-    _report("metrics", "An instance says figures of its own", body=Metrics, handler=report_metrics),
+    _report("ready", "Report that an instance can be used", handler=report_ready),
+    _report("players", "Report the players of an instance", body=Players, handler=report_players),
+    _report("metrics", "Report metrics of an instance", body=Metrics, handler=report_metrics),
     _report(
         "token",
         "An instance renews its token",

@@ -117,7 +117,9 @@ class _PlayersCollector(Collector):
     @staticmethod
     def _family() -> GaugeMetricFamily:
         return GaugeMetricFamily(
-            "corral_instance_players", "Players of an instance that says so.", labels=["group", "instance"]
+            "corral_instance_players",
+            "Players of an instance that reports them.",
+            labels=["group", "instance"],
         )
 
 

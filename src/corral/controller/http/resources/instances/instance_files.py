@@ -88,7 +88,7 @@ class Save(RequestBody, frozen=True, kw_only=True):
 
 
 class InstanceFilesQuery(Query, frozen=True, kw_only=True):
-    path: Annotated[str, msgspec.Meta(max_length=PATH_MAX, description="Only beneath it.")] = ""
+    path: Annotated[str, msgspec.Meta(max_length=PATH_MAX, description="Only below it.")] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)] = DEFAULT_ENTRIES
 
 

@@ -27,7 +27,9 @@ class RecoverQuery(Query, frozen=True, kw_only=True):
     node: (
         Annotated[
             str,
-            msgspec.Meta(max_length=63, description="On this node alone; one that is away is told later."),
+            msgspec.Meta(
+                max_length=63, description="On this node alone; one that is away receives it later."
+            ),
         ]
         | None
     ) = None
