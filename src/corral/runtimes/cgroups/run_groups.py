@@ -100,7 +100,7 @@ class RootGroup:
         supervises runs stays."""
         ends = time.monotonic() + _ENDING_SECONDS
         self.prune()
-        while unified.groups_below(self.path, "keeper-") and not unified.groups_below(self.path, RUN):
+        while (names := unified.groups_below(self.path, "")) and all(map(is_keeper_name, names)):
             if time.monotonic() > ends:
                 return
             await asyncio.sleep(_PAUSE)
