@@ -256,7 +256,7 @@ async def test_an_upgrade_that_a_lost_zygote_cut_short_is_tried_again_by_itself(
         rig.script.set["small"] = new.entry()
         await rig.script.say(module_install=new.install(is_upgrade=True, previous_version="1.0.0"))
         await eventually((scratch / "begun").exists)
-        os.kill(rig.app.modules._house.zygote_pid, signal.SIGKILL)
+        os.kill(rig.app.modules._pool.zygote_pid, signal.SIGKILL)
         (scratch / "go").touch()
         await eventually(
             lambda: (rig.script.last("small").state, rig.script.last("small").version) == ("ACTIVE", "2.0.0")
