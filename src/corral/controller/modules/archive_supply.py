@@ -153,7 +153,7 @@ class StoredArchives:
         if await self._blobs.blob_info(sha256) is None:
             raise Rejected(
                 Code.NOT_FOUND,
-                f"archive {sha256} is neither on the shelf nor in the store",
+                f"archive {sha256} is neither in the archive directory nor in the store",
                 hint="install the module again",
             )
         await self._store.put(self._blobs.read_blob(sha256), expect=sha256)

@@ -73,7 +73,7 @@ class RecoverRequest:
         if self._state.module_node_states.find(node_module_key(node_id, self._record.id)) is None:
             raise Rejected(
                 Code.CONFLICT,
-                f"node '{node}' has said nothing of '{self._record.id}' yet: nothing of it has failed there",
+                f"node '{node}' has reported nothing about '{self._record.id}' yet: nothing of it has failed there",
                 hint="it gets the module as soon as it is connected",
             )
 

@@ -262,7 +262,7 @@ def _unavailable(name: str, why: str) -> Retryable:
 
 
 def _refusal(name: str, answer: TemplateUnavailable) -> CorralError:
-    why = answer.error_message or "the controller does not say why"
+    why = answer.error_message or "the controller gave no reason"
     code = Code.__members__.get(answer.error_code)
     if code in (Code.TEMPLATE_NOT_FOUND, Code.NOT_FOUND):
         return Rejected(Code.TEMPLATE_NOT_FOUND, f"template '{name}' cannot be had: {why}")

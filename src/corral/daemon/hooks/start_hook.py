@@ -130,7 +130,7 @@ async def _call_one(
         return _dropped(scope, _why(error, f"{seconds:.3g} s ({limit})"))
     except Exception:  # one answer that we cannot cope with costs no other module its own
         _log.exception("hook_answer.failed", module=scope.module_id)
-        return _dropped(scope, "its answer could not be judged")
+        return _dropped(scope, "its answer could not be checked")
     _log.debug("hook.answered", module=scope.module_id, hook=STARTING)
     return change
 

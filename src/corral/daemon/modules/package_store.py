@@ -117,7 +117,7 @@ class DiskPackageStore:
         try:
             package = read_versioned(path, NodePackage, name=FORMAT, version=VERSION)
             if package is None or package.id != path.stem or _foreign(package):
-                raise Rejected(Code.FORMAT_INVALID, f"{path} tells of another module")
+                raise Rejected(Code.FORMAT_INVALID, f"{path} is the record of another module")
         except (CorralError, OSError) as error:
             _log.error("module_record.quarantined", module=path.stem, path=str(path), reason=str(error))
             path.replace(path.with_name(path.name + _DAMAGED))

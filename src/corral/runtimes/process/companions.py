@@ -137,7 +137,9 @@ class Companions:
                         Code.SPAWN_FAILED, f"'{name}' beside run {run} does not come to execute"
                     ) from None
         if not answer:
-            raise Retryable(Code.SPAWN_FAILED, f"'{name}' beside run {run}: whoever started it was killed")
+            raise Retryable(
+                Code.SPAWN_FAILED, f"'{name}' beside run {run}: the process that started it was killed"
+            )
         return answer
 
     def listed(self, run_directory: str) -> tuple[SideRun, ...]:

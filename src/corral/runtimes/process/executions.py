@@ -93,7 +93,7 @@ class Executions:
             if "aide" in answer:
                 answer = await _last_word(dialogue, timeout + _GRACE_SECONDS) or {}
         if not answer:
-            raise Retryable(Code.SPAWN_FAILED, f"{subject}: whoever ran it was killed")
+            raise Retryable(Code.SPAWN_FAILED, f"{subject}: the process that ran it was killed")
         return answer
 
 
