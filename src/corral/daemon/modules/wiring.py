@@ -26,7 +26,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class NodeModuleServices:
-    """`open` reads what is in the cache, `begin` starts it; `close` at the end."""
+    """`modules.open` reads what is in the cache, `modules.begin` starts it; `close` at the end."""
 
     def __init__(
         self,

@@ -154,7 +154,7 @@ class PortSpec(Spec, frozen=True, kw_only=True):
     range: tuple[PortNumber, PortNumber] | None = None
     port: PortNumber | None = None
     of: Annotated[str, msgspec.Meta(max_length=63)] | None = None
-    """The port of this group that it is tied to: its number is that port's and `offset`; see `tied_ports`."""
+    """The port of this group that it is tied to: its number is that port's and `offset`; see `port_sets`."""
     offset: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] = 0
     protocol: PortProtocol = PortProtocol.BOTH
 

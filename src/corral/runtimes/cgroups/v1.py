@@ -34,7 +34,7 @@ _KILL_ROUNDS: Final = 20
 
 
 class SeparateCgroups:
-    """Groups `<mount of each controller>/<root>/run-<run>`."""
+    """Groups `<mount of each controller>/<root>/run-<run>`, or slots there (see `group_slots`)."""
 
     name = "v1"
 

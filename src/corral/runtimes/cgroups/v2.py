@@ -63,7 +63,7 @@ class RunsInOneTree(abc.ABC):
 
 
 class UnifiedCgroups(RunsInOneTree):
-    """Groups `<mount>/<root>/run-<run>`."""
+    """Groups `<mount>/<root>/run-<run>`, or slots there (see `group_slots`)."""
 
     name = "v2"
 

@@ -135,7 +135,7 @@ class HeldRuns:
                 self._unsupervised.pop(directory).release()
 
     def look_in(self) -> float | None:
-        """After how many milliseconds `look_at_unminded` has work; None: not before an event."""
+        """After how many milliseconds `check_unsupervised` has work; None: not before an event."""
         return max(0.0, self._look_at - time.monotonic()) * 1000 if self._unsupervised else None
 
     def check_unsupervised(self) -> None:

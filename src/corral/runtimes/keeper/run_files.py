@@ -204,7 +204,7 @@ def repair_record(directory: str, record: RunRecord) -> None:
 
 def was_executed(directory: str) -> bool:
     """Whether the program of a run was executed, by the files beside its record: `failed` is made before the
-    fork and removed at the execution, `.empty` stays until no process is left."""
+    workload is released and removed at the execution, `.empty` stays until no process is left."""
     names = os.listdir(directory)  # noqa: PTH208 - no pathlib in the keeper
     return EMPTY in names or (NOT_EMPTY in names and FAILED not in names)
 
@@ -243,7 +243,7 @@ def parse_failure(content: bytes | None) -> ExecFailure | None:
 
 
 def undecided(directory: str) -> bool:
-    """Whether `failed` is still blank: it is made before the workload is forked, filled by a workload
+    """Whether `failed` is still blank: it is made before the workload is released, filled by a workload
     that could not be executed, and removed by the shim (or a rescue) when it was."""
     content = read_content(directory, FAILED)
     return content is not None and _blank(content)

@@ -27,7 +27,7 @@ _COUNTING = threading.Lock()
 
 
 class EndInMemory:
-    """The second adapter of `EndFile`: what was written last."""
+    """The second adapter of `StoppedRunFile`: what was written last."""
 
     def __init__(self, id: str) -> None:
         self.instance_id = id

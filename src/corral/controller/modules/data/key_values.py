@@ -35,7 +35,7 @@ class KeyEntry(msgspec.Struct, frozen=True):
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """Set a key to `value` (None: remove it).
 
-    `unless`: do nothing when there is a value already. `only_if`: do nothing unless the value equals this
+    `unless_there`: do nothing when there is a value already. `only_if`: do nothing unless the value equals this
     one, given in a tuple, where None stands for no value. `keep_expiry`: keep the present expiry, else
     `expires`.
     """
