@@ -76,11 +76,7 @@ def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
 def awaited_nodes(state: ClusterState) -> set[str]:
     """The nodes that were connected to the previous leader, and those that have instances."""
     nodes = {stored.record.id for stored in state.nodes if stored.record.state is NodeState.ONLINE}
-    holders: set[str] = {
-        node
-        for node in state.instances.nodes()
-        if any(live(stored.record.state) for stored in state.instances.of_node(node))
-    }
+    holders = {node for node in state.instances.nodes() if state.instances.live_on(node)}
     reachable = {stored.record.id for stored in state.nodes if stored.record.state is not NodeState.REVOKED}
     return (nodes | holders) & reachable
 

@@ -29,11 +29,11 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.indexed_mirrors import (
     CrashMirror,
-    InstanceMirror,
     LedgerMirror,
     NodeStateMirror,
     TemplateMirror,
 )
+from corral.controller.state.instance_mirror import InstanceMirror
 from corral.controller.state.mirrors import IdempotencyMirror, Mirror, StoredRecord
 from corral.controller.state.quarantine import Quarantine, unreadable
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record

@@ -1,4 +1,4 @@
-"""Mirrors with indexes: instances, crashes, ledgers of nodes, modules on nodes, templates.
+"""Mirrors with indexes: crashes, ledgers of nodes, modules on nodes, templates.
 
 The indexes keep events and requests from scanning a whole collection.
 """
@@ -8,20 +8,20 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from corral.controller.state.collections import (
     CRASHES,
-    INSTANCES,
     MODULE_NODE_STATES,
     NODE_LEDGERS,
     TEMPLATES,
 )
 from corral.controller.state.mirrors import Mirror, StoredRecord
+from corral.controller.state.sorted_keys import KeyIndex
 from corral.domain.groups.group import PortProtocol
-from corral.domain.groups.instance_records import CrashRecord, InstanceRecord, NodeLedger
+from corral.domain.groups.instance_records import CrashRecord, NodeLedger
 from corral.domain.modules.records import NodeModuleState
 from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
 
@@ -67,41 +67,6 @@ def usage_of(ledger: NodeLedger) -> Usage:
         ports=frozenset(ports),
         numbers=tuple(sorted([number for number, _ in ports])),
     )
-
-
-class InstanceMirror(Mirror[InstanceRecord]):
-    """All instances, by id, by group and by node."""
-
-    def __init__(self) -> None:
-        super().__init__(INSTANCES, "instance")
-        self._by_group: dict[str, set[str]] = {}
-        self._by_node: dict[str, set[str]] = {}
-
-    def of_group(self, name: str) -> list[StoredRecord[InstanceRecord]]:
-        """The group's instances, ended ones included, in the order of their ids."""
-        return self._listed(self._by_group.get(name, ()))
-
-    def of_node(self, node: str) -> list[StoredRecord[InstanceRecord]]:
-        """The instances whose present or last run is on this node."""
-        return self._listed(self._by_node.get(node, ()))
-
-    def nodes(self) -> list[str]:
-        """The nodes that some instance record names."""
-        return list(self._by_node)
-
-    def _listed(self, ids: Iterable[str]) -> list[StoredRecord[InstanceRecord]]:
-        return [self._documents[id] for id in sorted(ids)]
-
-    def fold(self, id: str, revision: int, body: bytes | None) -> None:
-        old = self._documents.get(id)
-        if old is not None:
-            _discard(self._by_group, old.record.group, id)
-            _discard(self._by_node, old.record.node, id)
-        super().fold(id, revision, body)
-        new = self._documents.get(id)
-        if new is not None:
-            self._by_group.setdefault(new.record.group, set()).add(id)
-            self._by_node.setdefault(new.record.node, set()).add(id)
 
 
 class CrashMirror(Mirror[CrashRecord]):
@@ -188,47 +153,33 @@ class LedgerMirror(Mirror[NodeLedger]):
 _UNUSED = Usage()
 
 
-def _discard(index: dict[str, set[str]], key: str, id: str) -> None:
-    ids = index[key]
-    ids.discard(id)
-    if not ids:
-        del index[key]
-
-
 class NodeStateMirror(Mirror[NodeModuleState]):
     """Module states on nodes, indexed by node and by module: a connecting node and a request for one module
     read only their own rows."""
 
     def __init__(self) -> None:
         super().__init__(MODULE_NODE_STATES, "state of a module on a node")
-        self._by_node: dict[str, set[str]] = {}
-        self._by_module: dict[str, set[str]] = {}
+        self._by_node = KeyIndex()
+        self._by_module = KeyIndex()
 
     def of_node(self, node: str) -> list[StoredRecord[NodeModuleState]]:
         """The rows of a node, in the order of the modules' ids."""
-        return self._listed(self._by_node.get(node, ()))
+        return [self._documents[id] for id in self._by_node.of(node)]
 
     def of_module(self, module: str) -> list[StoredRecord[NodeModuleState]]:
         """The rows of a module, in the order of the nodes' ids."""
-        return self._listed(self._by_module.get(module, ()))
+        return [self._documents[id] for id in self._by_module.of(module)]
 
     def rows_of_module(self, module: str) -> Iterator[NodeModuleState]:
-        """The rows of a module, unordered, for counts."""
-        return (self._documents[id].record for id in self._by_module.get(module, ()))
-
-    def _listed(self, ids: Iterable[str]) -> list[StoredRecord[NodeModuleState]]:
-        return [self._documents[id] for id in sorted(ids)]
+        """The rows of a module, for counts."""
+        return (self._documents[id].record for id in self._by_module.of(module))
 
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        was = id in self._documents
         super().fold(id, revision, body)
         node, _, module = id.partition("/")
-        for index, key in ((self._by_node, node), (self._by_module, module)):
-            if body is not None:
-                index.setdefault(key, set()).add(id)
-            elif key in index:
-                index[key].discard(id)
-                if not index[key]:
-                    del index[key]
+        for index, value in ((self._by_node, node), (self._by_module, module)):
+            index.move(id, value if was else None, value if body is not None else None)
 
 
 class TemplateMirror(Mirror[TemplateRecord]):
@@ -236,22 +187,18 @@ class TemplateMirror(Mirror[TemplateRecord]):
 
     def __init__(self) -> None:
         super().__init__(TEMPLATES, "template")
-        self._by_group: dict[str, set[str]] = {}
+        self._by_group = KeyIndex()
 
     def in_group(self, group: str) -> list[TemplateRecord]:
         """The templates of a template group, sorted by name."""
-        return [self._documents[name].record for name in sorted(self._by_group.get(group, ()))]
+        return [self._documents[name].record for name in self._by_group.of(group)]
 
     def version_of(self, name: str, hash: str) -> TemplateVersion | None:
         found = self._documents.get(name)
         return found.record.by_hash(hash) if found else None
 
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        was = id in self._documents
         super().fold(id, revision, body)
-        names = self._by_group.setdefault(group_of(id), set())
-        if body is None:
-            names.discard(id)
-        else:
-            names.add(id)
-        if not names:
-            del self._by_group[group_of(id)]
+        group = group_of(id)
+        self._by_group.move(id, group if was else None, group if body is not None else None)

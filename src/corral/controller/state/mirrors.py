@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from corral.controller.state.collections import IDEMPOTENCY, StateCollection
+from corral.controller.state.sorted_keys import SortedKeys
 from corral.domain.records import IdempotencyRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import ABSENT
@@ -35,6 +36,7 @@ class Mirror(Generic[R]):
         self.collection = collection
         self._noun = noun
         self._documents: dict[str, StoredRecord[R]] = {}
+        self._ids = SortedKeys()
 
     def find(self, id: str) -> StoredRecord[R] | None:
         return self._documents.get(id)
@@ -64,13 +66,21 @@ class Mirror(Generic[R]):
 
     def items(self) -> list[tuple[str, StoredRecord[R]]]:
         """All documents in the order of their ids."""
-        return sorted(self._documents.items())
+        return [(id, self._documents[id]) for id in self._ids]
+
+    def ids(self) -> Sequence[str]:
+        """All ids in order; valid until the next commit."""
+        return self._ids.in_order()
 
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
         if body is None:
-            self._documents.pop(id, None)
-        else:
-            self._documents[id] = StoredRecord(revision, self.collection.decode(body))
+            if self._documents.pop(id, None) is not None:
+                self._ids.discard(id)
+            return
+        stored = StoredRecord(revision, self.collection.decode(body))
+        if id not in self._documents:
+            self._ids.add(id)
+        self._documents[id] = stored
 
 
 class IdempotencyMirror(Mirror[IdempotencyRecord]):

@@ -86,18 +86,20 @@ def page_of(
     *,
     accepts: Callable[[R], bool],
     shape: Callable[[StoredRecord[R]], T],
+    among: Sequence[str] | None = None,
 ) -> Page[T]:
-    """A page of a collection in the order of ids: what comes or goes meanwhile moves nothing else."""
-    items = mirror.items()
+    """A page of a collection in the order of ids: what comes or goes meanwhile moves nothing else. `among`: ids in
+    order that hold all that `accepts` accepts, from an index."""
+    ids = mirror.ids() if among is None else among
     after = decode_cursor(mirror.collection.name, query.cursor)
-    begin = 0 if after is None else bisect.bisect_right(items, after, key=lambda item: item[0])
+    begin = 0 if after is None else bisect.bisect_right(ids, after)
     found: list[T] = []
-    for index in range(begin, len(items)):
-        _, stored = items[index]
+    for index in range(begin, len(ids)):
+        stored = mirror.require(ids[index])
         if not accepts(stored.record):
             continue
         if len(found) == query.limit:
-            return Page(items=found, next=encode_cursor(mirror.collection.name, items[index - 1][0]))
+            return Page(items=found, next=encode_cursor(mirror.collection.name, ids[index - 1]))
         found.append(shape(stored))
     return Page(items=found, next=None)
 

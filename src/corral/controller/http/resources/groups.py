@@ -6,7 +6,7 @@ import builtins
 import datetime as dt
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,8 +22,8 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
-from corral.domain.groups.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
-from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord, live
+from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count, Spec
 from corral.domain.urls import shown_url
@@ -99,14 +99,13 @@ class Cascade(Confirmed, frozen=True, kw_only=True):
 
 def group_shape(state: ClusterState, stored: StoredRecord[GroupRecord]) -> GroupShape:
     record = stored.record
-    present = [each.record for each in state.instances.of_group(record.spec.name)]
-    living = [each for each in present if live(each.state)]
+    counts = state.instances.counts(record.spec.name)
     status = GroupStatus(
         wanted=record.desired_count,
         target=record.target,
-        instances=len(living),
-        ready=sum(is_ready(each) for each in living),
-        reason=record.reason or _away(living),
+        instances=counts.live,
+        ready=counts.ready,
+        reason=record.reason or _away(counts.away),
         paused=record.paused,
         deleting=record.deleting,
         created_at=record.created_at,
@@ -115,14 +114,13 @@ def group_shape(state: ClusterState, stored: StoredRecord[GroupRecord]) -> Group
     return GroupShape(**msgspec.structs.asdict(record.spec), status=status, revision=stored.revision)
 
 
-def _away(living: Sequence[InstanceRecord]) -> str:
-    """Why fewer are ready than are there, where that is because of nodes that are not connected."""
-    away = [each for each in living if each.state is InstanceState.OFFLINE]
+def _away(away: Mapping[str, int]) -> str:
+    """Why fewer are ready than are there, where that is because of nodes that are not connected: the number of such
+    instances by node."""
     if not away:
         return ""
-    nodes = sorted({each.node for each in away})
-    named = ", ".join(nodes[:_NODES_NAMED]) + (", …" if len(nodes) > _NODES_NAMED else "")
-    return f"{len(away)} of its instances are on nodes that are away ({named})"
+    named = ", ".join(sorted(away)[:_NODES_NAMED]) + (", …" if len(away) > _NODES_NAMED else "")
+    return f"{sum(away.values())} of its instances are on nodes that are away ({named})"
 
 
 async def list_groups(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[GroupShape]:

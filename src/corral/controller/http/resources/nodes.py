@@ -19,7 +19,6 @@ from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.node_changes import LabelChanges, NodeChange
-from corral.domain.groups.instance_records import live as is_live
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
@@ -118,7 +117,7 @@ def node_shape(state: ClusterState, nodes: LiveNodes, stored: StoredRecord[NodeR
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,
         free_disk_mb=live.free_disk_mb if live else 0,
-        instances=sum(is_live(each.record.state) for each in state.instances.of_node(record.id)),
+        instances=state.instances.live_on(record.id),
         used_ports=list(live.used_ports) if live else [],
         runtimes=list(record.runtimes),
         capabilities=list(record.capabilities),

@@ -92,8 +92,13 @@ async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery])
             and (live(record.state) or not query.live)
         )
 
+    instances = view.state.instances
     return page_of(
-        view.state.instances, query, accepts=accepts, shape=lambda stored: instance_shape(view, stored)
+        instances,
+        query,
+        accepts=accepts,
+        shape=lambda stored: instance_shape(view, stored),
+        among=instances.narrowed(group=query.group, node=query.node, state=query.state),
     )
 
 

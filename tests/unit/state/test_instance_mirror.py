@@ -1,0 +1,118 @@
+"""Indexes and counters of instances equal a recount after any changes, and after memory is loaded anew."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.state.instance_mirror import InstanceMirror
+from corral.domain.groups.instance_records import (
+    InstanceRecord,
+    Readiness,
+    is_ready,
+    live,
+)
+from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.store.port import encode
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+GROUPS = ("a", "b", "a-1")
+NODES = ("n1", "n2")
+IDS = st.builds("{}-{}".format, st.sampled_from(GROUPS), st.integers(1, 6))
+
+RECORDS = st.builds(
+    InstanceRecord,
+    id=IDS.map(InstanceId),
+    group=st.sampled_from(GROUPS).map(GroupName),
+    node=st.sampled_from(NODES).map(NodeId),
+    incarnation=st.just(Incarnation(1000)),
+    state=st.sampled_from(InstanceState),
+    wanted=st.sampled_from(Wanted),
+    readiness=st.sampled_from(Readiness),
+    created_at=st.just(NOW),
+)
+CHANGES = st.lists(st.one_of(RECORDS, IDS), max_size=40)
+"""A record is stored; an id is removed, whether it exists or not."""
+
+
+def folded(changes: list[InstanceRecord | str]) -> tuple[InstanceMirror, dict[str, InstanceRecord]]:
+    mirror, model = InstanceMirror(), dict[str, InstanceRecord]()
+    for revision, change in enumerate(changes, start=1):
+        if isinstance(change, InstanceRecord):
+            mirror.fold(change.id, revision, encode(change))
+            model[change.id] = change
+        else:
+            mirror.fold(change, revision, None)
+            model.pop(change, None)
+        check(mirror, model)
+    return mirror, model
+
+
+def check(mirror: InstanceMirror, model: dict[str, InstanceRecord]) -> None:
+    ordered = [model[id] for id in sorted(model)]
+    assert [(id, stored.record) for id, stored in mirror.items()] == sorted(model.items())
+    assert set(mirror.nodes()) == {each.node for each in ordered}
+    for group in GROUPS:
+        members = [each for each in ordered if each.group == group]
+        assert [stored.record for stored in mirror.of_group(group)] == members
+        counts = mirror.counts(group)
+        assert counts.live == sum(live(each.state) for each in members)
+        assert counts.ready == sum(is_ready(each) for each in members)
+        away = (each.node for each in members if each.state is InstanceState.OFFLINE)
+        assert dict(counts.away) == dict(collections.Counter(away))
+    for node in NODES:
+        there = [each for each in ordered if each.node == node]
+        assert [stored.record for stored in mirror.of_node(node)] == there
+        assert mirror.live_on(node) == sum(live(each.state) for each in there)
+
+
+@given(CHANGES)
+def test_indexes_and_counters_equal_a_recount(changes: list[InstanceRecord | str]) -> None:
+    _, model = folded(changes)
+    anew = InstanceMirror()
+    for id, record in model.items():  # as a snapshot of the store is loaded
+        anew.fold(id, 1, encode(record))
+    check(anew, model)
+
+
+@settings(max_examples=50)
+@given(
+    CHANGES,
+    st.integers(1, 5),
+    st.sampled_from((None, *GROUPS)),
+    st.sampled_from((None, *NODES)),
+    st.sampled_from((None, *InstanceState)),
+)
+def test_pages_by_an_index_list_what_a_walk_would(
+    changes: list[InstanceRecord | str],
+    limit: int,
+    group: str | None,
+    node: str | None,
+    state: InstanceState | None,
+) -> None:
+    mirror, model = folded(changes)
+
+    def accepts(record: InstanceRecord) -> bool:
+        return group in (None, record.group) and node in (None, record.node) and state in (None, record.state)
+
+    listed: list[str] = []
+    cursor: str | None = None
+    while True:
+        page: Page[str] = page_of(
+            mirror,
+            PageQuery(limit=limit, cursor=cursor),
+            accepts=accepts,
+            shape=lambda stored: stored.record.id,
+            among=mirror.narrowed(group=group, node=node, state=state),
+        )
+        listed += page.items
+        cursor = page.next
+        if cursor is None:
+            break
+        assert len(page.items) == limit
+    assert listed == [id for id in sorted(model) if accepts(model[id])]
