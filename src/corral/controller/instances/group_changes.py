@@ -8,14 +8,14 @@ import msgspec
 
 from corral.controller.instances.confirmations import before_group_goes, before_static_goes
 from corral.controller.instances.crash_loops import end_pause
-from corral.controller.instances.instance_changes import order_stop, refuse_deleting, stays
+from corral.controller.instances.instance_changes import order_stop, refuse_deleting
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.group_documents import changed_fields, patched
-from corral.domain.groups.instance_records import GroupRecord, live
+from corral.domain.groups.instance_records import GroupRecord, live, stays
 from corral.errors import Code, Rejected
 
 

@@ -26,7 +26,7 @@ from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live
+from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live, stays
 from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.instance_states import Wanted
 from corral.domain.node_states import Admission, NodeState
@@ -134,12 +134,7 @@ def _request(
 
 def running_count(ws: Workspace, group: str) -> int:
     """The number of instances of a group that exist and are to stay."""
-    return sum(1 for each in ws.instances_of(group) if stays(each))
-
-
-def stays(record: InstanceRecord) -> bool:
-    """Is the instance alive and not about to stop for good?"""
-    return live(record.state) and (record.wanted is Wanted.RUN or record.after_stop is AfterStop.RESTART)
+    return ws.tally(group).staying
 
 
 def refuse_deleting(group: GroupRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -13,6 +14,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_candidates import BUSY, refused_ports
 from corral.controller.placement.node_choice import Placement, PlacementRefusal, place
 from corral.controller.state.indexed_mirrors import port_keys
+from corral.controller.state.instance_mirror import number_of
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import (
@@ -77,12 +79,23 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
     """The ids `GROUP-N` in ascending order, without those that a record has or a node lists as running."""
     unreadable = ws.unreadable_of(group)
-    ids = (f"{group}-{n}" for n in itertools.count(1))
     return (
         InstanceId(id)
-        for id in ids
-        if ws.instance(id) is None and id not in unreadable and not ws.claimant(id)
+        for id in _ordinal_ids(ws, group, ended=False)
+        if id not in unreadable and not ws.claimant(id)
     )
+
+
+def _ordinal_ids(ws: Workspace, group: str, *, ended: bool) -> Iterator[str]:
+    """The ids `GROUP-N` that no record has, in ascending order, without an end; with `ended` also those whose run has
+    ended."""
+    changed = (number_of(id) for id in ws.changed_instances())
+    own = sorted(number for prefix, number in changed if number and prefix == group)
+    stored = ws.state.instances.numbers(group, live=ended).free(1)
+    for number, _ in itertools.groupby(heapq.merge(own, stored)):
+        record = ws.instance(id := f"{group}-{number}")
+        if record is None or (ended and not live(record.state)):
+            yield id
 
 
 def next_requests(
@@ -122,14 +135,12 @@ def _unless_claimed(ws: Workspace, request: StartRequest) -> StartRequest:
 def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
     name = group.spec.name
     unreadable = ws.unreadable_of(name)
-    for number in itertools.count(1):
-        record = ws.instance(f"{name}-{number}")
-        if f"{name}-{number}" in unreadable:
+    for id in _ordinal_ids(ws, name, ended=True):
+        if id in unreadable:
             continue  # it may be running
+        record = ws.instance(id)
         if record is None:
-            yield StartRequest(id=InstanceId(f"{name}-{number}"), reason=reason)
-        elif live(record.state):
-            continue
+            yield StartRequest(id=InstanceId(id), reason=reason)
         elif record.created_at < group.created_at:
             yield StartRequest(id=record.id, reason=reason, home=record.home)
         else:

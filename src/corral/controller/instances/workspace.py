@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from corral.controller.instances.group_tally import GroupTally
 from corral.controller.instances.overlay import Overlay
 from corral.controller.instances.plans import StateSources
 from corral.controller.placement.node_candidates import NodeView, by_space, port_space, views_of_space
@@ -132,6 +133,14 @@ class Workspace:
         ]
         added = [r for r in changed.values() if isinstance(r, InstanceRecord) and r.group == group]
         return stored + added
+
+    def tally(self, group: str) -> GroupTally:
+        """The numbers of a group's instances."""
+        return GroupTally.stored(self.state.instances, group, self._overlays[INSTANCES.name].changed)
+
+    def changed_instances(self) -> Iterable[str]:
+        """The ids of instances that this transaction changes."""
+        return self._overlays[INSTANCES.name].changed
 
     def crash(self, id: str) -> CrashRecord | None:
         found: CrashRecord | None = self._overlays[CRASHES.name].get(id)

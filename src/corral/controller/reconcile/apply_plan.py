@@ -16,14 +16,14 @@ import msgspec
 
 from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_changes import drop_group
-from corral.controller.instances.instance_changes import stays
+from corral.controller.instances.group_tally import GroupTally
 from corral.controller.instances.starts import is_held, next_requests, passed_over, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_choice import PlacementRefusal
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live
-from corral.domain.instance_states import ENDED, LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, ended_by_itself
+from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.errors import short_list
 
 _SHOWN: Final = 5
@@ -57,15 +57,20 @@ def plan_group(
 ) -> GroupPlan:
     """Compare the desired instances with the existing ones. Unreachable instances count as existing. `now`
     None: no place has to wait."""
-    records = list(instances)
+    return plan_tallied(group, GroupTally.of(instances), pause_over=pause_over, now=now)
+
+
+def plan_tallied(
+    group: GroupRecord, tally: GroupTally, *, pause_over: bool, now: dt.datetime | None = None
+) -> GroupPlan:
+    """As `plan_group`, from the numbers of the existing instances."""
     if group.deleting:
-        empty = not any(live(each.state) for each in records)
-        return GroupPlan(need=Need.DROP if empty else Need.NOTHING, reason="the group is being deleted")
+        need = Need.NOTHING if tally.live else Need.DROP
+        return GroupPlan(need=need, reason="the group is being deleted")
     # A stopping static instance is waited for: the same instance is started next. One that an operator
     # stopped counts as existing, and nothing is started in its place.
-    static = group.spec.static
-    held = [each for each in records if is_held(group, each)]
-    present = len(held) + sum(1 for each in records if stays(each) or (static and live(each.state)))
+    held = [each for each in tally.held if is_held(group, each)]
+    present = len(held) + (tally.live if group.spec.static else tally.staying)
     missing = group.desired_count - present
     end_pause = group.paused is not None and pause_over
     if missing <= 0:
@@ -78,7 +83,7 @@ def plan_group(
             present=present,
             reason=f"paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC",
         )
-    waiting = sorted(due for each in records if (due := place_free_at(each, now)) is not None)
+    waiting = sorted(due for each in tally.ended if (due := place_free_at(each, now)) is not None)
     if len(waiting) >= missing:
         return GroupPlan(
             need=Need.WAIT,
@@ -102,8 +107,7 @@ def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetim
     """When another run may be started in the place of one that ended by itself, if later than now: a clean
     exit counts as no failure, and must not lead to constant starts. Spread, so that many starts do not
     coincide. A clock that was set back does not make it longer."""
-    ended = record.exit is not None and record.exit.outcome == ENDED and not live(record.state)
-    if now is None or not ended or record.started_at is None:
+    if now is None or not ended_by_itself(record) or record.started_at is None:
         return None
     began = record.started_at
     if record.end_received_at is not None and record.ended_at is not None:
@@ -133,7 +137,7 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> Ke
     group = ws.group(name)
     if group is None:
         return Kept()
-    plan = plan_group(group, ws.instances_of(name), pause_over=pause_over, now=ws.now)
+    plan = plan_tallied(group, ws.tally(name), pause_over=pause_over, now=ws.now)
     if plan.need is Need.DROP:
         drop_group(ws, name)
         return Kept()

@@ -4,37 +4,74 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from corral.controller.state.collections import INSTANCES
 from corral.controller.state.mirrors import Mirror, StoredRecord
-from corral.controller.state.sorted_keys import KeyIndex
-from corral.domain.groups.instance_records import InstanceRecord, is_ready, live
+from corral.controller.state.number_runs import NumberRuns
+from corral.controller.state.sorted_keys import KeyIndex, SortedKeys
+from corral.domain.groups.instance_records import (
+    InstanceRecord,
+    ended_by_itself,
+    is_ready,
+    live,
+    stays,
+)
 from corral.domain.instance_states import InstanceState
 
 
 class GroupCounts:
     """The numbers of a group's instances."""
 
-    __slots__ = ("away", "live", "ready")
+    __slots__ = ("away", "ended", "held", "live", "ready", "staying")
 
     def __init__(self) -> None:
         self.live = 0
         """Those that have not ended."""
         self.ready = 0
+        self.staying = 0
+        """Those that are alive and not about to stop for good."""
+        self.held = SortedKeys()
+        """The ids of those that have ended and that an operator holds stopped."""
+        self.ended = SortedKeys()
+        """The ids of those that have ended by themselves."""
         self.away: Counter[str] = Counter()
         """Those that are OFFLINE, by node."""
 
-    def add(self, record: InstanceRecord, by: int) -> None:
-        """Count the record, or take it out with -1."""
+    def add(self, id: str, record: InstanceRecord) -> None:
+        self._count(record, 1)
+        if record.held and not live(record.state):
+            self.held.add(id)
+        if ended_by_itself(record):
+            self.ended.add(id)
+
+    def remove(self, id: str, record: InstanceRecord) -> None:
+        self._count(record, -1)
+        if record.held and not live(record.state):
+            self.held.discard(id)
+        if ended_by_itself(record):
+            self.ended.discard(id)
+
+    def _count(self, record: InstanceRecord, by: int) -> None:
         self.live += by * live(record.state)
         self.ready += by * is_ready(record)
+        self.staying += by * stays(record)
         if record.state is InstanceState.OFFLINE:
             self.away[record.node] += by
             if not self.away[record.node]:
                 del self.away[record.node]
 
 
-_NO_INSTANCES = GroupCounts()
+def number_of(id: str) -> tuple[str, int]:
+    """Group and number of an id `GROUP-N` as the controller gives them out; number 0: it is none."""
+    group, _, digits = id.rpartition("-")
+    given = digits.isascii() and digits.isdecimal() and not digits.startswith("0") and len(digits) < _DIGITS
+    return group, int(digits) if given else 0
+
+
+_DIGITS: Final = 19
+_NO_NUMBERS: Final = NumberRuns()
+_NO_INSTANCES: Final = GroupCounts()
 
 
 class InstanceMirror(Mirror[InstanceRecord]):
@@ -47,6 +84,9 @@ class InstanceMirror(Mirror[InstanceRecord]):
         self._by_state = KeyIndex()
         self._counts: dict[str, GroupCounts] = {}
         self._live_on: Counter[str] = Counter()
+        self._numbers: dict[str, NumberRuns] = {}
+        self._live_numbers: dict[str, NumberRuns] = {}
+        """By what comes before the number in the id, whatever group the record names."""
 
     def of_group(self, name: str) -> list[StoredRecord[InstanceRecord]]:
         """The group's instances, ended ones included, in the order of their ids."""
@@ -67,6 +107,10 @@ class InstanceMirror(Mirror[InstanceRecord]):
     def live_on(self, node: str) -> int:
         """The number of instances on a node that have not ended."""
         return self._live_on[node]
+
+    def numbers(self, group: str, *, live: bool) -> NumberRuns:
+        """The numbers N for which a record `GROUP-N` exists, or only those that have not ended; not to be changed."""
+        return (self._live_numbers if live else self._numbers).get(group, _NO_NUMBERS)
 
     def narrowed(
         self, *, group: str | None = None, node: str | None = None, state: InstanceState | None = None
@@ -90,20 +134,37 @@ class InstanceMirror(Mirror[InstanceRecord]):
         self._by_group.move(id, old.group if old else None, new.group if new else None)
         self._by_node.move(id, old.node if old else None, new.node if new else None)
         self._by_state.move(id, old.state if old else None, new.state if new else None)
+        self._number(id, exists=new is not None, alive=new is not None and live(new.state))
         if old is not None:
-            self._count(old, -1)
+            self._counts[old.group].remove(id, old)
+            self._count_live(old, -1)
+            if old.group not in self._by_group:
+                del self._counts[old.group]
         if new is not None:
-            self._count(new, 1)
-        if old is not None and old.group not in self._by_group:
-            del self._counts[old.group]
+            self._counts.setdefault(new.group, GroupCounts()).add(id, new)
+            self._count_live(new, 1)
+
+    def _number(self, id: str, *, exists: bool, alive: bool) -> None:
+        group, number = number_of(id)
+        if number:
+            _set(self._numbers, group, number, exists)
+            _set(self._live_numbers, group, number, alive)
 
     def _record(self, id: str) -> InstanceRecord | None:
         found = self._documents.get(id)
         return found.record if found is not None else None
 
-    def _count(self, record: InstanceRecord, by: int) -> None:
-        self._counts.setdefault(record.group, GroupCounts()).add(record, by)
+    def _count_live(self, record: InstanceRecord, by: int) -> None:
         if live(record.state):
             self._live_on[record.node] += by
             if not self._live_on[record.node]:
                 del self._live_on[record.node]
+
+
+def _set(numbers: dict[str, NumberRuns], group: str, number: int, there: bool) -> None:
+    if there:
+        numbers.setdefault(group, NumberRuns()).add(number)
+    elif (runs := numbers.get(group)) is not None:
+        runs.discard(number)
+        if not runs:
+            del numbers[group]

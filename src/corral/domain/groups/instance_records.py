@@ -11,7 +11,13 @@ import msgspec
 from corral.domain.decisions import Decision
 from corral.domain.groups.group import GroupSpec, PortProtocol
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
-from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
+from corral.domain.instance_states import (
+    ENDED,
+    INSTANCE_LIFECYCLE,
+    InstanceState,
+    InstanceTrigger,
+    Wanted,
+)
 from corral.domain.modules.records import ModuleChange
 from corral.domain.records import Record
 
@@ -277,6 +283,16 @@ def earlier_starts(before: InstanceRecord | None) -> tuple[EarlierStart, ...]:
 def live(state: InstanceState) -> bool:
     """Whether a process of it may exist."""
     return state not in INSTANCE_LIFECYCLE.terminal
+
+
+def stays(record: InstanceRecord) -> bool:
+    """Is the instance alive and not about to stop for good?"""
+    return live(record.state) and (record.wanted is Wanted.RUN or record.after_stop is AfterStop.RESTART)
+
+
+def ended_by_itself(record: InstanceRecord) -> bool:
+    """Has its last run ended, by itself and without a crash?"""
+    return record.exit is not None and record.exit.outcome == ENDED and not live(record.state)
 
 
 def next_state(record: InstanceRecord, trigger: InstanceTrigger) -> InstanceState:

@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import collections
-import datetime as dt
+import itertools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instance_strategies import CHANGES, GROUPS, NODES
 
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.state.instance_mirror import InstanceMirror
-from corral.domain.groups.instance_records import (
-    InstanceRecord,
-    Readiness,
-    is_ready,
-    live,
-)
-from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
-from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.groups.instance_records import InstanceRecord, is_ready, live, stays
+from corral.domain.instance_states import ENDED, InstanceState
 from corral.store.port import encode
-
-NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-GROUPS = ("a", "b", "a-1")
-NODES = ("n1", "n2")
-IDS = st.builds("{}-{}".format, st.sampled_from(GROUPS), st.integers(1, 6))
-
-RECORDS = st.builds(
-    InstanceRecord,
-    id=IDS.map(InstanceId),
-    group=st.sampled_from(GROUPS).map(GroupName),
-    node=st.sampled_from(NODES).map(NodeId),
-    incarnation=st.just(Incarnation(1000)),
-    state=st.sampled_from(InstanceState),
-    wanted=st.sampled_from(Wanted),
-    readiness=st.sampled_from(Readiness),
-    created_at=st.just(NOW),
-)
-CHANGES = st.lists(st.one_of(RECORDS, IDS), max_size=40)
-"""A record is stored; an id is removed, whether it exists or not."""
 
 
 def folded(changes: list[InstanceRecord | str]) -> tuple[InstanceMirror, dict[str, InstanceRecord]]:
@@ -63,8 +39,18 @@ def check(mirror: InstanceMirror, model: dict[str, InstanceRecord]) -> None:
         counts = mirror.counts(group)
         assert counts.live == sum(live(each.state) for each in members)
         assert counts.ready == sum(is_ready(each) for each in members)
+        assert counts.staying == sum(stays(each) for each in members)
+        ended = [each for each in members if not live(each.state)]
+        assert list(counts.held) == [each.id for each in ended if each.held]
+        assert list(counts.ended) == [each.id for each in ended if each.exit and each.exit.outcome == ENDED]
         away = (each.node for each in members if each.state is InstanceState.OFFLINE)
         assert dict(counts.away) == dict(collections.Counter(away))
+        for alive in (False, True):
+            taken = {id for id, each in model.items() if live(each.state) or not alive}
+            free = itertools.islice(mirror.numbers(group, live=alive).free(1), 10)
+            ids = (f"{group}-{n}" for n in itertools.count(1))
+            expected = itertools.islice((id for id in ids if id not in taken), 10)
+            assert [f"{group}-{n}" for n in free] == list(expected)
     for node in NODES:
         there = [each for each in ordered if each.node == node]
         assert [stored.record for stored in mirror.of_node(node)] == there
