@@ -40,6 +40,8 @@ class GrowthWatch(Generic[K]):
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = -1
         self._keys: dict[int, K] = {}
+        self._watches: dict[K, set[int]] = {}
+        """Those of `_keys`, by key."""
         self._refused = False
 
     def __enter__(self) -> GrowthWatch[K]:
@@ -62,14 +64,25 @@ class GrowthWatch(Generic[K]):
             return
         watch = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), ctypes.c_uint32(_MASK))
         if watch >= 0:
+            self._forget(watch)  # the same directory was armed for another key, and is only watched once
             self._keys[watch] = key
+            self._watches.setdefault(key, set()).add(watch)
         elif (code := ctypes.get_errno()) != errno.ENOENT:
             self._refuse(code)
 
     def disarm(self, key: K) -> None:
-        for watch in [w for w, k in self._keys.items() if k == key]:
+        for watch in self._watches.pop(key, ()):
             del self._keys[watch]
             self._libc.inotify_rm_watch(self._fd, watch)
+
+    def _forget(self, watch: int) -> K | None:
+        key = self._keys.pop(watch, None)
+        if key is not None:
+            watches = self._watches[key]
+            watches.discard(watch)
+            if not watches:
+                del self._watches[key]
+        return key
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -78,7 +91,7 @@ class GrowthWatch(Generic[K]):
             while at < len(events):
                 watch, mask, _, length = _EVENT.unpack_from(events, at)
                 at += _EVENT.size + length
-                key = self._keys.pop(watch, None)  # fired once, or removed with its directory
+                key = self._forget(watch)  # fired once, or removed with its directory
                 if key is not None and not mask & _IN_IGNORED:
                     self._grown(key)
 

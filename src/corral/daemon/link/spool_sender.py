@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import Final
 
 import structlog
@@ -29,7 +30,9 @@ class SpoolSender:
         self._connection = connection
         self._confirmed = connection.ack.spool_confirmed
         self._sent = self._confirmed
-        self._under_way: dict[int, int] = {}
+        self._under_way: deque[tuple[int, int]] = deque()
+        """Number and size of each record that was sent and not confirmed, in the order of their numbers."""
+        self._bytes_under_way = 0
         self._delayed = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -38,8 +41,8 @@ class SpoolSender:
         """The controller has stored everything up to here; a number above the highest one sent is lowered to that."""
         self._confirmed = max(self._confirmed, min(through, self._sent))
         self._spool.confirm(self._confirmed)
-        for sequence in [s for s in self._under_way if s <= through]:
-            del self._under_way[sequence]
+        while self._under_way and self._under_way[0][0] <= through:
+            self._bytes_under_way -= self._under_way.popleft()[1]
         self._wake.set()
 
     async def run(self) -> None:
@@ -80,7 +83,7 @@ class SpoolSender:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def _has_room(self) -> bool:
-        return len(self._under_way) < WINDOW_RECORDS and sum(self._under_way.values()) < WINDOW_BYTES
+        return len(self._under_way) < WINDOW_RECORDS and self._bytes_under_way < WINDOW_BYTES
 
     async def _send_some(self) -> bool:
         """Send what the window allows; False when no record waits, or the stream has ended."""
@@ -90,7 +93,8 @@ class SpoolSender:
                 break
             if not self._connection.send(as_message(record)):
                 return False  # the stream has ended: the next connection sends it
-            self._under_way[record.sequence] = len(record.body)
+            self._under_way.append((record.sequence, len(record.body)))
+            self._bytes_under_way += len(record.body)
             self._sent = record.sequence
         return bool(records)
 
