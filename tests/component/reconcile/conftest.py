@@ -82,11 +82,7 @@ class Fleet:
         return [e for e in listed["items"] if not types or e["type"] in types]
 
     def reservations(self):
-        return {
-            run: reservation
-            for stored in self.state.node_ledgers
-            for run, reservation in stored.record.runs.items()
-        }
+        return {stored.record.instance: stored.record for stored in self.state.reservations}
 
 
 @pytest.fixture

@@ -264,3 +264,25 @@ async def wait_for_event(fleet, text: str) -> None:
     async with asyncio.timeout(20):
         while not await told(fleet, text):
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.trap("T21")
+async def test_a_reservation_that_cannot_be_read_keeps_its_node_out_of_placement(fleet):
+    """It may hold any port and all of the memory there."""
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group("lobby")
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(1)
+    await eventually(lambda: not node._spool)
+    before = bodies(fleet.controller, "reservations")["n1/lobby-1"]
+    await back_with(fleet, node, ("reservations", "n1/lobby-1"))
+    await eventually(lambda: fleet.state.nodes.require("n1").record.state == "ONLINE")
+    with pytest.raises(CommandFailure) as refused:
+        await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    assert "no node can take" in str(refused.value)
+    await back_with(fleet, node, ("reservations", "n1/lobby-1"), body=before)
+    await eventually(lambda: fleet.state.nodes.require("n1").record.state == "ONLINE")
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(2)
+    assert fleet.reservations().keys() == {"lobby-1", "lobby-2"}

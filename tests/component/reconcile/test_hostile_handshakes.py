@@ -16,6 +16,7 @@ from corral.controller.state.collections import (
     INSTANCES,
     NODE_LEDGERS,
     ONLY,
+    RESERVATIONS,
     SEQUENCES,
     instance_decisions,
 )
@@ -168,11 +169,12 @@ async def test_a_restored_store_adopts_what_it_ordered_and_forgot(site):
         site.fleet.state.node_ledgers.require("rogue"),
     )
     await node.drop()
-    older = msgspec.structs.replace(ledger.record, runs={}, serial=0)
+    older = msgspec.structs.replace(ledger.record, serial=0)
     sequence = site.fleet.state.sequences.revision("starts")
     await site.fleet.term.ledger.commit(
         INSTANCES.delete("mine-1", expect=stored.revision),
         NODE_LEDGERS.put("rogue", older, expect=ledger.revision),
+        RESERVATIONS.delete("rogue/mine-1", expect=None),
         SEQUENCES.put("starts", SequenceRecord(reserved=2), expect=sequence),
     )
     await site.fleet.controller.app.stop()

@@ -9,6 +9,7 @@ from world import NOW, World, spec
 from corral.controller.instances.group_changes import create_group, delete_group, patch_group, scale_group
 from corral.controller.instances.instance_changes import remove_instance, restart_instance, start_instance
 from corral.controller.instances.retention import forgotten
+from corral.controller.instances.starts import release, reserve
 from corral.domain.groups.group import PortSpec
 from corral.domain.groups.group_documents import parse_group
 from corral.domain.groups.plans import read_plan
@@ -33,14 +34,14 @@ def test_a_start_is_one_transaction_of_record_reservation_plan_decision_and_even
     ws = world.workspace("somebody")
     record = start_instance(ws, "lobby")
     collections = {step.collection for step in ws.steps() if hasattr(step, "collection")}
-    assert collections == {"instances", "node_ledgers", "plans"}
+    assert collections == {"instances", "node_ledgers", "plans", "reservations"}
     world.apply(ws.steps())
     assert world.types()[-1] == "INSTANCE_SCHEDULED"
     assert [entry.journal for entry in world.decisions] == [
         "decisions:instance/lobby-1",
         "decisions:group/lobby",
     ]
-    assert world.state.node_ledgers.usage("n1").memory_mb == 10
+    assert world.state.reservations.usage("n1").memory_mb == 10
     assert read_plan(world.state.plans.require(record.plan_hash).record).command == ("serve",)
 
 
@@ -105,3 +106,26 @@ def test_a_live_instance_is_never_forgotten(world):
     config = InstanceRetentionSection(ended_seconds=1, ended_per_group=1, crashes=1)
     later = msgspec.structs.replace(config)
     assert forgotten(world.state, config=later, now=NOW.replace(year=2030), limit=100) == []
+
+
+def ledger_writes(ws) -> list[tuple[str, int]]:
+    return [
+        (step.id, step.expect) for step in ws.steps() if getattr(step, "collection", "") == "node_ledgers"
+    ]
+
+
+@pytest.mark.trap("T21")
+def test_whatever_reserves_on_a_node_writes_its_ledger_so_that_one_of_two_at_once_conflicts(world):
+    world.do(create_group, spec(memory_mb=600, ports={"primary": PortSpec(range=(80, 81))}))
+    started = world.do(start_instance, "lobby")
+    revision = world.state.node_ledgers.revision("n1")
+    one, two = world.workspace(), world.workspace()
+    released = world.workspace()
+    adopted = msgspec.structs.replace(started, id="lobby-9", serial=0)
+    reserve(one, adopted, cpu=0.0)
+    reserve(two, msgspec.structs.replace(started, id="lobby-2", serial=2), cpu=0.0)
+    release(released, started)
+    assert ledger_writes(one) == ledger_writes(two) == [("n1", revision)]
+    assert ledger_writes(released) == [], "an end conflicts with no start"
+    world.apply(released.steps())
+    assert world.reserved("n1") == []

@@ -87,7 +87,7 @@ def test_several_messages_about_one_instance_are_one_write_and_every_event(world
     messages.append(DaemonMessage(crash_report=crash(world)))
     folded = reports(world).fold(N1, [node_frame(message) for message in messages])
     puts = [step for step in folded.steps if isinstance(step, Put)]
-    assert sorted(put.collection for put in puts) == ["crashes", "groups", "instances", "node_ledgers"]
+    assert sorted(put.collection for put in puts) == ["crashes", "groups", "instances"]
     world.apply(folded.steps)
     assert world.record("lobby-1").state is InstanceState.CRASHED
     assert world.types()[-4:] == [
@@ -96,7 +96,7 @@ def test_several_messages_about_one_instance_are_one_write_and_every_event(world
         "INSTANCE_RUNNING",
         "INSTANCE_CRASHED",
     ]
-    assert world.state.node_ledgers.require("n1").record.runs == {}
+    assert world.reserved("n1") == []
 
 
 def test_a_message_that_cannot_be_taken_does_not_keep_the_others(world):
@@ -395,7 +395,7 @@ def test_a_wanted_restart_survives_a_crash_on_the_way(world):
     assert record.state is InstanceState.SCHEDULED
     assert record.incarnation > old
     assert order_for(record).kind is OrderKind.START
-    assert list(world.state.node_ledgers.require("n1").record.runs) == ["lobby-1"]
+    assert world.reserved("n1") == ["lobby-1"]
 
 
 def test_one_crash_told_twice_counts_once(world):

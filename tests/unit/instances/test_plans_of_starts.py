@@ -118,7 +118,7 @@ def test_without_a_plan_the_group_says_why_once_and_nothing_is_started(world):
     for _ in range(3):
         world.do(keep_group, "lobby", pause_over=False, budget=10)
     assert not list(world.state.instances)
-    assert not world.state.node_ledgers.usage("n1").runs
+    assert not world.state.reservations.usage("n1").runs
     assert world.group().reason.startswith("TEMPLATE_NOT_FOUND: ")
     assert world.types().count("GROUP_SHORT") == 1
     with pytest.raises(Rejected) as caught:

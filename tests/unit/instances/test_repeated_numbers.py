@@ -164,4 +164,4 @@ def test_a_live_run_of_an_earlier_start_with_its_ticket_goes_on_where_the_later_
     tell(world, RUNNING, world.record("lobby-1").incarnation, "n-b")
     assert world.open(N1, old) == [], "a healthy run is not ended for its number"
     assert run_of(world)[0] == first
-    assert set(world.state.node_ledgers.require("n1").record.runs) == {"lobby-1"}
+    assert world.reserved("n1") == ["lobby-1"]

@@ -130,21 +130,19 @@ def test_a_copy_that_lost_is_told_to_end_and_decided_only_where_it_is_proven(wor
     assert world.record("lobby-1") == newer
 
 
-def test_a_ledger_is_copied_once_a_transaction_however_much_changes(world):
+def test_a_transaction_writes_the_reservations_that_it_changes_and_no_others(world):
     """Else to adopt n runs of a node costs n²."""
     ws = world.workspace()
-    stored = ws.ledger(N1).runs
-    ws.set_reservation(N1, "a", stored["lobby-1"])
-    own = ws.ledger(N1).runs
+    held = ws.reservation(N1, "lobby-1")
+    ws.set_reservation(N1, "a", held)
     mark = ws.mark()
     for number in range(1000):
-        ws.set_reservation(N1, f"i-{number}", stored["lobby-1"])
-    assert ws.ledger(N1).runs is own
-    assert own is not stored
-    assert len(own) == 1002
+        ws.set_reservation(N1, f"i-{number}", held)
+    assert ws.usage(N1).runs == 1002
     ws.back_to(mark)
-    assert ws.ledger(N1).runs.keys() == {"a", "lobby-1"}
-    assert world.state.node_ledgers.require(N1).record.runs.keys() == {"lobby-1"}
+    assert ws.usage(N1).runs == 2
+    assert [step.id for step in ws.steps()] == [f"{N1}/a"]
+    assert world.reserved(N1) == ["lobby-1"]
 
 
 def test_times_of_nodes_are_held_against_our_clock(world):

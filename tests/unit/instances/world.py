@@ -95,6 +95,10 @@ class World:
         self.apply([CATALOG.put(record.id, record, expect=None)])
         return record
 
+    def reserved(self, node: str) -> list[str]:
+        """The instances with a reservation on a node."""
+        return [stored.record.instance for stored in self.state.reservations.of_node(node)]
+
     def workspace(self, cause: str = "test") -> Workspace:
         return Workspace(
             self.state,

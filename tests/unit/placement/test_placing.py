@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from corral.controller.placement.node_choice import (
     choose_ports,
     place,
 )
-from corral.controller.state.indexed_mirrors import port_keys, usage_of
+from corral.controller.state.node_usage import port_keys, usage_of
 from corral.domain.groups.group import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
 from corral.domain.groups.instance_records import LeasedPort, NodeLedger, Reservation
 from corral.domain.ids import Incarnation, InstanceId, NodeId
@@ -74,7 +73,7 @@ def test_a_refusal_tells_every_node_and_the_code_of_its_cause():
 
 
 def test_the_emptier_node_wins_and_a_tie_goes_by_name():
-    full = usage_of(ledger("a", memory=500))
+    full = usage_of([reservation(memory=500)])
     found = place(spec(memory_mb=100), [node("a", usage=full), node("b")])
     assert isinstance(found, Placement)
     assert found.node == "b"
@@ -136,34 +135,32 @@ def test_a_refused_port_is_free_again_after_its_time_even_if_the_clock_goes_back
     assert refused_ports(busy, NOW - dt.timedelta(hours=1)) == frozenset()
 
 
-def ledger(node: str, *, memory: int = 0, ports: tuple[LeasedPort, ...] = ()) -> NodeLedger:
-    run = Reservation(
+def reservation(*, memory: int = 0, ports: tuple[LeasedPort, ...] = ()) -> Reservation:
+    return Reservation(
         instance=InstanceId("x-1"), incarnation=Incarnation(1024), memory_mb=memory, ports=ports
     )
-    return NodeLedger(node=NodeId(node), runs={"x-1": run} if memory or ports else {})
 
 
 class Books:
-    """Ledgers of a test."""
+    """Reservations of a test."""
 
-    def __init__(self, *ledgers: NodeLedger) -> None:
-        self.held = {each.node: each for each in ledgers}
+    def __init__(self, **held: Reservation) -> None:
+        self.held = {node: [run] for node, run in held.items()}
 
     def ledger(self, node):
-        return self.held.get(node, NodeLedger(node=NodeId(node)))
+        return NodeLedger(node=NodeId(node))
 
     def usage(self, node):
-        return usage_of(self.ledger(node))
+        return usage_of(self.held.get(node, ()))
 
     def take(self, found: Placement, number: int, memory: int) -> None:
-        old = self.ledger(found.node)
         run = Reservation(
             instance=InstanceId(f"i-{number}"),
             incarnation=Incarnation(1024 * (number + 1)),
             memory_mb=memory,
             ports=found.ports,
         )
-        self.held[NodeId(found.node)] = msgspec.structs.replace(old, runs={**old.runs, run.instance: run})
+        self.held.setdefault(found.node, []).append(run)
 
 
 def host(id: str, address: str, memory: int) -> NodeRecord:
@@ -184,7 +181,7 @@ def test_nodes_of_one_address_share_its_ports():
     leased = LeasedPort(name="p", port=80, protocol=BOTH)
     views = node_views(
         [host("a", "one", 10), host("b", "one", 10), host("c", "two", 10)],
-        Books(ledger("a", ports=(leased,))),
+        Books(a=reservation(ports=(leased,))),
         NOW,
     )
     assert [len(view.leased) for view in views] == [2, 2, 0]
@@ -226,7 +223,7 @@ def test_no_sequence_of_placements_leases_a_port_twice_or_promises_memory_twice(
     taken = [
         (record.address or record.id, key)
         for record in records
-        for run in books.ledger(record.id).runs.values()
+        for run in books.held.get(record.id, ())
         for port in run.ports
         for key in port_keys(port.port, port.protocol)
     ]

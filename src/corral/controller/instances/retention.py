@@ -93,5 +93,6 @@ def _ledgers_without_owner(state: ClusterState) -> Iterator[list[Step]]:
     """Ledgers without an owner, except those with a serial: a node that is enrolled again under that id may
     have its old tickets."""
     for node, stored in state.node_ledgers.items():
-        if not stored.record.runs and not stored.record.serial and state.nodes.find(node) is None:
+        unused = not state.reservations.usage(node).runs and not stored.record.serial
+        if unused and state.nodes.find(node) is None:
             yield [NODE_LEDGERS.delete(node, expect=stored.revision)]

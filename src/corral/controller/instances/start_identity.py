@@ -142,9 +142,8 @@ def _used_numbers(state: ClusterState) -> Iterator[int]:
         yield start_number(stored.record.incarnation)
     for crash in state.crashes:
         yield start_number(crash.record.incarnation)
-    for ledger in state.node_ledgers:
-        for run in ledger.record.runs.values():
-            yield start_number(run.incarnation)
+    for run in state.reservations:
+        yield start_number(run.record.incarnation)
 
 
 _PREFIX: Final = "ct1"

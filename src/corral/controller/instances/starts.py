@@ -13,8 +13,8 @@ import msgspec
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.node_candidates import BUSY, refused_ports
 from corral.controller.placement.node_choice import Placement, PlacementRefusal, place
-from corral.controller.state.indexed_mirrors import port_keys
 from corral.controller.state.instance_mirror import number_of
+from corral.controller.state.node_usage import port_keys
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import (
@@ -296,7 +296,8 @@ def _lower(score: float, best: float) -> str:
 
 
 def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
-    """Reserve memory and ports on the record's node; consumes the serial of its start."""
+    """Reserve memory and ports on the record's node; consumes the serial of its start. The node's ledger is written in
+    any case: of two concurrent reservations there, one conflicts."""
     reservation = Reservation(
         instance=record.id,
         incarnation=record.incarnation,
@@ -306,15 +307,14 @@ def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
     )
     ws.set_reservation(record.node, record.id, reservation)
     ledger = ws.ledger(record.node)
-    if record.serial > ledger.serial:
-        ws.put_ledger(msgspec.structs.replace(ledger, serial=record.serial))
+    ws.put_ledger(msgspec.structs.replace(ledger, serial=max(record.serial, ledger.serial)))
     if record.ports:
         ws.insist_on_neighbours(record.node)
 
 
 def release(ws: Workspace, record: InstanceRecord) -> None:
     """Release the reservation of the run; does nothing when it has none."""
-    held = ws.ledger(record.node).runs.get(record.id)
+    held = ws.reservation(record.node, record.id)
     if held is not None and same_start(held.incarnation, record.incarnation):
         ws.set_reservation(record.node, record.id, None)
 

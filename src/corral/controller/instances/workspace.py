@@ -26,11 +26,12 @@ from corral.controller.state.collections import (
     INSTANCES,
     NODE_LEDGERS,
     PLANS,
+    RESERVATIONS,
     group_decisions,
     instance_decisions,
 )
-from corral.controller.state.indexed_mirrors import Usage, usage_of
 from corral.controller.state.ledger import Step
+from corral.controller.state.node_usage import Usage, usage_of
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.group import GroupSpec
@@ -92,6 +93,7 @@ class Workspace:
             GROUPS.name: Overlay(state.groups),
             INSTANCES.name: Overlay(state.instances),
             NODE_LEDGERS.name: Overlay(state.node_ledgers),
+            RESERVATIONS.name: Overlay(state.reservations),
             CRASHES.name: Overlay(state.crashes),
         }
         self._crash_ids: dict[str, OrderedDict[str, None]] = {}
@@ -103,8 +105,6 @@ class Workspace:
         self._entries: list[Append] = []
         self._undo: list[Callable[[], object]] = []
         """The undo functions of all document changes, the latest last."""
-        self._own_ledgers: set[str] = set()
-        """Ledgers whose runs are this workspace's own copy, which it changes in place."""
         self._spaces: dict[str, list[NodeRecord]] | None = None
         self._views: dict[str, list[NodeView]] = {}
         """Views of nodes by port space. A change of a ledger removes the outdated ones."""
@@ -154,19 +154,28 @@ class Workspace:
         found: NodeLedger | None = self._overlays[NODE_LEDGERS.name].get(node)
         return found or NodeLedger(node=NodeId(node))
 
+    def reservation(self, node: str, id: str) -> Reservation | None:
+        """What a run reserves on a node."""
+        found: Reservation | None = self._overlays[RESERVATIONS.name].get(f"{node}/{id}")
+        return found
+
     def usage(self, node: str) -> Usage:
-        changed = self._overlays[NODE_LEDGERS.name].changed.get(node)
-        return usage_of(changed) if isinstance(changed, NodeLedger) else self.state.node_ledgers.usage(node)
+        stored = self.state.reservations
+        changed = self._overlays[RESERVATIONS.name].changed
+        own = [id for id in changed if id.startswith(f"{node}/")]
+        if not own:
+            return stored.usage(node)
+        removed = usage_of(found.record for id in own if (found := stored.find(id)) is not None)
+        added = usage_of(new for id in own if isinstance(new := changed[id], Reservation))
+        return stored.usage(node).changed_by(added, removed)
 
     def nodes(self) -> list[NodeView]:
         """Nodes that may be placed on. Excluded are those with unreadable records of what runs there."""
         for space, records in self._by_space().items():
             if space not in self._views:
                 self._views[space] = views_of_space(records, self, self.now)
-        holds = self.state.quarantine.holds
-        return [
-            view for views in self._views.values() for view in views if not holds(NODE_LEDGERS.name, view.id)
-        ]
+        unreadable = self.state.quarantine.owners(NODE_LEDGERS.name, RESERVATIONS.name)
+        return [view for views in self._views.values() for view in views if view.id not in unreadable]
 
     def unreadable_of(self, group: str) -> list[str]:
         """The ids of instances that seem to belong to a group and have unreadable records: they may be
@@ -238,24 +247,17 @@ class Workspace:
 
     def put_ledger(self, ledger: NodeLedger) -> None:
         self._change(NODE_LEDGERS.name, ledger.node, ledger)
-        stored = self.state.nodes.find(ledger.node)
-        if stored is not None:
-            self._views.pop(port_space(stored.record), None)
+        self._outdate_views(ledger.node)
 
     def set_reservation(self, node: str, id: str, reservation: Reservation | None) -> None:
-        """Set what a run reserves on a node. The ledger is copied once per transaction, however many change."""
-        if node not in self._own_ledgers:
-            ledger = self.ledger(node)
-            self._own_ledgers.add(node)
-            self._undo.append(functools.partial(self._own_ledgers.discard, node))
-            self.put_ledger(msgspec.structs.replace(ledger, runs=dict(ledger.runs)))
-        ledger = self.ledger(node)
-        self._undo.append(_restoring(ledger.runs, id))
-        if reservation is None:
-            ledger.runs.pop(id, None)
-        else:
-            ledger.runs[id] = reservation
-        self.put_ledger(ledger)
+        """Set what a run reserves on a node. To reserve, the ledger of the node has to be written, too."""
+        self._change(RESERVATIONS.name, f"{node}/{id}", reservation)
+        self._outdate_views(node)
+
+    def _outdate_views(self, node: str) -> None:
+        stored = self.state.nodes.find(node)
+        if stored is not None:
+            self._views.pop(port_space(stored.record), None)
 
     def _change(self, collection: str, id: str, record: Record | None) -> None:
         changed = self._overlays[collection].changed

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.state.indexed_mirrors import PortKey, Usage, port_keys
+from corral.controller.state.node_usage import PortKey, SharedPorts, Usage, port_keys
 from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import NodeLedger
 from corral.domain.node_states import Admission, NodeState
@@ -31,10 +31,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int = 0
     cpus: int = 0
     usage: Usage = Usage()
-    leased: frozenset[PortKey] = frozenset()
+    leased: Set[PortKey] = frozenset()
     """Ports leased on this node and on all others with its address."""
-    leased_numbers: tuple[int, ...] = ()
-    """The numbers of `leased`, sorted."""
     refused: frozenset[PortKey] = frozenset()
 
 
@@ -62,10 +60,7 @@ def by_space(nodes: Iterable[NodeRecord]) -> dict[str, list[NodeRecord]]:
 def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
     """The views of all nodes of one address."""
     usages = [ledgers.usage(record.id) for record in records]
-    leased, numbers = usages[0].ports, usages[0].numbers
-    if len(usages) > 1:
-        leased = leased.union(*(usage.ports for usage in usages[1:]))
-        numbers = tuple(sorted(number for number, _ in leased))
+    leased = usages[0].ports if len(usages) == 1 else SharedPorts([usage.ports for usage in usages])
     refused = frozenset[PortKey]().union(
         *(refused_ports(ledgers.ledger(record.id), now) for record in records)
     )
@@ -82,7 +77,6 @@ def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.date
             cpus=record.cpus,
             usage=usage,
             leased=leased,
-            leased_numbers=numbers,
             refused=refused,
         )
         for record, usage in zip(records, usages, strict=True)

@@ -6,17 +6,15 @@ Ports are chosen by (host address, port, transport), and none is leased twice.
 
 from __future__ import annotations
 
-import bisect
 import collections
 import enum
-import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Final, Protocol
 
 import msgspec
 
 from corral.controller.placement.node_candidates import NodeView
-from corral.controller.state.indexed_mirrors import PortKey, port_keys
+from corral.controller.state.node_usage import PortKey, PortLookup, port_keys
 from corral.domain.groups.group import GroupSpec, PortProtocol, PortSpec
 from corral.domain.groups.instance_records import LeasedPort
 from corral.domain.groups.port_sets import PortSet, port_sets
@@ -58,10 +56,29 @@ def _free(tied: PortSet, first: int | None, *occupied: Set[PortKey]) -> int | No
         for _, transport in port_keys(tied.low, port.protocol)
     ]
     numbers = range(tied.low, tied.high + 1)
-    for number in itertools.chain((first,) if first is not None and first in numbers else (), numbers):
-        if all((number + offset, kind) not in some for offset, kind in needed for some in occupied):
+    if first is not None and first in numbers and _next_free(first, needed, occupied) == first:
+        return first
+    number = tied.low
+    while number in numbers:
+        found = _next_free(number, needed, occupied)
+        if found == number:
             return number
+        number = found
     return None
+
+
+def _next_free(
+    number: int, needed: Sequence[tuple[int, PortProtocol]], occupied: Sequence[Set[PortKey]]
+) -> int:
+    """A number from this one on below which none is free for all that is needed; the same one: it is free."""
+    for some in occupied:
+        for offset, kind in needed:
+            if isinstance(some, PortLookup):
+                number = some.next_free(number + offset, kind) - offset
+            else:
+                while (number + offset, kind) in some:
+                    number += 1
+    return number
 
 
 def _why(tied: PortSet, leased: Set[PortKey], refused: Set[PortKey]) -> str:
@@ -78,15 +95,18 @@ def _why(tied: PortSet, leased: Set[PortKey], refused: Set[PortKey]) -> str:
     return f"{text}) is taken: {', '.join(parts) or 'by this instance itself'}"
 
 
-def free_share(specs: Mapping[str, PortSpec], numbers: Sequence[int]) -> float:
-    """The free share of the scarcest range, from 0 to 1; `numbers` are the leased ones, sorted. A tied port
-    follows the port of its range: only that one is counted."""
+def free_share(specs: Mapping[str, PortSpec], leased: Set[PortKey]) -> float:
+    """The free share of the scarcest range, from 0 to 1. A tied port follows the port of its range: only that one is
+    counted."""
     share = 1.0
     for spec in specs.values():
         if spec.of is not None:
             continue
         low, high = spec.bounds()
-        used = bisect.bisect_right(numbers, high) - bisect.bisect_left(numbers, low)
+        if isinstance(leased, PortLookup):
+            used = leased.count(low, high)
+        else:
+            used = sum(low <= number <= high for number, _ in leased)
         per_port = 2 if spec.protocol is PortProtocol.BOTH else 1
         share = min(share, 1.0 - min(1.0, used / ((high - low + 1) * per_port)))
     return share
@@ -285,7 +305,7 @@ def _score(spec: GroupSpec, node: NodeView) -> float:
         memory = max(0.0, 1.0 - (node.usage.memory_mb + spec.memory_mb) / node.memory_mb)
     cpu = max(0.0, 1.0 - (node.usage.cpu + spec.cpu) / node.cpus) if node.cpus else 0.0
     fewness = 1.0 / (1.0 + node.usage.runs)
-    ports = free_share(spec.ports, node.leased_numbers)
+    ports = free_share(spec.ports, node.leased)
     return round(0.45 * memory + 0.2 * cpu + 0.25 * fewness + 0.1 * ports, 6)
 
 

@@ -28,6 +28,7 @@ from corral.controller.state.collections import (
     MODULE_PACKAGES,
     NODE_LEDGERS,
     NODES,
+    RESERVATIONS,
     TEMPLATES,
 )
 from corral.controller.state.ledger import Ledger
@@ -49,7 +50,9 @@ _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
-_MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
+_MAY_MEND: Final = frozenset(
+    {NODE_LEDGERS.name, RESERVATIONS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name}
+)
 """A change of these collections may provide what a group lacked."""
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
 _ASKED_FOR: Final = frozenset({EventType.GROUP_CREATED, EventType.GROUP_UPDATED, EventType.GROUP_SCALED})

@@ -20,6 +20,7 @@ from corral.controller.state.collections import (
     JOIN_TOKENS,
     MODULE_CURSORS,
     MODULE_PACKAGES,
+    NODE_LEDGERS,
     NODES,
     ONLY,
     PLANS,
@@ -29,8 +30,8 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.indexed_mirrors import (
     CrashMirror,
-    LedgerMirror,
     NodeStateMirror,
+    ReservationMirror,
     TemplateMirror,
 )
 from corral.controller.state.instance_mirror import InstanceMirror
@@ -66,7 +67,8 @@ class ClusterState:
         self.idempotency: Final = IdempotencyMirror()
         self.groups: Final = Mirror(GROUPS, "group")
         self.instances: Final = InstanceMirror()
-        self.node_ledgers: Final = LedgerMirror()
+        self.node_ledgers: Final = Mirror(NODE_LEDGERS, "ledger")
+        self.reservations: Final = ReservationMirror()
         self.plans: Final = Mirror(PLANS, "plan")
         self.crashes: Final = CrashMirror()
         self.templates: Final = TemplateMirror()
@@ -87,6 +89,7 @@ class ClusterState:
             self.groups,
             self.instances,
             self.node_ledgers,
+            self.reservations,
             self.plans,
             self.crashes,
             self.templates,

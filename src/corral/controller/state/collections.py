@@ -14,6 +14,7 @@ from corral.domain.groups.instance_records import (
     InstanceRecord,
     NodeLedger,
     PlanRecord,
+    Reservation,
     SequenceRecord,
 )
 from corral.domain.modules.records import ModuleCursor, NodeModuleState, PackageRecord
@@ -76,6 +77,8 @@ IDEMPOTENCY: Final = StateCollection("idempotency", IdempotencyRecord)
 GROUPS: Final = StateCollection("groups", GroupRecord)
 INSTANCES: Final = StateCollection("instances", InstanceRecord)
 NODE_LEDGERS: Final = StateCollection("node_ledgers", NodeLedger)
+RESERVATIONS: Final = StateCollection("reservations", Reservation)
+"""By `NODE/INSTANCE`."""
 PLANS: Final = StateCollection("plans", PlanRecord)
 CRASHES: Final = StateCollection("crashes", CrashRecord)
 TEMPLATES: Final = StateCollection("templates", TemplateRecord)

@@ -1,4 +1,4 @@
-"""Mirrors with indexes: crashes, ledgers of nodes, modules on nodes, templates.
+"""Mirrors with indexes: crashes, reservations on nodes, modules on nodes, templates.
 
 The indexes keep events and requests from scanning a whole collection.
 """
@@ -6,67 +6,22 @@ The indexes keep events and requests from scanning a whole collection.
 from __future__ import annotations
 
 import datetime as dt
-import functools
 from collections import OrderedDict
 from collections.abc import Iterator
-
-import msgspec
+from typing import Final
 
 from corral.controller.state.collections import (
     CRASHES,
     MODULE_NODE_STATES,
-    NODE_LEDGERS,
+    RESERVATIONS,
     TEMPLATES,
 )
 from corral.controller.state.mirrors import Mirror, StoredRecord
+from corral.controller.state.node_usage import ReservedSums, Usage
 from corral.controller.state.sorted_keys import KeyIndex
-from corral.domain.groups.group import PortProtocol
-from corral.domain.groups.instance_records import CrashRecord, NodeLedger
+from corral.domain.groups.instance_records import CrashRecord, Reservation
 from corral.domain.modules.records import NodeModuleState
 from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
-
-PortKey = tuple[int, PortProtocol]
-"""A port of one transport: TCP or UDP, never BOTH."""
-
-_NOTHING: frozenset[PortKey] = frozenset()
-
-
-@functools.lru_cache(maxsize=16_384)
-def port_keys(port: int, protocol: PortProtocol) -> tuple[PortKey, ...]:
-    """The transports that a port occupies."""
-    if protocol is PortProtocol.BOTH:
-        return (port, PortProtocol.TCP), (port, PortProtocol.UDP)
-    return ((port, protocol),)
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of a ledger."""
-
-    memory_mb: int = 0
-    cpu: float = 0.0
-    runs: int = 0
-    ports: frozenset[PortKey] = _NOTHING
-    numbers: tuple[int, ...] = ()
-    """The port numbers of `ports`, sorted; a port that is taken in both transports is listed twice."""
-
-
-def usage_of(ledger: NodeLedger) -> Usage:
-    """The sums of a ledger, in one cheap pass: they are computed with every change of the ledger, several
-    times per start."""
-    memory_mb, cpu = 0, 0.0
-    ports: set[PortKey] = set()
-    for run in ledger.runs.values():
-        memory_mb += run.memory_mb
-        cpu += run.cpu
-        for port in run.ports:
-            ports.update(port_keys(port.port, port.protocol))
-    return Usage(
-        memory_mb=memory_mb,
-        cpu=cpu,
-        runs=len(ledger.runs),
-        ports=frozenset(ports),
-        numbers=tuple(sorted([number for number, _ in ports])),
-    )
 
 
 class CrashMirror(Mirror[CrashRecord]):
@@ -131,26 +86,38 @@ class CrashMirror(Mirror[CrashRecord]):
             del self._newest[record.instance]
 
 
-class LedgerMirror(Mirror[NodeLedger]):
-    """The ledgers of all nodes, each with its sums."""
+class ReservationMirror(Mirror[Reservation]):
+    """What each run reserves on its node, and the sums of each node."""
 
     def __init__(self) -> None:
-        super().__init__(NODE_LEDGERS, "ledger")
-        self._usage: dict[str, Usage] = {}
+        super().__init__(RESERVATIONS, "reservation")
+        self._usage: dict[str, ReservedSums] = {}
+        self._by_node = KeyIndex()
 
     def usage(self, node: str) -> Usage:
+        """The sums of a node; not to be changed."""
         return self._usage.get(node, _UNUSED)
 
+    def of_node(self, node: str) -> list[StoredRecord[Reservation]]:
+        """The reservations on a node, in the order of the instances' ids."""
+        return [self._documents[id] for id in self._by_node.of(node)]
+
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        old = self._documents.get(id)
         super().fold(id, revision, body)
-        found = self._documents.get(id)
-        if found is None:
-            self._usage.pop(id, None)
-        else:
-            self._usage[id] = usage_of(found.record)
+        new = self._documents.get(id)
+        node, _, _ = id.partition("/")
+        self._by_node.move(id, node if old is not None else None, node if new is not None else None)
+        sums = self._usage.setdefault(node, ReservedSums())
+        if old is not None:
+            sums.remove(old.record)
+        if new is not None:
+            sums.add(new.record)
+        if not sums.runs:
+            del self._usage[node]
 
 
-_UNUSED = Usage()
+_UNUSED: Final = Usage()
 
 
 class NodeStateMirror(Mirror[NodeModuleState]):

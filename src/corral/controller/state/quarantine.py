@@ -62,6 +62,10 @@ class Quarantine:
     def of(self, collection: str) -> list[Unreadable]:
         return [found for found in self if found.collection == collection]
 
+    def owners(self, *collections: str) -> set[str]:
+        """The ids of unreadable documents of these collections, up to the first slash: of `NODE/INSTANCE`, the nodes."""
+        return {id.partition("/")[0] for collection, id in self._documents if collection in collections}
+
     def revision(self, collection: str, id: str) -> int | None:
         """The revision for a compare-and-set that replaces the document; None when it is not in quarantine."""
         found = self._documents.get((collection, id))

@@ -20,6 +20,7 @@ from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
 from corral.controller.http.pipeline.api_context import TermContext
 from corral.controller.instances.group_format_upgrade import upgrade_groups
+from corral.controller.instances.ledger_format_upgrade import upgrade_ledgers
 from corral.controller.instances.service import InstanceService
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
@@ -178,6 +179,7 @@ class _TermStart:
         stack.push_async_callback(self._writer.close)
         await self._found()
         await upgrade_groups(ledger)
+        await upgrade_ledgers(ledger)
         await self._announce(opening)
         await nodes.sessions.forget_predecessors()
         await nodes.instances.numbers.refill()

@@ -207,11 +207,13 @@ class Reservation(Record, frozen=True, kw_only=True):
 
 
 class NodeLedger(Record, frozen=True, kw_only=True):
-    """Everything reserved on one node; one document, so that two placements cannot both succeed."""
+    """What placement has to know of a node beside the reservations there. Each placement on the node writes it, so
+    that two concurrent ones cannot both succeed."""
 
     node: NodeId
-    runs: dict[str, Reservation] = msgspec.field(default_factory=dict)
-    """By instance id."""
+    runs: dict[str, Reservation] | None = None
+    """Until ADR 0048 all reservations, by instance id. None: each is a document of its own; a version from before
+    cannot read this ledger, and so places nothing on the node."""
     refused_ports: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
     """`PORT/PROTOCOL` that the node found in use, busy until then."""
     serial: int = 0
