@@ -202,3 +202,30 @@ def test_a_time_that_goes_on_is_kept_once() -> None:
     for _ in range(100):
         ring.append(ring.end, b"line\n", times=[(ring.end, 1_700_000_000_000)])
     assert len(ring.span(0, max_bytes=KIB).times) == 1
+
+
+@hypothesis.given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("write", "drop", "forget")),
+            st.sampled_from("ab"),
+            st.integers(1, 6),
+            st.sampled_from(("n1", "n2")),
+        ),
+        max_size=40,
+    )
+)
+def test_the_rings_of_a_writer_are_those_that_a_walk_finds(steps: list[tuple[str, str, int, str]]) -> None:
+    rings = Rings(is_live=lambda run: run[1] == 6)
+    for step, id, incarnation, writer in steps:
+        run = (InstanceId(id), Incarnation(incarnation))
+        if step == "write":
+            rings.writing(run, begin=0, writer=writer)
+        elif step == "drop":
+            rings.drop(run)
+        else:
+            rings.forget(run[0])
+        runs = [(InstanceId(id), each) for id in "ab" for each in rings.runs(InstanceId(id))]
+        for writer in ("n1", "n2"):
+            written = [(run, ring) for run in runs if (ring := rings.find(run)) and ring.writer == writer]
+            assert rings.written_by(writer) == written

@@ -232,6 +232,7 @@ class Rings:
         self._total_bytes = total_bytes
         self._rings: collections.OrderedDict[Run, ConsoleRing] = collections.OrderedDict()
         self._runs: dict[InstanceId, list[Incarnation]] = {}
+        self._by_writer: dict[str, set[Run]] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -244,6 +245,10 @@ class Rings:
         """The runs of an instance that have a ring, the oldest first."""
         return sorted(self._runs.get(id, ()))
 
+    def written_by(self, writer: str) -> list[tuple[Run, ConsoleRing]]:
+        """The rings of a writer, in the order of instances, of each the oldest run first."""
+        return [(run, self._rings[run]) for run in sorted(self._by_writer.get(writer, ()))]
+
     def instances(self) -> list[InstanceId]:
         return list(self._runs)
 
@@ -255,6 +260,7 @@ class Rings:
             if not self._has_room(run):
                 return None
             ring = self._rings[run] = ConsoleRing(begin=begin, capacity=self._ring_bytes, writer=writer)
+            self._by_writer.setdefault(writer, set()).add(run)
             self._runs.setdefault(run[0], []).append(run[1])
             _log.debug("console_ring.opened", instance=run[0], incarnation=run[1], begin=begin)
         self._rings.move_to_end(run)
@@ -304,6 +310,9 @@ class Rings:
             return
         _log.debug("console_ring.removed", instance=run[0], incarnation=run[1])
         self.bytes -= ring.memory
+        self._by_writer[ring.writer].discard(run)
+        if not self._by_writer[ring.writer]:
+            del self._by_writer[ring.writer]
         self._runs[run[0]].remove(run[1])
         if not self._runs[run[0]]:
             del self._runs[run[0]]

@@ -179,12 +179,10 @@ class Consoles:
     def positions(self, node_id: NodeId) -> list[ConsolePosition]:
         """The received positions of this node's consoles."""
         found = []
-        for stored in self._state.instances.of_node(node_id):
-            id = stored.record.id
-            for incarnation in self.rings.runs(id):
-                ring = self.rings.find((id, incarnation))
-                if ring is not None and ring.writer == node_id:
-                    found.append(self._position((id, incarnation), ring.end))
+        for run, ring in self.rings.written_by(node_id):
+            stored = self._state.instances.find(run[0])
+            if stored is not None and stored.record.node == node_id:
+                found.append(self._position(run, ring.end))
         return found
 
     async def _on_change(self, event: Event) -> None:

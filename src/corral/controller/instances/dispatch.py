@@ -17,6 +17,7 @@ import structlog
 
 from corral.controller.instances.orders import (
     Order,
+    OrderedInstances,
     OrderKind,
     first_delay,
     order_for,
@@ -91,6 +92,7 @@ class Dispatcher:
         self._api_url = api_url
         self._resend_seconds = resend_seconds
         self._sendings: dict[str, Sending] = {}
+        self._ordered = OrderedInstances(state.instances)
         self._reconciled: dict[NodeId, SessionId] = {}
         self._timers: list[tuple[float, str]] = []
         self._wake = asyncio.Event()
@@ -108,11 +110,11 @@ class Dispatcher:
 
     def opened(self, node_id: NodeId) -> None:
         """The node has a new session: orders sent in the old one may be lost."""
-        for stored in self._state.instances.of_node(node_id):
-            sending = self._sendings.get(stored.record.id)
+        for id in self._ordered.on(node_id):
+            sending = self._sendings.get(id)
             if sending is not None:
                 sending.sent, sending.answered, sending.token = 0, False, ""
-            self._look_at(stored.record.id, again=True)
+            self._look_at(id, again=True)
 
     def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
         """The node's inventory is complete: from now on starts may be sent to it."""
@@ -120,10 +122,10 @@ class Dispatcher:
         if session is None or session.facts.id != session_id:
             return  # a newer session has begun, with an inventory of its own
         self._reconciled[node_id] = session_id
-        for stored in self._state.instances.of_node(node_id):
-            sending = self._sendings.get(stored.record.id)
+        for id in self._ordered.on(node_id):
+            sending = self._sendings.get(id)
             if sending is None or not sending.sent:
-                self._look_at(stored.record.id, again=True)
+                self._look_at(id, again=True)
 
     def answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
         """The node has the order, if the order was for this node."""
@@ -176,7 +178,9 @@ class Dispatcher:
             session.left_alone.difference_update(ids)
 
     def _look_at(self, id: str, *, again: bool = False) -> None:
-        """Check one instance. An order that fails affects no other order and no session."""
+        """Check one instance. An order that fails affects no other order and no session; it is tried again with the
+        node's next session."""
+        self._ordered.note(id)
         try:
             self._consider(id, again=again)
         except Exception:

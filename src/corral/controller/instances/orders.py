@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.state.instance_mirror import InstanceMirror
+from corral.controller.state.sorted_keys import KeyIndex
 from corral.domain.groups.group import PRIMARY
 from corral.domain.groups.instance_records import InstanceRecord, PlanRecord, live
 from corral.domain.groups.plans import Plan
@@ -53,6 +55,33 @@ def order_for(record: InstanceRecord) -> Order | None:
     if record.state is InstanceState.SCHEDULED and ours and not record.adopted:
         return Order(kind=OrderKind.START, incarnation=record.incarnation)
     return None
+
+
+class OrderedInstances:
+    """The instances that need an order, by node: a session that opens looks at no others."""
+
+    def __init__(self, instances: InstanceMirror) -> None:
+        self._instances = instances
+        self._node_of: dict[str, str] = {}
+        self._by_node = KeyIndex()
+        for id in instances.ids():
+            self.note(id)
+
+    def note(self, id: str) -> None:
+        """After a change of an instance. One whose record cannot be dealt with may need an order."""
+        stored = self._instances.find(id)
+        try:
+            needed = stored is not None and order_for(stored.record) is not None
+        except Exception:  # it is logged when the order is made
+            needed = True
+        before = self._node_of.pop(id, None)
+        if stored is not None and needed:
+            self._node_of[id] = stored.record.node
+        self._by_node.move(id, before, self._node_of.get(id))
+
+    def on(self, node: str) -> list[str]:
+        """The ids of those that need an order on this node, in order."""
+        return list(self._by_node.of(node))
 
 
 def first_delay(record: InstanceRecord, resend_seconds: float) -> float:
