@@ -57,6 +57,48 @@ class Sender(Protocol):
     def close(self) -> None: ...
 
 
+class GrowingConsoles:
+    """The consoles that are polled, in the order of their turns; the watched ones also by themselves, for they are
+    polled more often."""
+
+    def __init__(self) -> None:
+        self._all: dict[ConsoleSource, None] = {}
+        self._watched: dict[ConsoleSource, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, feed: ConsoleSource) -> bool:
+        return feed in self._all
+
+    def add(self, feed: ConsoleSource) -> None:
+        """Behind all others, if it is not among them."""
+        self._all[feed] = None
+        self.note(feed)
+
+    def note(self, feed: ConsoleSource) -> None:
+        """After `watched` of a console may have changed."""
+        if feed.watched and feed in self._all:
+            self._watched[feed] = None
+        else:
+            self._watched.pop(feed, None)
+
+    def discard(self, feed: ConsoleSource) -> None:
+        self._all.pop(feed, None)
+        self._watched.pop(feed, None)
+
+    def clear(self) -> None:
+        self._all.clear()
+        self._watched.clear()
+
+    def turns(self, *, everybody: bool) -> deque[ConsoleSource]:
+        return deque(self._all if everybody else self._watched)
+
+    def kinds(self) -> list[bool]:
+        """Whether some are watched (True), and whether some are not (False)."""
+        return [True] * bool(self._watched) + [False] * (len(self._all) > len(self._watched))
+
+
 class BatchSender:
     """For a controller that takes blocks and acknowledges them."""
 
@@ -67,7 +109,7 @@ class BatchSender:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._growing: dict[ConsoleSource, None] = {}  # in the order of their turns
+        self._growing = GrowingConsoles()
         self._swept_at = 0.0
         self._swept_all_at = 0.0
         self._cost = 0.0
@@ -77,15 +119,17 @@ class BatchSender:
     def grown(self, feed: ConsoleSource) -> None:
         if feed not in self._growing:
             feed.grew_at = self._clock.monotonic()
-            self._growing[feed] = None
+            self._growing.add(feed)
             self._schedule(self._due(watched=feed.watched))
 
     def removed(self, feed: ConsoleSource) -> None:
-        self._growing.pop(feed, None)
+        self._growing.discard(feed)
         self.credit.lost(feed.forget_under_way())
         self._credit_came()
 
     def acknowledged(self, positions: list[tuple[ConsoleSource, int]]) -> None:
+        for feed, _ in positions:
+            self._growing.note(feed)
         departures = [departure for feed, offset in positions for departure in feed.arrived(offset)]
         if departures:
             self.credit.arrived(departures, self._clock.monotonic())
@@ -135,7 +179,7 @@ class BatchSender:
         self._timer = None
         began = self._clock.monotonic()
         everybody = began + _TIMER_SLACK >= self._due(watched=False)
-        turns = deque(feed for feed in self._growing if everybody or feed.watched)
+        turns = self._growing.turns(everybody=everybody)
         self._swept_at = began
         if everybody:
             self._swept_all_at = began
@@ -145,7 +189,7 @@ class BatchSender:
             self._swept_all_at = 0.0 if everybody else self._swept_all_at
             self._schedule(began)
         elif self._growing:
-            self._schedule(min(self._due(watched=feed.watched) for feed in self._growing))
+            self._schedule(min(self._due(watched=watched) for watched in self._growing.kinds()))
 
     def _send_turns(self, turns: deque[ConsoleSource]) -> None:
         """Send one round; leaves those in `turns` that may have more."""
@@ -169,7 +213,7 @@ class BatchSender:
 
     def _take(self, feed: ConsoleSource, message: DaemonMessage, limit: int) -> int:
         """One block of this console; 0 when it has nothing. A served console goes to the end of the queue."""
-        del self._growing[feed]
+        self._growing.discard(feed)
         try:
             size = feed.add_block(message.console_batch, limit)
             if not size and self._swept_at - feed.grew_at >= COLD_SECONDS:
@@ -184,7 +228,7 @@ class BatchSender:
             _log.warning("console_read.failed", instance=feed.key.instance_id, reason=str(error))
             feed.note_unreadable()
             return 0  # the periodic check retries
-        self._growing[feed] = None
+        self._growing.add(feed)
         if size:
             feed.grew_at = self._swept_at
             feed.departed(self.credit.departed(size, self._swept_at))

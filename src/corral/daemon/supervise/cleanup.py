@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -22,6 +23,8 @@ from corral.errors import CorralError
 from corral.sdk.runtime import run_name
 
 _PAUSE_SECONDS: Final = 60.0
+_SETTLED_SECONDS: Final = 60.0
+"""So long after its end was reported nothing is written into a run's directory any more."""
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -31,6 +34,28 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
     run: FoundRun
     ended_at: float
     size: int
+
+
+class RunSizes:
+    """The sizes of ended runs. The directory of a run that ended a while ago is walked once, and again when something
+    was added to it or removed."""
+
+    def __init__(self) -> None:
+        self._known: dict[pathlib.Path, tuple[int, int]] = {}
+        """The time of the directory's last change, and the size of all in it."""
+
+    def of(self, directory: pathlib.Path, *, settled: bool) -> int:
+        if not settled:
+            return _size(directory)
+        changed = directory.stat().st_mtime_ns
+        known = self._known.get(directory)
+        if known is None or known[0] != changed:
+            known = self._known[directory] = changed, _size(directory)
+        return known[1]
+
+    def keep(self, directories: Iterable[pathlib.Path]) -> None:
+        """Forget all others."""
+        self._known = {path: self._known[path] for path in directories if path in self._known}
 
 
 class EndedRunCleanup:
@@ -48,6 +73,7 @@ class EndedRunCleanup:
         self._services = services
         self._keep_seconds = keep_seconds
         self._keep_bytes = keep_bytes
+        self._sizes = RunSizes()
 
     async def run(self) -> None:
         """Until cancelled; a failure is logged and tried again."""
@@ -76,8 +102,8 @@ class EndedRunCleanup:
 
     async def _remove_old_runs(self) -> None:
         needed = {run.name for run in self._supervisor.instances.runs() if not run.ended}
-        ended = await asyncio.to_thread(ended_runs, self._services.runs, needed)
         now = self._services.now_ms() / 1000
+        ended = await asyncio.to_thread(ended_runs, self._services.runs, needed, self._sizes, now=now)
         for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
             self._services.consoles.detach(old.run.instance_id, old.run.incarnation)
             # In one rename: pending notifications may be written there just now, and a half-deleted run cannot be understood.
@@ -118,7 +144,7 @@ def _is_due(instance: Instance) -> bool:
     )
 
 
-def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
+def ended_runs(runs: RunDirectories, needed: set[str], sizes: RunSizes, *, now: float) -> list[EndedRun]:
     """Reported runs that are not needed, the oldest first."""
     found = []
     for run in runs.all():
@@ -126,9 +152,11 @@ def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
             continue
         try:
             reported = (run.path / "reported").stat()
-            found.append(EndedRun(run=run, ended_at=reported.st_mtime, size=_size(run.path)))
+            size = sizes.of(run.path, settled=now - reported.st_mtime > _SETTLED_SECONDS)
+            found.append(EndedRun(run=run, ended_at=reported.st_mtime, size=size))
         except FileNotFoundError:
             continue  # not reported, or it changes while we look: the next time
+    sizes.keep(ended.run.path for ended in found)
     return sorted(found, key=lambda ended: ended.ended_at)
 
 
