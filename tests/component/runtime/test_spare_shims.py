@@ -78,6 +78,18 @@ async def test_a_start_uses_a_spare_and_its_group_is_that_of_the_run(node: Proce
     assert first.slot.removeprefix(SLOT) not in slots(node)
 
 
+async def test_a_group_with_processes_never_loses_its_run(node: ProcessHarness) -> None:
+    first, *_ = await spares(node)
+    spec = node.spec(*UP)
+    handle = await node.provider.start(spec)
+    groups = node.cgroups().spares
+    assert groups is not None
+    assert not await groups.drop(first.slot)
+    assert node.cgroups().leftovers() == [spec.run_name]
+    await end(node, handle)
+    assert await groups.drop(first.slot)
+
+
 async def test_a_burst_larger_than_the_pool_starts_whole(node: ProcessHarness) -> None:
     await spares(node)
     specs = [node.spec(*UP) for _ in range(3 * SPARES)]

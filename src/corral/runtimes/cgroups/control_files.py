@@ -122,6 +122,15 @@ def _remove(directory: str) -> None:
             return
 
 
+def remove_one(group: str) -> bool:
+    """Remove a group without those below it; False when it holds a process or a group."""
+    try:
+        _remove(group)
+    except OSError:
+        return False
+    return True
+
+
 def remove_unless_busy(group: str) -> None:
     """Remove the group, or keep it when it still holds a process."""
     with contextlib.suppress(OSError):

@@ -8,10 +8,9 @@ nothing that the next one cannot read.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import pathlib
+import time
 from typing import Final
 
 from corral.errors import Code, Retryable
@@ -19,7 +18,6 @@ from corral.runtimes.cgroups import control_files, unified
 from corral.runtimes.cgroups.run_groups import RUN, escaped, unescaped
 
 SLOT: Final = "slot-"
-_NUMBERS: Final = itertools.count(1)
 
 
 class GroupNames:
@@ -37,8 +35,8 @@ class GroupNames:
         return self._slots.get(run) or f"{RUN}{escaped(run)}"
 
     def next_slot(self) -> str:
-        """A name that no slot of this process had."""
-        return f"{SLOT}{os.getpid()}-{next(_NUMBERS)}"
+        """A name that no slot had since the machine was started."""
+        return f"{SLOT}{os.getpid()}-{time.monotonic_ns()}"
 
     def bind(self, slot: str, run: str) -> None:
         """Make the slot the group of the run, durably. Raises OSError."""
@@ -47,6 +45,10 @@ class GroupNames:
 
     def forget(self, run: str) -> None:
         self._slots.pop(run, None)
+
+    def forget_slot(self, slot: str) -> None:
+        """The slot is gone, whichever run it had."""
+        self._slots = {run: name for run, name in self._slots.items() if name != slot}
 
     def runs(self) -> list[str]:
         """All runs that have a group."""
@@ -66,11 +68,9 @@ def remove_run_group(group: str, run: str) -> None:
 
 
 def remove_slot(path: str, slot: str) -> bool:
-    """Whether the slot is gone; False while a process is in it."""
-    control_files.remove_unless_busy(f"{path}/{slot}")
-    with contextlib.suppress(OSError):
-        return not pathlib.Path(f"{path}/{slot}").is_dir()
-    return False
+    """Whether a slot without a run is gone; False while a process is in it. One with a label stays."""
+    group = f"{path}/{slot}"
+    return all(map(control_files.remove_one, (f"{group}/work", f"{group}/shim", group)))
 
 
 def bind_slot(names: GroupNames, slot: str, run: str) -> None:

@@ -50,7 +50,7 @@ class SpareGroups(Protocol):
         daemons too. Returns what `Cgroups.create` returns."""
 
     async def drop(self, slot: str) -> bool:
-        """Remove a group that has no run; False while a process is in it. Idempotent."""
+        """Remove a group that has no run; False while a process is in it, or when it has one. Idempotent."""
 
     async def drop_unbound(self) -> None:
         """Remove the groups without a run in which no process is left, whichever daemon made them."""
@@ -141,3 +141,13 @@ async def remove_group_if_empty(cgroups: Cgroups, run: str) -> None:
         await remove_group(cgroups, run)
     except CorralError as error:
         _log.warning("control_group_removal.failed", run=run, error=str(error))
+
+
+async def drop_spare_group(groups: SpareGroups, slot: str) -> None:
+    """Remove the group of a spare whose processes are gone, with retries as in `remove_group`; a group that is not
+    empty stays, and that is logged."""
+    for attempt in range(_TRIES):
+        if await groups.drop(slot):
+            return
+        await asyncio.sleep(doubled(_PAUSE, attempt))
+    _log.warning("spare_shim_group.kept", slot=slot)

@@ -86,7 +86,12 @@ class SeparateCgroups:
         return self._member_files(run)
 
     async def drop(self, slot: str) -> bool:
+        return await to_end(self._drop, slot)
+
+    def _drop(self, slot: str) -> bool:
         removed = [remove_slot(root.path, slot) for root in self._distinct_roots()]
+        if all(removed):
+            self._names.forget_slot(slot)
         return all(removed)
 
     async def drop_unbound(self) -> None:

@@ -104,11 +104,14 @@ class UnifiedCgroups(RunsInOneTree):
         return (f"{self._work(run)}/cgroup.procs",)
 
     async def drop(self, slot: str) -> bool:
-        return remove_slot(self._root.path, slot)
+        removed = await to_end(remove_slot, self._root.path, slot)
+        if removed:
+            self._names.forget_slot(slot)
+        return removed
 
     async def drop_unbound(self) -> None:
         for slot in self._names.unbound(self._root.path):
-            remove_slot(self._root.path, slot)
+            await self.drop(slot)
 
     async def remove(self, run: str) -> None:
         remove_run_group(self._group(run), run)

@@ -7,6 +7,7 @@ nothing by itself.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -110,8 +111,12 @@ def _waiting_workload(
     directory = plan["run_directory"]
     try:
         input_fd, output_fd, failed = _make_files(plan, directory, slave)
+        given = {"failed": failed, "input_fd": input_fd, "output_fd": output_fd, "lock": lock}
         workload = spare if spare is not None and not spare.has_ended() else WorkloadFork()
-        workload.give(plan, failed=failed, input_fd=input_fd, output_fd=output_fd, lock=lock)
+        if not workload.give(plan, **given):
+            workload = WorkloadFork()
+            if not workload.give(plan, **given):
+                raise OSError(errno.ECHILD, "the fork for the workload was killed twice")
     except OSError as error:
         raise NotExecuted(
             ExecFailure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))
@@ -142,8 +147,8 @@ def _execute(plan: dict[str, Any], go: dict[str, Any], workload: WorkloadFork) -
 def _make_files(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
     """Make the run's files, and open the workload's input, output and `failed`."""
     exit_file.allocate_exit(directory)
+    failed = run_files.open_failed(directory)  # before the next: both together mean that nothing was executed
     run_files.make_file(directory, run_files.NOT_EMPTY)
-    failed = run_files.open_failed(directory)
     if slave >= 0:
         return slave, slave, failed
     flags = os.O_RDWR | os.O_CLOEXEC

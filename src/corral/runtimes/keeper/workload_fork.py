@@ -9,6 +9,7 @@ notices when the program has taken over.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ class WorkloadFork:
             raise
         if self.pid == 0:
             with Fatal():
+                signal.set_wakeup_fd(-1)  # the shim's: its number will be a descriptor of the run
                 forked_process.close_all_but({0, 1, 2, theirs.fileno()})
                 ours.detach()
                 _wait_for_plan(theirs)
@@ -42,9 +44,10 @@ class WorkloadFork:
         """Whether it was killed while it waited. It is not reaped by this."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def give(self, plan: dict[str, Any], *, failed: int, input_fd: int, output_fd: int, lock: int) -> None:
-        """Hand over the plan. The fork holds the run's lock from now on until it executes or ends."""
-        keeper_protocol.send(self._socket, plan, failed, input_fd, output_fd, lock)
+    def give(self, plan: dict[str, Any], *, failed: int, input_fd: int, output_fd: int, lock: int) -> bool:
+        """Hand over the plan; False when the fork was killed. It holds the run's lock from now on until it executes
+        or ends."""
+        return keeper_protocol.send(self._socket, plan, failed, input_fd, output_fd, lock)
 
     def execute(self) -> None:
         """Release it; returns when its program was executed, or when it has ended."""
@@ -58,6 +61,7 @@ class WorkloadFork:
     def cancel(self) -> None:
         """End it before it executes anything, and reap it."""
         self._socket.close()
+        os.kill(self.pid, signal.SIGKILL)  # it may have been stopped
         os.waitpid(self.pid, 0)
 
 

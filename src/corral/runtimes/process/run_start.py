@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from corral.errors import Code, CorralError, Rejected
-from corral.runtimes.cgroups.port import Cgroups, remove_group_if_empty
+from corral.runtimes.cgroups.port import Cgroups, drop_spare_group, remove_group_if_empty
 from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
 from corral.runtimes.keeper.proc_facts import open_process
 from corral.runtimes.keeper.run_files import ExecFailure
@@ -160,4 +160,4 @@ async def _undo(cgroups: Cgroups, run: str, shim: int | None, spare: SpareShim |
                 await readable(shim)
     await remove_group_if_empty(cgroups, run)
     if spare is not None and cgroups.spares is not None:  # it may not have become the run's yet
-        await cgroups.spares.drop(spare.slot)
+        await drop_spare_group(cgroups.spares, spare.slot)

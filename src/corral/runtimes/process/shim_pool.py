@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from corral.errors import CorralError
-from corral.runtimes.cgroups.port import SpareGroups
+from corral.runtimes.cgroups.port import SpareGroups, drop_spare_group
 from corral.runtimes.keeper.proc_facts import is_runnable, open_process
 from corral.runtimes.keeper.spare_shims import SPARE
 from corral.runtimes.process.descriptors import readable
@@ -28,10 +28,9 @@ _log = structlog.get_logger("corral.runtimes.process")
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 30.0
-_ANSWER_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 5.0
+"""Longer than the keeper waits for a spare."""
 _GONE_SECONDS: Final = 5.0
-_DROP_TRIES: Final = 8
-_DROP_PAUSE: Final = 0.005
 
 
 class SpareShim:
@@ -122,11 +121,8 @@ class ShimPool:
         await spare.dialogue.close()
         for pid, start in ((spare.pid, spare.start), (spare.child, spare.child_start)):
             await _kill(pid, start)
-        for _ in range(_DROP_TRIES):  # the kernel counts a process for a moment after its exit
-            if self._groups is None or await self._groups.drop(spare.slot):
-                return
-            await asyncio.sleep(_DROP_PAUSE)
-        _log.warning("spare_shim_group.kept", slot=spare.slot)
+        if self._groups is not None:
+            await drop_spare_group(self._groups, spare.slot)
 
     async def close(self) -> None:
         """Idempotent."""
@@ -149,11 +145,14 @@ class ShimPool:
                     spare = await self._made(groups)
                 except (CorralError, OSError) as error:
                     _log.warning("spare_shim.failed", reason=str(error))
-                    await asyncio.sleep(backoff.delay())
+                except Exception:
+                    _log.exception("spare_shim.failed")
                 else:
                     backoff.reset()
                     self._ready.append(spare)
                     self._watch(spare)
+                    continue
+                await asyncio.sleep(backoff.delay())
 
     async def _made(self, groups: SpareGroups) -> SpareShim:
         dialogue, hello = await self._client.ask({"do": "prepare"})
