@@ -9,7 +9,7 @@ DATA ?= data
 PORT ?=
 DEMO_PORTS ?=
 # Half of the time tests wait: more workers than cores.
-WORKERS ?= 3
+WORKERS ?= 4
 ROUNDS ?= 20
 MINUTES ?= 30
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
