@@ -65,10 +65,25 @@ async def connected(node) -> None:
 
 
 async def arrived(peer, name: str, console: Written) -> None:
+    key = ConsoleKey(name, 1)
     await eventually(
         lambda: has(peer, name, console.data),
-        state=lambda: (len(peer.data.get(ConsoleKey(name, 1), b"")), len(console.data)),
+        state=lambda: (
+            f"{len(peer.data.get(key, b''))} of {len(console.data)} bytes, from offset {peer.first.get(key)} on, "
+            f"complaints: {peer.complaints}"
+        ),
     )
+
+
+async def arrived_from_a_line_before_its_end(peer, name: str, console: Written) -> None:
+    """For one that was not written any more when the session began."""
+    key = ConsoleKey(name, 1)
+    await eventually(lambda: key in peer.data and peer.end(key) == len(console.data))
+    assert peer.complaints == []
+    first = peer.first[key]
+    assert len(console.data) - BEGIN_BEFORE_END <= first <= len(console.data) - BEGIN_BEFORE_END + 20
+    assert console.data[first - 1 : first] == b"\n"
+    assert peer.data[key] == console.data[first:]
 
 
 async def test_what_a_console_gets_arrives_in_order_with_its_times(node, peer, written):
@@ -113,6 +128,9 @@ async def test_cut_connections_lose_and_double_nothing(node, peer, proxy, writte
     await connected(node)
     chance = random.Random(5)
     consoles = {f"lobby-{n}": written(f"lobby-{n}") for n in range(5)}
+    for name, console in consoles.items():
+        console.write(b"known from its first byte on\n")
+        await arrived(peer, name, console)
     for _ in range(15):
         for console in consoles.values():
             console.write(b"".join(b"%d\n" % chance.getrandbits(60) for _ in range(chance.randrange(5000))))
@@ -168,12 +186,23 @@ async def test_a_console_unknown_to_the_controller_begins_at_a_line_before_its_e
     console = written("lobby-1", attach=False)
     console.write(b"".join(b"line %d\n" % number for number in range(100_000)))
     node.consoles.attach("lobby-1", 1, str(console.directory))
-    key = ConsoleKey("lobby-1", 1)
-    await eventually(lambda: key in peer.data and peer.end(key) == len(console.data))
-    first = peer.first[key]
-    assert len(console.data) - BEGIN_BEFORE_END <= first <= len(console.data) - BEGIN_BEFORE_END + 20
-    assert console.data[first - 1 : first] == b"\n"
-    assert peer.data[key] == console.data[first:]
+    await arrived_from_a_line_before_its_end(peer, "lobby-1", console)
+
+
+async def test_a_console_of_which_a_cut_left_nothing_begins_at_a_line_before_its_end(
+    node, peer, proxy, written
+):
+    """It was sent from its first byte on, but the controller does not know it: none of that arrived."""
+    await connected(node)
+    proxy.stall()
+    console = written("lobby-1")
+    console.write(b"".join(b"line %d\n" % number for number in range(100_000)))
+    await eventually(lambda: node.consoles._feeds[ConsoleKey("lobby-1", 1)].sent > 0)
+    await proxy.cut(refuse=True)
+    await eventually(lambda: node.connection is None)
+    assert not peer.data
+    proxy.heal()
+    await arrived_from_a_line_before_its_end(peer, "lobby-1", console)
 
 
 async def test_what_was_given_up_before_it_was_sent_is_told_as_a_gap(node, peer, proxy, written):
