@@ -7,18 +7,18 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-_UNQUOTED_WORD: Final = frozenset("\"'= ")
-_UNQUOTED_MESSAGE: Final = ('"', "=", "records lost before this one")
+_QUOTED_IN_WORD: Final = frozenset("\"'= ")
+_QUOTED_IN_MESSAGE: Final = ('"', "=", "records lost before this one")
 
 
 def word(text: str) -> str:
     """A name or a value: unquoted it has neither spaces, quotes nor `=`."""
-    return text if text and text.isprintable() and _UNQUOTED_WORD.isdisjoint(text) else quoted(text)
+    return text if text and text.isprintable() and _QUOTED_IN_WORD.isdisjoint(text) else quoted(text)
 
 
 def message(text: str) -> str:
     """A message: unquoted it may have spaces, and nothing that could be taken for a field behind it."""
-    if not text.isprintable() or text != text.strip() or any(part in text for part in _UNQUOTED_MESSAGE):
+    if not text.isprintable() or text != text.strip() or any(part in text for part in _QUOTED_IN_MESSAGE):
         return quoted(text)
     return text
 

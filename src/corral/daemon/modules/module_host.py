@@ -69,7 +69,7 @@ class NodeModules:
         self._clock = clock
         self._verifier: Verifier | None = None
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
-        self._untold: dict[str, ModulePhase] = {}
+        self._sent_unstored: dict[str, ModulePhase] = {}
         """Phases that the disk refused and that were sent over the link, once."""
         self._boots = Tasks()
         self.hooks: Final = InstanceHooks(
@@ -188,11 +188,11 @@ class NodeModules:
 
     def on_disconnected(self) -> None:
         self._send = lambda _: False
-        self._untold.clear()  # the next session needs the report again
+        self._sent_unstored.clear()  # the next session needs the report again
         self._reception.on_disconnected()
 
     def _kept(self, before: NodePackage, after: NodePackage, reason: str) -> None:
-        self._untold.pop(after.id, None)
+        self._sent_unstored.pop(after.id, None)
         for message in state_updates(before, after, reason, self._clock.now()):
             self._report(message)
         if should_run(before.record) and not should_run(after.record):
@@ -204,9 +204,9 @@ class NodeModules:
         over the link now, once; the stored, reliable report follows when the disk works again."""
         was = before.record.phase if before.record is not None else None
         phase = after.record.phase if after.record is not None else None
-        if phase is None or phase is was or self._untold.get(after.id) is phase:
+        if phase is None or phase is was or self._sent_unstored.get(after.id) is phase:
             return
-        self._untold[after.id] = phase
+        self._sent_unstored[after.id] = phase
         for message in state_updates(before, after, "", self._clock.now()):
             self._send(message)
 

@@ -21,7 +21,7 @@ _CATEGORIES: Final = {
 }
 
 
-def unsaid_isolation(message: StartInstance) -> Isolation:
+def default_isolation(message: StartInstance) -> Isolation:
     """The isolation of an order that specifies none. A controller with tickets leaves it to the node; for an older one,
     and for a published one, it is `shared`: their instances have to find their files under the same owner."""
     return Isolation.AUTO if message.ticket else Isolation.SHARED
@@ -62,7 +62,7 @@ def published_plan(message: StartInstance) -> Plan | None:
         console_mb=256,
         max_players=message.max_players,
         run_as=message.run_as,
-        isolate=message.isolate or unsaid_isolation(message),
+        isolate=message.isolate or default_isolation(message),
         stdin=message.stdin,
         tty=message.tty,
         line_buffered=message.line_buffered,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.workload.published_plan import published_plan, unsaid_isolation
+from corral.daemon.workload.published_plan import default_isolation, published_plan
 from corral.domain.groups.group import (
     DEFAULT_LADDER,
     PRIMARY,
@@ -126,7 +126,7 @@ def read_start(message: StartInstance) -> StartOrder:
         ),
         max_players=plan.max_players,
         run_as=plan.run_as,
-        isolate=_choice("isolate", plan.isolate or unsaid_isolation(message), tuple(Isolation)),
+        isolate=_choice("isolate", plan.isolate or default_isolation(message), tuple(Isolation)),
         stdin=plan.stdin,
         tty=plan.tty,
         line_buffered=plan.line_buffered,
@@ -203,7 +203,7 @@ def _published(message: StartInstance) -> StartOrder:
         limits=_limits(message),
         max_players=message.max_players,
         run_as=message.run_as,
-        isolate=_choice("isolate", message.isolate or unsaid_isolation(message), tuple(Isolation)),
+        isolate=_choice("isolate", message.isolate or default_isolation(message), tuple(Isolation)),
         stdin=_choice("stdin", message.stdin or "fifo", ("fifo", "none")),
         tty=message.tty,
         line_buffered=message.line_buffered,

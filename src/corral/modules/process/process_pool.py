@@ -39,7 +39,7 @@ from corral.system.entropy import Entropy, SystemEntropy
 
 _log = structlog.get_logger("corral.modules.process")
 
-_DEAF_SECONDS: Final = 30.0
+_UNRESPONSIVE_SECONDS: Final = 30.0
 """A zygote that does not end a process for so long is killed itself, which ends all of them."""
 
 
@@ -189,8 +189,8 @@ class ProcessPool:
         zygote = self._zygote
         zygote.end(process.number)
         self._tasks.spawn(self._kill_inside(process), name=f"modules/kill/{process.module_id}")
-        deaf = asyncio.get_running_loop().call_later(_DEAF_SECONDS, zygote.kill)
-        process.death.add_done_callback(lambda _: deaf.cancel())
+        overdue = asyncio.get_running_loop().call_later(_UNRESPONSIVE_SECONDS, zygote.kill)
+        process.death.add_done_callback(lambda _: overdue.cancel())
 
     def starts(self, process: ModuleProcess) -> None:
         """Part of `PoolCallbacks`."""

@@ -56,6 +56,7 @@ RequestIdFilter = Annotated[
     str,
     msgspec.Meta(
         description="Only records that were made for the request with this id, the `X-Request-Id` of its answer.",
+        extra_json_schema={"maxLength": 128},
     ),
 ]
 
