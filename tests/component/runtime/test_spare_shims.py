@@ -121,8 +121,15 @@ async def test_a_killed_spare_is_replaced(node: ProcessHarness, victim: str) -> 
     await end(node, handle)
 
 
-@pytest.mark.parametrize("victim", ["shim", "fork"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [
+        ("shim", signal.SIGKILL),
+        ("fork", signal.SIGKILL),
+        pytest.param("shim", signal.SIGSTOP, marks=pytest.mark.system),
+        ("fork", signal.SIGSTOP),
+    ],
+)
 async def test_a_spare_that_is_hit_right_before_its_run_delays_no_start(
     node: ProcessHarness, victim: str, number: int
 ) -> None:
