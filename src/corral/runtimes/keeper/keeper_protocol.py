@@ -53,6 +53,13 @@ class Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
+    def missing(self) -> int:
+        """How many bytes the next message needs before more can be known of it."""
+        if len(self._buffer) < _LENGTH.size:
+            return _LENGTH.size - len(self._buffer)
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        return int(_LENGTH.size + length - len(self._buffer))
+
     def feed(self, piece: bytes) -> dict[str, Any] | None:
         """The next message, once it is complete."""
         self._buffer += piece
@@ -109,12 +116,13 @@ def receive(connection: socket.socket) -> dict[str, Any] | None:
 
 
 def receive_with_descriptors(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Blocking; a message, None when the other side is gone, and the descriptors that came with it."""
+    """Blocking; a message, None when the other side is gone, and the descriptors that came with it. Nothing behind
+    the message is read: it may be for another reader."""
     frames = Frames()
     found: list[int] = []
     while True:
         try:
-            piece, descriptors = receive_some(connection, 65536)
+            piece, descriptors = receive_some(connection, min(frames.missing(), 65536))
         except OSError:
             return None, found
         found += descriptors
