@@ -26,7 +26,7 @@ STARTS: Final = 60
 BURST: Final = 60
 TARGET_MS: Final = 5.0
 _COMMAND: Final = ["/bin/sh", "-c", "while read line; do :; done"]
-_ENDED: Final = re.compile(r"start_hooks\.ended\b.*?took_ms\W+([0-9.]+)")
+_FINISHED: Final = re.compile(r"start_hooks\.finished\b.*?took_ms\W+([0-9.]+)")
 
 
 def run() -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ async def _one_by_one(cluster: Fleet) -> list[float]:
             position = len(events.seen)
             made = await cluster.api("POST", "/api/v1/instances", {"group": "single"})
             await events.first(event_of("INSTANCE_RUNNING", made["id"]), after=position)
-    took = [float(found) for found in _ENDED.findall(cluster.daemon.stderr)]
+    took = [float(found) for found in _FINISHED.findall(cluster.daemon.stderr)]
     assert len(took) == STARTS, f"{len(took)} of {STARTS} starts logged their hooks"
     return took
 
