@@ -129,7 +129,7 @@ class Run:
 
 def _arguments(pid: int) -> list[str]:
     try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return []
 

@@ -98,17 +98,32 @@ async def test_where_nobody_can_see_its_processes_it_counts_as_listening():
     assert await RunSockets(SocketTables(), elsewhere).missing(leased(1, TCP)) == ""
 
 
+def bound_twice() -> tuple[socket.socket, socket.socket]:
+    """A UDP and a TCP socket with one number; nothing listens on the second yet."""
+    while True:
+        datagrams, server = socket.socket(type=socket.SOCK_DGRAM), socket.socket()
+        datagrams.bind(("127.0.0.1", 0))
+        try:
+            server.bind(datagrams.getsockname())
+        except OSError:  # another process has that number
+            datagrams.close()
+            server.close()
+        else:
+            return datagrams, server
+
+
 async def test_a_listen_probe_succeeds_when_the_socket_is_there(readiness):
-    with listening(socket.SOCK_DGRAM) as port:
+    datagrams, server = bound_twice()
+    port = datagrams.getsockname()[1]
+    with datagrams, server:
         sockets = RunSockets(SocketTables(), ourselves)
         spec = ProbeSpec(kind=ProbeKind.LISTEN, protocol="tcp", interval_ms=50)
         waiting = readiness(spec, port=port, sockets=sockets)
         task = asyncio.create_task(waiting.until_ready())
         await eventually(lambda: f"nothing listens on {port}/tcp yet" in waiting.last_seen)
-        with socket.socket() as server:
-            server.bind(("127.0.0.1", port))
-            server.listen()
-            await asyncio.wait_for(task, 20)
+        server.listen()
+        await asyncio.wait_for(task, 20)
+        server.close()
         await asyncio.wait_for(
             readiness(ProbeSpec(kind=ProbeKind.LISTEN), port=port, sockets=sockets).until_ready(), 20
         )
