@@ -106,6 +106,7 @@ def _children() -> list[int]:
 
 def _command(pid: int) -> str:
     try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:120].strip()
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        return words.decode(errors="replace")[:120].strip()
     except OSError:
         return "gone"

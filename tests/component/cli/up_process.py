@@ -43,6 +43,6 @@ class Up:
         found: dict[str, int] = {}
         for pid in tasks.read_text().split():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
-                command = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
                 found[command[command.index("corral.cli") + 1]] = int(pid)
         return found
