@@ -89,6 +89,13 @@ async def test_a_start_that_finds_a_port_taken_frees_the_others(scratch: pathlib
     await opened_until_ready(scratch / "taken", **flags)
 
 
+async def test_what_it_chose_nobody_else_takes_before_it_listens(scratch: pathlib.Path) -> None:
+    async with open_controller(controller_config(scratch), logs=RecordedLog()) as app:
+        for address in (app.config.grpc.listen, app.config.bootstrap.listen):
+            with pytest.raises(OSError, match="in use"), listening(address):
+                pass
+
+
 @contextlib.contextmanager
 def listening(address: str) -> Iterator[None]:
     host, _, port = address.rpartition(":")

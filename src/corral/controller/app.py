@@ -28,7 +28,7 @@ from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE, open_authority
 from corral.controller.term.controller_role import Cluster, ControllerInfo, ControllerRole, LinkDirectory
 from corral.controller.term.leader_term import LatestMemory, LeaderTerm, open_term
 from corral.controller.term.leadership_loop import EpochRaiser, LeadershipLoop
-from corral.controller.term.listen_addresses import choose_port, reachable, with_ports
+from corral.controller.term.listen_addresses import ChosenPorts, reachable, with_ports
 from corral.controller.term.lost_store import StorePosition, refuse_lost_database
 from corral.controller.term.term_services import TermDeps
 from corral.domain.ids import Epoch
@@ -137,6 +137,7 @@ class _ControllerStart:
         self._entropy = entropy
         self._shutdown = shutdown
         self._rest = contextlib.AsyncExitStack()
+        self._ports = ChosenPorts()
 
     async def open(self, *, found_cluster: bool, accept_older_store: bool) -> ControllerApp:
         """Open the store, answer on HTTP, and begin to lead or to wait for the lease."""
@@ -153,7 +154,7 @@ class _ControllerStart:
         _show_lag(setting, watch)
         http = await self._start_http(role, setting)
         # gRPC ports must be known before this controller leads: the lease carries them to the other controllers.
-        config = with_ports(self._config, grpc_listen=choose_port(self._config.grpc.listen))
+        config = with_ports(self._config, self._rest.enter_context(self._ports))
         own = _own_info(config, http)
         link, raiser, ready = LinkDirectory(role, own), EpochRaiser(role), asyncio.Event()
         deps = functools.partial(
@@ -255,6 +256,7 @@ class _ControllerStart:
         )
         self._rest.push_async_callback(server.stop)
         await server.start()
+        self._ports.close()
         self._shutdown.at("link", server.stop)
 
     def certificates(self, config: ControllerConfig, state: ClusterState, holder: str) -> ServerCertificates:

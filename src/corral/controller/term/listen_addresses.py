@@ -19,27 +19,38 @@ _LOWEST: Final = 10_000
 _TRIES: Final = 50
 
 
-def choose_port(listen: str, *, besides: int = 0) -> str:
-    """The address with a currently free port in place of port 0, different from `besides`.
+class ChosenPorts(contextlib.ExitStack):
+    """Ports that were chosen and on which nobody listens yet, because the lease publishes them first.
 
-    The port is bound only later, because the lease publishes it first. So it is chosen below the range of
-    ephemeral ports, where no outgoing connection takes it in between.
+    Until it is closed they are bound: no other controller that looks for a free port gets one of them. A server that
+    sets SO_REUSEADDR, as gRPC does, listens on them all the same.
     """
-    address = parse_address(listen, any_port=True)
-    if address.port:
-        return listen
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    below = _first_outgoing()
-    for _ in range(_TRIES if below > _LOWEST + 1000 else 0):
-        port = _LOWEST + secrets.randbelow(below - _LOWEST)
-        if port == besides:
-            continue
-        with contextlib.suppress(OSError), socket.socket(family) as probe:
-            probe.bind((address.host, port))
-            return str(Address(address.host, port))
-    with socket.socket(family) as probe:
-        probe.bind((address.host, 0))
-        return str(Address(address.host, probe.getsockname()[1]))
+
+    def choose(self, listen: str, *, besides: int = 0) -> str:
+        """The address with a free port in place of port 0, different from `besides`.
+
+        It lies below the range of ephemeral ports, so that no outgoing connection takes it while its controller
+        restarts.
+        """
+        address = parse_address(listen, any_port=True)
+        if address.port:
+            return listen
+        below = _first_outgoing()
+        for _ in range(_TRIES if below > _LOWEST + 1000 else 0):
+            port = _LOWEST + secrets.randbelow(below - _LOWEST)
+            if port != besides:
+                with contextlib.suppress(OSError):
+                    return self._hold(address.host, port)
+        return self._hold(address.host, 0)
+
+    def _hold(self, host: str, port: int) -> str:
+        with contextlib.ExitStack() as failed:
+            holding = failed.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
+            holding.bind((host, port))
+            # Not before: with it, two that look for a port could bind the same one.
+            holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.push(failed.pop_all())
+        return str(Address(host, holding.getsockname()[1]))
 
 
 def _first_outgoing() -> int:
@@ -56,13 +67,14 @@ def reachable(listen: str) -> str:
     return str(Address(socket.gethostname(), port)) if host in _WILDCARDS else listen
 
 
-def with_ports(config: ControllerConfig, *, grpc_listen: str) -> ControllerConfig:
+def with_ports(config: ControllerConfig, chosen: ChosenPorts) -> ControllerConfig:
     """The configuration with all ports chosen."""
+    grpc_listen = chosen.choose(config.grpc.listen)
     host, _ = config.bootstrap_address
     listens_anywhere = not config.bootstrap_address.port
-    taken = parse_address(grpc_listen, any_port=True).port  # not bound yet
+    taken = parse_address(grpc_listen).port  # not held if it is configured
     bootstrap = (
-        choose_port(str(Address(host, 0)), besides=taken) if listens_anywhere else config.bootstrap.listen
+        chosen.choose(str(Address(host, 0)), besides=taken) if listens_anywhere else config.bootstrap.listen
     )
     return msgspec.structs.replace(
         config,
