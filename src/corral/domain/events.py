@@ -89,7 +89,7 @@ _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 """Numbers of at most 18 digits, which every store accepts."""
 
 
-class Cursor(msgspec.Struct, frozen=True, order=True):
+class Cursor(msgspec.Struct, frozen=True, order=True, gc=False):
     """A position in the event log. Sequences grow across epochs, and are assigned without a hole; a hole is
     where an event that a module published was dropped later."""
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.events import Cursor, Draft, Event
+from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
 from corral.errors import Bug, Code, Rejected
-from corral.store.port import Append, BatchOutcome, Change, Commit, Delete, Entry, Put, Refusal, Transaction
+from corral.store.port import BatchOutcome, Change, Commit, Entry, Put, Refusal, Transaction
 from corral.store.rows import encode_data
 
 DocumentKey = tuple[str, str]
@@ -32,23 +32,13 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 10_000
 
 
-class Waiting:
+class Waiting(msgspec.Struct, eq=False):
     """A transaction, checked, and the caller who waits for its commit."""
 
-    __slots__ = ("answer", "keys", "transaction", "weight")
-
-    def __init__(
-        self,
-        transaction: Transaction,
-        *,
-        keys: tuple[DocumentKey, ...],
-        weight: int,
-        answer: asyncio.Future[Commit],
-    ) -> None:
-        self.transaction = transaction
-        self.keys = keys
-        self.weight = weight
-        self.answer = answer
+    transaction: Transaction
+    keys: tuple[DocumentKey, ...]
+    weight: int
+    answer: asyncio.Future[Commit]
 
 
 class WaitingLine:
@@ -60,10 +50,6 @@ class WaitingLine:
 
     def __len__(self) -> int:
         return len(self._line)
-
-    @property
-    def full(self) -> bool:
-        return len(self._line) >= self._limits.waiting
 
     def join(self, waiting: Waiting) -> None:
         self._line.append(waiting)
@@ -175,42 +161,26 @@ def commits_of(
             yield refusal
             continue
         number += 1
+        changes: list[Change] = []
+        for write in transaction.writes:
+            body = write.body if isinstance(write, Put) else None
+            changes.append(Change(collection=write.collection, id=write.id, revision=number, body=body))
+        events: list[Event] = []
+        for draft in transaction.events:
+            sequence += 1
+            cursor = Cursor(epoch, sequence)
+            events.append(
+                Event(cursor=cursor, type=draft.type, subject=draft.subject, at=at, data=draft.data)
+            )
+        entries: list[Entry] = []
+        for append in transaction.entries:
+            entry += 1
+            entries.append(Entry(journal=append.journal, number=entry, at=at, body=append.body))
         yield Commit(
             number=number,
             epoch=epoch,
             at=at,
-            changes=tuple([_change(write, number) for write in transaction.writes]),
-            events=_events(transaction.events, sequence, epoch, at),
-            entries=_entries(transaction.entries, entry, at),
+            changes=tuple(changes),
+            events=tuple(events),
+            entries=tuple(entries),
         )
-        sequence += len(transaction.events)
-        entry += len(transaction.entries)
-
-
-def _change(write: Put | Delete, number: int) -> Change:
-    body = write.body if isinstance(write, Put) else None
-    return Change(collection=write.collection, id=write.id, revision=number, body=body)
-
-
-def _events(drafts: Sequence[Draft], last: int, epoch: Epoch, at: dt.datetime) -> tuple[Event, ...]:
-    return tuple(
-        [
-            Event(
-                cursor=Cursor(epoch, sequence),
-                type=draft.type,
-                subject=draft.subject,
-                at=at,
-                data=draft.data,
-            )
-            for sequence, draft in enumerate(drafts, last + 1)
-        ]
-    )
-
-
-def _entries(appends: Sequence[Append], last: int, at: dt.datetime) -> tuple[Entry, ...]:
-    return tuple(
-        [
-            Entry(journal=append.journal, number=number, at=at, body=append.body)
-            for number, append in enumerate(appends, last + 1)
-        ]
-    )

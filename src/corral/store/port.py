@@ -23,7 +23,7 @@ ABSENT: Final = 0
 """As `expect`: the document must not exist."""
 
 
-class Put(msgspec.Struct, frozen=True, kw_only=True):
+class Put(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Create or replace a document. `expect` is a revision, `ABSENT`, or None for any state."""
 
     collection: str
@@ -32,7 +32,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True):
     expect: int | None
 
 
-class Delete(msgspec.Struct, frozen=True, kw_only=True):
+class Delete(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Remove a document. With `expect=None` an absent one is fine."""
 
     collection: str
@@ -40,7 +40,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
     expect: int | None
 
 
-class Append(msgspec.Struct, frozen=True, kw_only=True):
+class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Add an entry to a journal: an append-only stream such as the audit or a node's log."""
 
     journal: str
@@ -55,7 +55,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[Append, ...] = ()
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class Document(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A stored document. Its revision is the number of the commit that wrote it: never reused."""
 
     collection: str
@@ -71,7 +71,7 @@ class IndexRow(msgspec.Struct, frozen=True, kw_only=True):
     document: Document | None
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A document as a commit left it; `body` is None when it was removed."""
 
     collection: str
@@ -80,7 +80,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A journal entry. Numbers grow within a journal; they need not be consecutive."""
 
     journal: str

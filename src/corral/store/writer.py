@@ -147,12 +147,14 @@ class Writer:
         """
         if self._stage is not _Stage.OPEN:
             raise self._refusal()
-        if self._line.full:
-            raise StoreUnavailable(f"overloaded, {len(self._line)} changes are waiting")
+        ahead = len(self._line)
+        if ahead >= self._limits.waiting:
+            raise StoreUnavailable(f"overloaded, {ahead} changes are waiting")
         keys, weight = examine(transaction, self._limits)
         answer: asyncio.Future[Commit] = self._loop.create_future()
-        self._line.join(Waiting(transaction, keys=keys, weight=weight, answer=answer))
-        self._wake.set()
+        self._line.join(Waiting(transaction, keys, weight, answer))
+        if not ahead:
+            self._wake.set()
         return await answer
 
     # the task

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,27 +33,44 @@ COMMIT: Final = """select corral_commit($1, $2, $3, $4,
 
 def batch_arrays(transactions: Sequence[Transaction]) -> tuple[str | list[Any], ...]:
     """Writes, events and entries, column by column; places count the transactions from 1."""
-    writes = [(place, write) for place, each in enumerate(transactions, 1) for write in each.writes]
-    events = [(place, draft) for place, each in enumerate(transactions, 1) for draft in each.events]
-    entries = [(place, entry) for place, each in enumerate(transactions, 1) for entry in each.entries]
+    places: list[int] = []
+    collections: list[str] = []
+    ids: list[str] = []
+    bodies: list[bytes | None] = []
+    expected: list[int | None] = []
+    event_places: list[int] = []
+    types: list[str] = []
+    subjects: list[str] = []
+    data: list[bytes] = []
+    entry_places: list[int] = []
+    journals: list[str] = []
+    entries: list[bytes] = []
+    for place, transaction in enumerate(transactions, 1):
+        for write in transaction.writes:
+            places.append(place)
+            collections.append(write.collection)
+            ids.append(write.id)
+            bodies.append(write.body if isinstance(write, Put) else None)
+            expected.append(write.expect)
+        for draft in transaction.events:
+            event_places.append(place)
+            types.append(draft.type)
+            subjects.append(draft.subject)
+            data.append(_ENCODE(draft.data))
+        for entry in transaction.entries:
+            entry_places.append(place)
+            journals.append(entry.journal)
+            entries.append(entry.body)
     return (
-        number_array(place for place, _ in writes),
-        text_array([write.collection for _, write in writes]),
-        text_array([write.id for _, write in writes]),
-        [write.body if isinstance(write, Put) else None for _, write in writes],
-        number_array(write.expect for _, write in writes),
-        number_array(place for place, _ in events),
-        text_array([draft.type.value for _, draft in events]),
-        text_array([draft.subject for _, draft in events]),
-        [_ENCODE(draft.data) for _, draft in events],
-        number_array(place for place, _ in entries),
-        text_array([entry.journal for _, entry in entries]),
-        [entry.body for _, entry in entries],
+        *(number_array(places), text_array(collections), text_array(ids), bodies, number_array(expected)),
+        *(number_array(event_places), text_array(types), text_array(subjects), data),
+        *(number_array(entry_places), text_array(journals), entries),
     )
 
 
-def number_array(numbers: Iterable[int | None]) -> str:
-    return "{" + ",".join(["NULL" if number is None else str(number) for number in numbers]) + "}"
+def number_array(numbers: Sequence[int | None]) -> str:
+    """A list's own text has the same form but for brackets and the word for null."""
+    return "{" + str(list(numbers))[1:-1].replace("None", "NULL") + "}"
 
 
 def text_array(texts: Sequence[str]) -> str:
