@@ -2,7 +2,11 @@
 
     callers ── commit() ──► waiting line ── batch ──► engine ──► on_commit, in order ──► callers
 
-While a batch is under way the next one collects, so that the cost of a durable flush is shared.
+While a batch is under way the next one collects, so that the cost of a durable flush is shared. The database
+does not wait for Python either: the commits of a stored batch are applied a few at a time, and as soon as
+transactions wait they are sent, and the rest is applied beside them. Never are two batches under way: the
+next one is sent when the answer for the former is here.
+
 The engine's answer decides what happens next:
 
 | the engine's answer             | the batch's callers get        | the writer                       |
@@ -18,11 +22,12 @@ The engine's answer decides what happens next:
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import enum
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 import structlog
@@ -33,7 +38,7 @@ from corral.store.commit_batches import BatchLimits, Waiting, WaitingLine, commi
 from corral.store.port import BatchOutcome, Commit, CommitEngine, Refusal, Transaction
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
 from corral.system.aio.backoff import Backoff
-from corral.system.aio.tasks import Tasks, set_within
+from corral.system.aio.tasks import Tasks, cancel_and_wait, set_within
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
 
@@ -57,6 +62,8 @@ class _Stage(enum.Enum):
 
 
 _FIRST_QUESTION: Final = 0.05
+_AT_ONCE: Final = 64
+"""Commits applied before callers get a turn to hand in their next transaction."""
 _DEAD = frozenset({_Stage.FENCED, _Stage.FAILED})
 
 
@@ -90,6 +97,8 @@ class Writer:
         self._timing = timing or WriterTiming()
         self._line = WaitingLine(self._limits)
         self._under_way: Sequence[Waiting] = ()
+        self._stored: deque[Waiting] = deque()
+        self._results: Iterator[Commit | Refusal] = iter(())
         self._name = new_id(f"batch-{epoch}", entropy)
         self._batches = 0
         self._stage = _Stage.OPEN
@@ -112,7 +121,7 @@ class Writer:
     @property
     def pending(self) -> int:
         """Transactions accepted and not yet answered."""
-        return len(self._line) + len(self._under_way)
+        return len(self._line) + len(self._under_way) + len(self._stored)
 
     def start(self) -> None:
         self._tasks.spawn(self._run(), name=f"store/write/{self.epoch}")
@@ -180,6 +189,8 @@ class Writer:
             batch = self._line.cut()
             if batch:
                 await self._store(batch)
+            elif self._stored:
+                self._settle(_AT_ONCE)
                 # Callers just answered put their next transaction into the next batch.
                 await asyncio.sleep(0)
             elif self._closing.is_set():
@@ -189,16 +200,14 @@ class Writer:
                 await self._wake.wait()
 
     async def _store(self, batch: Sequence[Waiting]) -> None:
+        """Send a batch, settle the former one meanwhile, and keep the answer to be settled."""
         self._under_way = batch
         name = self._next_name()
         at = self._clock.now()
+        transactions = [waiting.transaction for waiting in batch]
+        call = self._engine.commit_batch(epoch=self.epoch, batch=name, at=at, transactions=transactions)
         try:
-            outcome = await self._engine.commit_batch(
-                epoch=self.epoch,
-                batch=name,
-                at=at,
-                transactions=[waiting.transaction for waiting in batch],
-            )
+            outcome = await (await self._settle_beside(call) if self._stored else call)
         except StoreUnavailable as error:
             found = await self._resolve(name, error) if error.in_doubt else None
             if found is None:
@@ -206,24 +215,41 @@ class Writer:
                 return
             outcome = found
         log.debug("store.committed", batch=name, transactions=len(batch))
-        self._settle(batch, outcome, at)
+        self._under_way = ()
+        self._stored.extend(batch)
+        self._results = commits_of(outcome, transactions, epoch=self.epoch, at=at)
         if self._stage is _Stage.UNHEALTHY:
+            self._settle()
             await self._recover(self._reason)
 
-    def _settle(self, batch: Sequence[Waiting], outcome: BatchOutcome, at: dt.datetime) -> None:
-        """Apply the commits to memory, in order, and answer each caller right after."""
+    async def _settle_beside(self, call: Coroutine[Any, Any, BatchOutcome]) -> asyncio.Task[BatchOutcome]:
+        """Begin the call, then settle the former batch while the database is at work."""
+        sent = self._tasks.spawn(call, name=f"store/commit/{self.epoch}", awaited=True)
+        try:
+            # One turn of the loop for the call to begin, and one for the transport, which writes at a turn's end.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self._settle()
+        except BaseException:
+            await cancel_and_wait(sent)
+            raise
+        return sent
+
+    def _settle(self, most: int | None = None) -> None:
+        """Apply the next commits of the stored batch to memory, in order, and answer each caller right after."""
         on_commit = self._on_commit
-        results = commits_of(outcome, [waiting.transaction for waiting in batch], epoch=self.epoch, at=at)
-        for waiting, result in zip(batch, results, strict=True):
-            answer = waiting.answer
+        stored = self._stored
+        for result in itertools.islice(self._results, most):
+            # It stays in the line until memory has followed: if that fails, its caller is told.
+            answer = stored[0].answer
             if isinstance(result, Refusal):
                 if not answer.done():
                     answer.set_exception(Conflict(result))
-                continue
-            on_commit(result)
-            if not answer.done():
-                answer.set_result(result)
-        self._under_way = ()
+            else:
+                on_commit(result)
+                if not answer.done():
+                    answer.set_result(result)
+            stored.popleft()
 
     async def _resolve(self, name: str, error: StoreUnavailable) -> BatchOutcome | None:
         """Find out whether a batch was stored, however long it takes; callers wait only `patience`."""
@@ -285,8 +311,10 @@ class Writer:
         self._stage = stage
         self._reason = reason
         self._fence = fence
-        under_way, self._under_way = self._under_way, ()
-        _fail(under_way, lambda: self._refusal() if fence else StoreUnavailable(reason, in_doubt=True))
+        in_doubt = [*self._stored, *self._under_way]
+        self._stored.clear()
+        self._under_way = ()
+        _fail(in_doubt, lambda: self._refusal() if fence else StoreUnavailable(reason, in_doubt=True))
         _fail(self._line.leave(), self._refusal)
 
     def _refusal(self) -> CorralError:

@@ -289,6 +289,71 @@ async def test_memory_that_cannot_follow_the_store_is_fatal(store: Store) -> Non
     assert [type(error) for error in fatal] == [ArithmeticError]
 
 
+async def test_a_large_batch_is_settled_beside_the_next_one_and_in_order(failing_house: House) -> None:
+    store = await _failing(failing_house)
+    async with at_work(store) as desk:
+
+        async def caller(number: int) -> None:
+            first = await desk.commit(put(f"d{number}"), happened(f"d{number}"))
+            await desk.commit(put(f"d{number}", b"again", expect=first.number))
+
+        store.commits.hold()
+        calls = [asyncio.create_task(desk.commit(put("first")))]
+        await eventually(lambda: store.commits.batches == [1])
+        calls += [asyncio.create_task(caller(number)) for number in range(100)]
+        await eventually(lambda: desk.writer.pending == 101)
+        store.commits.let_go()
+        await asyncio.gather(*calls)
+        assert store.commits.batches == [1, 100, 64, 36]
+        assert [commit.number for commit in desk.commits] == list(range(1, 202))
+        assert await desk.stored() == desk.memory
+        assert desk.writer.pending == 0
+
+
+async def test_memory_that_cannot_follow_beside_the_next_batch_leaves_nobody_waiting(
+    failing_house: House,
+) -> None:
+    store = await _failing(failing_house)
+    fatal: list[BaseException] = []
+
+    def follow(commit: Commit) -> None:
+        if commit.number == 90:
+            raise ArithmeticError("memory says no")
+
+    async with at_work(store) as desk:
+        epoch = desk.epoch
+    writer = Writer(
+        store.commits,
+        epoch=epoch,
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        on_commit=follow,
+        on_fenced=fatal.append,
+        on_fatal=fatal.append,
+        timing=QUICK,
+    )
+
+    async def caller(number: int) -> str:
+        committed = 0
+        try:
+            for turn in range(2):
+                await writer.commit(transaction(put(f"d{number}-{turn}")))
+                committed += 1
+        except StoreUnavailable as error:
+            return f"{committed} in doubt" if error.in_doubt else f"{committed} refused"
+        return "stored"
+
+    async with writer:
+        store.commits.hold()
+        calls = [asyncio.create_task(caller(number)) for number in range(100)]
+        await eventually(lambda: writer.pending == 100)
+        store.commits.let_go()
+        heard = await asyncio.gather(*calls)
+    assert [type(error) for error in fatal] == [ArithmeticError]
+    # 64 were answered and their next transactions are under way, 25 more were answered beside them.
+    assert heard == ["1 in doubt"] * 64 + ["1 refused"] * 25 + ["0 in doubt"] * 11
+
+
 async def test_a_cancelled_caller_disturbs_nobody_and_his_transaction_may_still_be_stored(
     failing_house: House,
 ) -> None:
