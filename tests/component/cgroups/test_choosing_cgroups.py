@@ -10,6 +10,7 @@ import pytest
 
 from corral.errors import Code, Rejected
 from corral.runtimes.cgroups.control_files import mounted_hierarchies, own_groups
+from corral.runtimes.cgroups.move_delay import MoveDelay, Moves, move_delay
 from corral.runtimes.cgroups.run_groups import escaped, is_keeper_name, keeper_name, unescaped
 from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.cgroups.systemd import systemd_is_pid_1
@@ -47,6 +48,28 @@ def test_mount_points_come_from_mountinfo_whatever_they_are_called():
         "memory": "/odd place/memory",
         "name=systemd": "/sys/fs/cgroup/systemd",
     }
+
+
+@pytest.mark.parametrize(
+    ("mounts", "delay"),
+    [
+        ("22 27 0:21 / /proc rw,relatime - proc proc rw\n", MoveDelay(moves=Moves.NO_GROUPS)),
+        (
+            UNIFIED,
+            MoveDelay(moves=Moves.SLOW, remount="mount -o remount,nsdelegate,favordynmods /sys/fs/cgroup"),
+        ),
+        (UNIFIED + ",favordynmods,memory_recursiveprot", MoveDelay(moves=Moves.QUICK)),
+        (
+            SPLIT,
+            MoveDelay(moves=Moves.SLOW, remount="mount -o remount,favordynmods /sys/fs/cgroup/unified"),
+        ),
+        (SPLIT.rstrip() + ",favordynmods", MoveDelay(moves=Moves.QUICK)),
+        (SPLIT.replace("cgroup2 cgroup2", "tmpfs tmpfs"), MoveDelay(moves=Moves.SLOW)),
+    ],
+    ids=["none", "v2", "v2-set", "v1-and-v2", "v1-and-v2-set", "v1"],
+)
+def test_the_mounts_tell_whether_moves_wait_and_what_to_do(mounts: str, delay: MoveDelay):
+    assert move_delay(mounts) == delay
 
 
 def test_own_groups_are_told_by_hierarchy():

@@ -169,7 +169,7 @@ class Hierarchies(msgspec.Struct, frozen=True, kw_only=True):
 def mounted_hierarchies(text: str | None = None) -> Hierarchies:
     """The first mount of each hierarchy; `text` is a mountinfo file's content."""
     if text is None:
-        text = pathlib.Path(_MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape")
+        text = read_mounts()
     unified: str | None = None
     controllers: dict[str, str] = {}
     for line in text.splitlines():
@@ -177,7 +177,7 @@ def mounted_hierarchies(text: str | None = None) -> Hierarchies:
         place, kind = before.split(" "), after.split(" ")
         if len(place) < 5 or len(kind) < 3:
             continue
-        point = _unescaped(place[4])
+        point = unescaped_path(place[4])
         if kind[0] == "cgroup2" and unified is None:
             unified = point
         elif kind[0] == "cgroup":
@@ -185,6 +185,11 @@ def mounted_hierarchies(text: str | None = None) -> Hierarchies:
                 if name in _V1_HIERARCHIES:
                     controllers.setdefault(name, point)
     return Hierarchies(unified=unified, controllers=controllers)
+
+
+def read_mounts() -> str:
+    """The mountinfo of this process."""
+    return pathlib.Path(_MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def own_groups(text: str | None = None) -> dict[str, str]:
@@ -199,7 +204,7 @@ def own_groups(text: str | None = None) -> dict[str, str]:
     return found
 
 
-def _unescaped(word: str) -> str:
+def unescaped_path(word: str) -> str:
     """Decode mountinfo's octal escapes of blanks and backslashes."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         word = word.replace(code, character)
