@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 import pytest
 
@@ -113,7 +114,9 @@ async def test_a_wiped_node_starts_its_spool_over_and_nothing_is_taken_for_a_rep
 @pytest.mark.trap("T28")
 async def test_steps_of_the_wall_clock_move_neither_sessions_nor_leases_nor_pauses(cluster, clock):
     async with FaultProxy() as proxy:
-        controller = await cluster.controller(clock=clock, link__heartbeat_seconds=0.2, via=proxy)
+        controller = await cluster.controller(
+            clock=clock, link__heartbeat_seconds=0.2, link__missed_pongs=100, via=proxy
+        )
         # Only pongs are heard, so that a silence measured by the wall clock would show at once.
         daemon = await cluster.daemon("n1", controller, clock=clock, link__status_seconds=60)
         session = daemon.app.link.session_id
@@ -131,6 +134,19 @@ async def test_steps_of_the_wall_clock_move_neither_sessions_nor_leases_nor_paus
         await controller.wait_for_node("n1", NodeState.ONLINE)
         await eventually(lambda: daemon.app.link.session_id not in ("", session))
         await daemon.app.stop()
+
+
+async def test_a_process_that_stood_still_keeps_its_links(cluster):
+    """A suspended machine, or one without processor time: what arrived meanwhile was not silence."""
+    controller = await cluster.controller(link__heartbeat_seconds=0.5, link__missed_pongs=1000)
+    daemon = await cluster.daemon("n1", controller, link__status_seconds=60)
+    session = daemon.app.link.session_id
+    live = controller.app.role.term.sessions.find("n1")
+    await eventually(lambda: live.heartbeat.pinged == live.heartbeat.ponged)
+    time.sleep(2)  # the fault itself: nothing runs in this process
+    pinged = live.heartbeat.pinged
+    await eventually(lambda: live.heartbeat.ponged > pinged or daemon.app.link.session_id != session)
+    assert daemon.app.link.session_id == session
 
 
 async def test_nodes_come_back_after_the_controller_restarts(cluster):

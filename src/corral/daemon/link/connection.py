@@ -34,6 +34,7 @@ from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck
 
 _SILENT_INTERVALS: Final = 3
+_LOOKS_PER_INTERVAL: Final = 4
 _GOODBYE_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.link")
 
@@ -167,13 +168,20 @@ class LinkConnection:
 
     async def _listen(self) -> None:
         """Controller liveness: it pings, and after three intervals of silence it counts as gone, even if its stream
-        looks open."""
-        patience = _SILENT_INTERVALS * self.ack.heartbeat_interval_ms / 1000
-        while patience:
-            silence = self._clock.monotonic() - self._received_at
-            if silence >= patience:
+        looks open.
+
+        Looks are counted, not seconds: while this process itself stood still, it read nothing, and what has arrived
+        meanwhile is read after the first look.
+        """
+        pause = self.ack.heartbeat_interval_ms / 1000 / _LOOKS_PER_INTERVAL
+        silent_looks, seen = 0, self._received_at
+        while pause:
+            await asyncio.sleep(pause)
+            silent_looks = silent_looks + 1 if self._received_at == seen else 0
+            seen = self._received_at
+            if silent_looks >= _SILENT_INTERVALS * _LOOKS_PER_INTERVAL:
+                silence = self._clock.monotonic() - seen
                 raise Retryable(Code.UNREACHABLE, f"{self.address} has been silent for {silence:.1f} s")
-            await asyncio.sleep(patience - silence)
         await asyncio.Event().wait()  # a peer that sends no interval has no ping timeout
 
     async def _read(self) -> None:
