@@ -72,6 +72,7 @@ class Looking:
 
     async def walk(self, **arguments: Any) -> list[tuple[str, str]]:
         answer = await self.ask("walk", **arguments)
+        assert "entries" in answer, answer
         return [(path, kind) for path, kind, *_ in answer["entries"]]
 
     async def read(self, path: str, **arguments: Any) -> bytes:

@@ -16,6 +16,7 @@ from corral.controller.modules.installer import InstallOptions, InstallOutcome
 from corral.controller.modules.package_store import LEASE, UpgradeLease
 from corral.controller.state.ledger import Actor
 from corral.controller.templates.content_gc import BlobCollector
+from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.modules.verbs import Verb
 from corral.errors import Code, CorralError
@@ -617,7 +618,7 @@ async def test_a_deposed_leader_s_modules_write_nothing(
     modules, term = modules_of(controller), term_of(controller)
     await install(controller, archive(scratch))
     store = term.store
-    before = await store.reads.get("module_packages", "small")
+    before = await stored_package(term, "small")
     row = await store.leases.read_lease("leader")
     assert await store.leases.take_lease("leader", holder="successor", seen=row) is not None
     options = InstallOptions()
@@ -630,6 +631,20 @@ async def test_a_deposed_leader_s_modules_write_nothing(
         with pytest.raises(CorralError) as caught:
             await call()
         assert caught.value.code in (Code.FENCED, Code.SHUTTING_DOWN, Code.MODULE_BUSY)
-    await eventually(lambda: controller.app.role.term is None)
-    assert await store.reads.get("module_packages", "small") == before
+
+    async def started_by_the_next_term() -> dict[str, Any] | None:
+        found = await stored_package(term, "small")
+        return found if len(found["story"]) >= len(before["story"]) + 4 else None
+
+    after = await eventually(started_by_the_next_term)
+    since = [step["reason"] for step in after["story"][len(before["story"]) :]]
+    assert since == ["host_restarted", "host_restarted", "", ""]
+    changing = ("story", "updated_at")
+    assert {**after, **dict.fromkeys(changing)} == {**before, **dict.fromkeys(changing)}
     assert await store.reads.get("module_packages", "other") is None
+
+
+async def stored_package(term: LeaderTerm, id: str) -> dict[str, Any]:
+    document = await term.store.reads.get("module_packages", id)
+    assert document is not None
+    return msgspec.json.decode(document.body, type=dict[str, Any])
