@@ -67,6 +67,7 @@ FAST: Final = {
     "http.listen": "127.0.0.1:0",
     "grpc.listen": "127.0.0.1:0",
     "link.heartbeat_seconds": 1,
+    "link.missed_pongs": 30,  # on a busy machine a test, or its scripted daemon, is silent for seconds
     "bootstrap.rate_per_minute": 10_000,
     "reconcile.observe_seconds": 1,
     "reconcile.offline_after_seconds": 1,

@@ -173,7 +173,7 @@ async def test_error_reports_cannot_push_everybodys_history_out(controller, iden
 
 async def test_pongs_that_are_late_but_come_keep_a_slow_node_online(cluster):
     async with FaultProxy() as proxy:
-        controller = await cluster.controller(link__heartbeat_seconds=0.3, via=proxy)
+        controller = await cluster.controller(link__heartbeat_seconds=0.3, link__missed_pongs=3, via=proxy)
         await cluster.daemon("n1", controller)
         proxy.delay(0.2)  # each way, so a pong is always later than the next ping
         session = controller.app.role.term.sessions.find(NodeId("n1"))

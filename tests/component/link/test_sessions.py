@@ -271,7 +271,7 @@ async def test_a_stream_that_ends_is_noticed_at_once(controller, identity):
 
 
 async def test_a_silent_node_is_unreachable_after_three_pings_and_its_stream_is_closed(cluster, scratch):
-    controller = await cluster.controller(link__heartbeat_seconds=0.1)
+    controller = await cluster.controller(link__heartbeat_seconds=0.1, link__missed_pongs=3)
     identity = await enrolled_identity(
         scratch / "raw", token=await controller.join_token("raw"), node_id="raw"
     )
@@ -284,7 +284,7 @@ async def test_a_silent_node_is_unreachable_after_three_pings_and_its_stream_is_
 
 async def test_a_half_dead_connection_is_unreachable_and_comes_back_when_it_heals(cluster):
     async with FaultProxy() as proxy:
-        controller = await cluster.controller(link__heartbeat_seconds=0.2, via=proxy)
+        controller = await cluster.controller(link__heartbeat_seconds=0.2, link__missed_pongs=3, via=proxy)
         daemon = await cluster.daemon("n1", controller)
         proxy.stall()
         await controller.wait_for_node("n1", NodeState.UNREACHABLE)
@@ -346,9 +346,12 @@ SMALL_WINDOW = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 6553
 
 
 @pytest.mark.trap("T55")
-async def test_the_controller_reads_on_while_the_daemon_takes_nothing(controller, identity):
+async def test_the_controller_reads_on_while_the_daemon_takes_nothing(cluster, scratch):
     """A daemon that answers a flood before it reads its own mail: a reader that waits for its
     writer would wait for ever, and so would the daemon."""
+    controller = await cluster.controller(link__missed_pongs=1000)  # it answers no ping before it reads
+    token = await controller.join_token("raw")
+    identity = await enrolled_identity(scratch / "raw", token=token, node_id="raw")
     async with ScriptedDaemon(identity, controller.grpc_address, options=SMALL_WINDOW) as daemon:
         await daemon.greet()
         session = session_of(controller)
