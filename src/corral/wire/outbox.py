@@ -40,6 +40,7 @@ class Outbox(Generic[M]):
         self._max_bytes = max_bytes
         self._queue: deque[tuple[M, int]] = deque()
         self._latest: dict[str, M] = {}
+        self._assembled: dict[str, Callable[[], M]] = {}
         self._bytes = 0
         self._wake = asyncio.Event()
         self._closed = False
@@ -50,7 +51,7 @@ class Outbox(Generic[M]):
         """How many of these are in frames. A call of `next_frame` means that the frame before was written."""
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._latest)
+        return len(self._queue) + len(self._latest) + len(self._assembled)
 
     @property
     def closed(self) -> bool:
@@ -66,8 +67,7 @@ class Outbox(Generic[M]):
             return False
         size = message.ByteSize()
         if len(self._queue) >= self._max_messages or self._bytes + size > self._max_bytes:
-            self.overflowed = True
-            self.close()
+            self.overflow()
             return False
         self._queue.append((message, size))
         self._bytes += size
@@ -81,25 +81,37 @@ class Outbox(Generic[M]):
         if self._closed:
             return False
         if key not in self._latest and len(self._latest) >= self._max_messages:
-            self.overflowed = True
-            self.close()
+            self.overflow()
             return False
         self._latest[key] = message
         self._wake.set()
         return True
+
+    def assemble(self, key: str, make: Callable[[], M]) -> None:
+        """Queue state that is collected elsewhere until its frame is written: `make` is called for it then,
+        once. Whoever collects keeps it bounded."""
+        if not self._closed:
+            self._assembled[key] = make
+            self._wake.set()
+
+    def overflow(self) -> None:
+        """End the stream, because its peer does not read what waits for it."""
+        self.overflowed = True
+        self.close()
 
     def close(self) -> None:
         """No more frames: waiting messages are dropped, the writer ends."""
         self._closed = True
         self._queue.clear()
         self._latest.clear()
+        self._assembled.clear()
         self._bytes = 0
         self._wake.set()
 
     async def next_frame(self) -> M | None:
         """The next frame to write, with all waiting messages up to the frame's bound; None at the end. A call
         means that the frame before was written."""
-        while not self._queue and not self._latest:
+        while not len(self):
             if self._closed:
                 return None
             self._wake.clear()
@@ -113,6 +125,8 @@ class Outbox(Generic[M]):
         limit = FRAME_MESSAGES if self._bundle is not None else 1
         taken: list[M] = []
         total = 0
+        while self._assembled and len(taken) < limit:
+            taken.append(self._assembled.pop(next(iter(self._assembled)))())
         while self._latest and len(taken) < limit:
             taken.append(self._latest.pop(next(iter(self._latest))))
         while self._queue and len(taken) < limit:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from corral.controller.sessions.console_acks import ConsoleAcks
 from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.console.feed import ConsoleKey
 from corral.daemon.link.connection import LinkConnection
@@ -19,7 +20,8 @@ from corral.testing.fault_proxy import FaultProxy
 from corral.testing.scripted_peers import ScriptedController
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.features import FEATURES
-from corral.wire.v1.instance_pb2 import ConsoleAck, ConsoleBlock, ConsolePosition
+from corral.wire.outbox import Outbox
+from corral.wire.v1.instance_pb2 import ConsoleBlock, ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, HandshakeAck
 
@@ -42,7 +44,8 @@ class StoringPeer:
         self.watched = False
         self.acknowledging = asyncio.Event()
         self.acknowledging.set()
-        self._to_ack: dict[ConsoleKey, None] = {}
+        self.ack_frames = 0
+        self._acks = self._new_acks()
 
     def end(self, key: ConsoleKey) -> int:
         return self.first[key] + len(self.data[key])
@@ -70,7 +73,7 @@ class StoringPeer:
         )
         await context.write(ControllerMessage(handshake_ack=ack, epoch=1))
         self.unacknowledged = 0
-        self._to_ack.clear()
+        self._acks = self._new_acks()
         acking = asyncio.create_task(self._acknowledge(context), name="peer/ack")
         try:
             while isinstance(frame := await context.read(), DaemonMessage):
@@ -85,14 +88,14 @@ class StoringPeer:
     def _take(self, message: DaemonMessage) -> None:
         kind = message.WhichOneof("payload")
         if kind == "console_batch":
-            for block in message.console_batch.blocks:
-                self._store(block)
+            keys = {self._store(block): None for block in message.console_batch.blocks}
+            self._acks[1].add([self._position(key) for key in keys])
         elif kind == "console_output":
             self.lines.append(message.console_output)
         else:
             self.others.append(message)
 
-    def _store(self, block: ConsoleBlock) -> None:
+    def _store(self, block: ConsoleBlock) -> ConsoleKey:
         key = ConsoleKey(block.instance_id, block.incarnation)
         if key not in self.data:
             self.data[key], self.first[key] = bytearray(), block.offset
@@ -110,18 +113,24 @@ class StoringPeer:
         self.data[key] += block.data
         self.unacknowledged += len(block.data)
         self.most_unacknowledged = max(self.most_unacknowledged, self.unacknowledged)
-        self._to_ack[key] = None
+        return key
 
     async def _acknowledge(self, context: Any) -> None:
-        """The latest of each, as often as there is something and it is allowed."""
+        """As a session does it, when it is allowed."""
+        outbox = self._acks[0]
         while True:
             await asyncio.sleep(0.001)
             await self.acknowledging.wait()
-            if self._to_ack:
-                positions = [self._position(key) for key in self._to_ack]
-                self._to_ack.clear()
+            if len(outbox) and (frame := await outbox.next_frame()) is not None:
                 self.unacknowledged = 0
-                await context.write(ControllerMessage(console_ack=ConsoleAck(positions=positions), epoch=1))
+                self.ack_frames += 1
+                frame.epoch = 1
+                await context.write(frame)
+
+    @staticmethod
+    def _new_acks() -> tuple[Outbox[ControllerMessage], ConsoleAcks]:
+        outbox: Outbox[ControllerMessage] = Outbox(bundle=None)
+        return outbox, ConsoleAcks(outbox)
 
 
 class Node:

@@ -254,6 +254,25 @@ async def test_a_detached_console_gives_back_its_credit(node, peer, written, scr
     await arrived(peer, "lobby-2", other)
 
 
+async def test_all_credit_comes_back_and_of_many_consoles_by_few_messages(node, peer, written):
+    await connected(node)
+    consoles = {f"c-{n}": written(f"c-{n}") for n in range(50)}
+    sender = node.consoles._sender
+    peer.acknowledging.clear()
+    for console in consoles.values():
+        console.write(b"0123456789abcde\n" * 20)
+    await eventually(lambda: sum(map(len, peer.data.values())) == 50 * 320)
+    assert sender.credit.under_way >= 50 * 320
+    before = peer.ack_frames
+    peer.acknowledging.set()
+    await eventually(lambda: sender.credit.under_way == 0, state=lambda: sender.credit.under_way)
+    assert peer.ack_frames - before == 1
+    for name, console in consoles.items():
+        feed = node.consoles._feeds[ConsoleKey(name, 1)]
+        assert feed.acknowledged == feed.sent == len(console.data)
+        assert feed.forget_under_way() == []
+
+
 async def test_without_the_feature_each_line_is_a_message(node, peer, proxy, written):
     peer.features = [BATCH]
     await connected(node)

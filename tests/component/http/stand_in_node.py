@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -32,17 +32,6 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 T0 = 1_700_000_000_000
 
 
-class LatestOnly:
-    """The outbox, as far as consoles use it."""
-
-    def __init__(self) -> None:
-        self.latest: dict[str, ControllerMessage] = {}
-
-    def replace(self, key: str, message: ControllerMessage) -> bool:
-        self.latest[key] = message
-        return True
-
-
 class StandInNode:
     """`write` is what an instance does; `flush` is the daemon sending what is new."""
 
@@ -58,7 +47,6 @@ class StandInNode:
             epoch=Epoch(1),
             supports=support_of(FEATURES),
         )
-        self.outbox = LatestOnly()
         self.over = asyncio.Event()
         self.sent: list[ControllerMessage] = []
         self.queries: list[ConsoleQuery] = []
@@ -71,6 +59,7 @@ class StandInNode:
         self.kept: dict[tuple[str, int], bytearray] = {}
         self.first: dict[tuple[str, int], int] = {}
         self.acked: dict[tuple[str, int], int] = {}
+        self.watched: dict[tuple[str, int], bool] = {}
         self.instances: Any = None
         self._consoles = consoles
         self._uploads = uploads
@@ -93,7 +82,7 @@ class StandInNode:
         begin = self.acked.get(key, 0) if begin is None else begin
         data = bytes(self.kept[key][begin:])
         blocks = [self._block(key, begin + at, data[at : at + 65_536]) for at in range(0, len(data), 65_536)]
-        self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=blocks))
+        self._consoles.receive(self.id, self.confirm_consoles, ConsoleBatch(blocks=blocks))
 
     def skip(self, id: str, incarnation: int, count: int) -> None:
         """Bytes that the node could not keep: a gap, and a block behind it."""
@@ -105,7 +94,7 @@ class StandInNode:
             instance_id=id, incarnation=incarnation, offset=begin + count, data=b"after\n", gaps=[gap]
         )
         self.kept[key].extend(b"after\n")
-        self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=[block]))
+        self._consoles.receive(self.id, self.confirm_consoles, ConsoleBatch(blocks=[block]))
 
     def give_up(self, id: str, incarnation: int, count: int) -> None:
         """A gap at the end, behind which nothing comes any more."""
@@ -113,7 +102,7 @@ class StandInNode:
         self.kept[id, incarnation].extend(b"?" * count)
         gap = ConsoleGap(from_offset=begin, to_offset=begin + count, reason="unknown")
         block = ConsoleBlock(instance_id=id, incarnation=incarnation, offset=begin + count, gaps=[gap])
-        self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=[block]))
+        self._consoles.receive(self.id, self.confirm_consoles, ConsoleBatch(blocks=[block]))
 
     @staticmethod
     def _block(key: tuple[str, int], offset: int, data: bytes) -> ConsoleBlock:
@@ -125,8 +114,10 @@ class StandInNode:
             times=[ConsoleTime(offset=offset, timestamp_ms=T0 + offset)],
         )
 
-    def confirm(self, position: ConsolePosition) -> None:
-        self.acked[position.instance_id, position.incarnation] = position.offset
+    def confirm_consoles(self, positions: Sequence[ConsolePosition]) -> None:
+        for position in positions:
+            self.acked[position.instance_id, position.incarnation] = position.offset
+            self.watched[position.instance_id, position.incarnation] = position.watched
 
     def send(self, message: ControllerMessage) -> bool:
         self.sent.append(message)

@@ -211,8 +211,7 @@ async def test_the_node_is_told_while_somebody_watches(client: httpx.AsyncClient
     record, node, path = await talking(rig, b"x\n")
 
     def watched() -> bool | None:
-        message = node.outbox.latest.get(f"console:{record.id}:{record.incarnation}")
-        return message.console_ack.positions[0].watched if message else None
+        return node.watched.get((record.id, record.incarnation))
 
     async with following(client, path):
         await eventually(lambda: watched() is True)

@@ -206,7 +206,7 @@ async def test_blocks_of_consoles_are_few_a_frame_and_each_console_is_confirmed_
     confirmed: list[wire.ConsolePosition] = []
 
     def receive(blocks: list[wire.ConsoleBlock]) -> None:
-        consoles.receive("rogue", confirmed.append, wire.ConsoleBatch(blocks=blocks))
+        consoles.receive("rogue", confirmed.extend, wire.ConsoleBatch(blocks=blocks))
 
     with pytest.raises(CorralError) as caught:
         receive([mine] + [theirs] * CONSOLE_BLOCKS)

@@ -4,7 +4,7 @@ parts."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from corral.controller.consoles.lookup import ConsoleLookup, has_ended
@@ -26,14 +26,12 @@ from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.wire.frames import CONSOLE_BLOCKS
 from corral.wire.v1.instance_pb2 import (
-    ConsoleAck,
     ConsoleBatch,
     ConsoleBlock,
     ConsoleOutput,
     ConsolePosition,
     ConsoleQueryFailed,
 )
-from corral.wire.v1.link_pb2 import ControllerMessage
 
 PATIENCE_SECONDS: Final = 20.0
 """How long a follower waits for a disconnected or busy node before it continues without that part."""
@@ -41,8 +39,8 @@ _LONGEST_ID: Final = 63
 _BEYOND: Final = 2**63
 """Above the size of any console."""
 _CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
-Confirm = Callable[[ConsolePosition], None]
-"""Sends a node the confirmed position of its console; only the latest value counts."""
+Confirm = Callable[[Sequence[ConsolePosition]], None]
+"""Sends a node the confirmed positions of its consoles; of each only the latest counts."""
 
 
 class Consoles:
@@ -97,8 +95,7 @@ class Consoles:
                 grown.add(run[0])
             else:
                 reached[run] = block.offset + len(block.data)
-        for run, offset in reached.items():
-            confirm(self._position(run, offset))
+        confirm([self._position(run, offset) for run, offset in reached.items()])
         for grew in grown:
             self._watchers.wake(grew)
         if foreign:
@@ -240,10 +237,7 @@ class Consoles:
         incarnation = stored.record.incarnation
         ring = self.rings.find((id, incarnation))
         if ring is not None:
-            position = self._position((id, incarnation), ring.end)
-            link.outbox.replace(
-                f"console:{id}:{incarnation}", ControllerMessage(console_ack=ConsoleAck(positions=[position]))
-            )
+            link.confirm_consoles([self._position((id, incarnation), ring.end)])
 
     def close(self) -> None:
         """End pending queries to nodes with the term."""

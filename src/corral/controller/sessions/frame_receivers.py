@@ -99,9 +99,9 @@ class ConsoleSink(Protocol):
     """Receives console data. Every call returns at once: it runs in the reader of a stream."""
 
     def receive(
-        self, node_id: NodeId, confirm: Callable[[ConsolePosition], None], batch: ConsoleBatch
+        self, node_id: NodeId, confirm: Callable[[Sequence[ConsolePosition]], None], batch: ConsoleBatch
     ) -> None:
-        """Bytes of some consoles; `confirm` sends the node the position up to which one is kept here."""
+        """Bytes of some consoles; `confirm` sends the node the positions up to which they are kept here."""
 
     def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
         """One line, of a node that does not send batches."""

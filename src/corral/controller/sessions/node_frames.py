@@ -22,7 +22,6 @@ from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.logger import LogQuota
 from corral.wire.frame_table import FrameDelivery, NodeFrame
-from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.node_pb2 import CertificateIssued, NodeStatus
 
@@ -172,17 +171,13 @@ class NodeFrames:
         self._reports.command_answered(self._node_id, frame.message.send_command_ack)
 
     def _console_batch(self, frame: NodeFrame) -> None:
-        self._consoles.receive(self._node_id, self._confirm_console, frame.message.console_batch)
+        self._consoles.receive(self._node_id, self._stream.confirm_consoles, frame.message.console_batch)
 
     def _console_output(self, frame: NodeFrame) -> None:
         self._consoles.receive_line(self._node_id, frame.message.console_output)
 
     def _console_query_failed(self, frame: NodeFrame) -> None:
         self._consoles.query_failed(self._node_id, frame.message.console_query_failed)
-
-    def _confirm_console(self, position: ConsolePosition) -> None:
-        key = f"console:{position.instance_id}:{position.incarnation}"
-        self._stream.outbox.replace(key, ControllerMessage(console_ack=ConsoleAck(positions=[position])))
 
     # --- templates, caches and files ------------------------------------------------------------
     def _template_request(self, frame: NodeFrame) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from corral.domain.ids import NodeId, SessionId
 from corral.errors import Code, CorralError, Retryable
 from corral.system.aio.tasks import first_of
 from corral.wire.features import PeerSupport
+from corral.wire.v1.instance_pb2 import ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 T = TypeVar("T")
@@ -44,6 +45,9 @@ class NodeLink(Protocol):
 
     def send(self, message: ControllerMessage, /) -> bool:
         """Queue a message; False when the session is over. Never blocks."""
+
+    def confirm_consoles(self, positions: Sequence[ConsolePosition], /) -> None:
+        """Send the node confirmed positions of its consoles; of each only the latest counts. Never blocks."""
 
 
 class NodeLinks(Protocol):

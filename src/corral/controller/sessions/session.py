@@ -7,11 +7,12 @@ The five tasks end together. The first to end gives the reason; the registry der
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from corral.controller.sessions.console_acks import ConsoleAcks
 from corral.controller.sessions.frame_receivers import FrameReceivers
 from corral.controller.sessions.heartbeat import Heartbeat
 from corral.controller.sessions.live_nodes import LiveNode, SessionFacts, loaded
@@ -26,6 +27,7 @@ from corral.system.clock import Clock
 from corral.wire.frame_table import messages_of, node_frame
 from corral.wire.frames import read_frame
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
+from corral.wire.v1.instance_pb2 import ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolAck
 
@@ -54,6 +56,7 @@ class Session:
         self._clock = clock
         self._peer = PublishedNode(facts.supports, answer=self._receive)
         self.outbox: Outbox[ControllerMessage] = NodeOutbox(self._peer)
+        self._console_acks = ConsoleAcks(self.outbox)
         self.heartbeat = Heartbeat(
             facts,
             send=self.send,
@@ -87,8 +90,7 @@ class Session:
         if not message.cause and not message.HasField("module_event"):
             message.cause = cause_of(log_context.bound_request())
         accepted = self.outbox.send(message)
-        if self.outbox.overflowed:
-            self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
+        self._end_if_overflowed()
         return accepted
 
     def first_stop_of(self, id: str, incarnation: int) -> bool:
@@ -115,6 +117,14 @@ class Session:
                 )
             )
         )
+
+    def confirm_consoles(self, positions: Sequence[ConsolePosition]) -> None:
+        self._console_acks.add(positions)
+        self._end_if_overflowed()
+
+    def _end_if_overflowed(self) -> None:
+        if self.outbox.overflowed:
+            self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
 
     def _confirm(self, sequence: int) -> None:
         self.outbox.replace("spool", ControllerMessage(spool_ack=SpoolAck(sequence=sequence)))
