@@ -207,6 +207,33 @@ async def test_what_cannot_be_had_is_a_gap_and_the_stream_goes_on(
             assert lines
 
 
+def reader_at(rig: Rig, record: InstanceRecord, offset: int, *, blocks: bool) -> ConsoleReader:
+    return ConsoleReader(
+        consoles=rig.consoles,
+        state=rig.state,
+        id=record.id,
+        place=ConsolePlace(record.incarnation, offset),
+        following=True,
+        blocks=blocks,
+    )
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+async def test_readers_at_one_position_share_what_is_sent(rig: Rig, blocks: bool) -> None:
+    record, node, _ = await talking(rig, b"one\ntwo\n")
+    first, second = (reader_at(rig, record, 0, blocks=blocks) for _ in range(2))
+    (mine,), (theirs,) = await first.take(), await second.take()
+    assert mine.sse_frame() is theirs.sse_frame()
+    assert mine.socket_message() is theirs.socket_message()
+    assert mine.sse_frame().endswith(b"\ndata: %b\n\n" % mine.socket_message().encode())
+    assert first.up_to_date
+    node.say(record.id, record.incarnation, b"three\n")
+    assert not first.up_to_date
+    (later,) = await first.take()
+    assert "three" in later.socket_message()
+    assert "one" not in later.socket_message()
+
+
 async def test_the_node_is_told_while_somebody_watches(client: httpx.AsyncClient, rig: Rig) -> None:
     record, node, path = await talking(rig, b"x\n")
 

@@ -76,6 +76,7 @@ class ConsoleReader:
         self._waiting_since: float | None = None
         self._failed_at = 0.0
         self._late: list[LatePart] = []
+        self._live = False
         self.place = place
         self.gone = False
         """The instance's record was removed: nothing follows."""
@@ -88,6 +89,12 @@ class ConsoleReader:
     @property
     def finished(self) -> bool:
         return self._until is not None and self.place >= self._until
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the last `take` left nothing: the run goes on, and all of it that is here was taken."""
+        ring = self._consoles.ring((self._id, self.place.incarnation))
+        return ring is not None and self._live and not self._late and self.place.offset == ring.end
 
     async def take(self) -> list[ConsoleMessage]:
         """The messages available now; empty when the reader is up to date."""
@@ -125,9 +132,8 @@ class ConsoleReader:
         if not ring.reaches(self.place.offset):
             return await self._from_node(record, floor=ring.begin)
         limit = self._limit()
-        final = self._ends_within(limit) or (
-            has_ended(record, self.place.incarnation) and self._is_whole(record)
-        )
+        self._live = not has_ended(record, self.place.incarnation)
+        final = self._ends_within(limit) or (not self._live and self._is_whole(record))
         key = (self.place, self._blocks, final, limit)
         encoded = ring.shared.get(key)
         if encoded is None:

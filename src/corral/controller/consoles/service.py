@@ -69,7 +69,7 @@ class Consoles:
         self.lookup: Final = ConsoleLookup(rings=self.rings, history=self.history, links=links)
         self.patience_seconds = patience_seconds
         self.input_lines: Final = InputLines(clock=clock)
-        self._watchers: Final = Watchers()
+        self._watchers: Final = Watchers(clock=clock)
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
 
     def receive(self, node_id: NodeId, confirm: Confirm, batch: ConsoleBatch) -> None:
@@ -96,8 +96,7 @@ class Consoles:
             else:
                 reached[run] = block.offset + len(block.data)
         confirm([self._position(run, offset) for run, offset in reached.items()])
-        for grew in grown:
-            self._watchers.wake(grew)
+        self._watchers.wake(grown)
         if foreign:
             self._refused.count(node_id, "console_batch", subject=foreign[0], number=len(foreign))
 
@@ -121,7 +120,7 @@ class Consoles:
             ring.end, line.line.encode() + b"\n", times=[(ring.end, min(line.timestamp_ms, self._now_ms()))]
         )
         self.rings.grown(ring.memory - before)
-        self._watchers.wake(id)
+        self._watchers.wake((id,))
 
     def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None:
         self.history.failed(node_id, failed)
@@ -198,7 +197,7 @@ class Consoles:
             self.input_lines.forget(id)
         else:
             self.rings.settle(id)
-        self._watchers.wake(id)
+        self._watchers.wake((id,))
 
     def _is_live(self, run: Run) -> bool:
         stored = self._state.instances.find(run[0])
@@ -211,7 +210,7 @@ class Consoles:
     def add_input_line(self, id: InstanceId, *, line: str, by: str) -> None:
         """Show watchers a line that was written to the instance's input."""
         self.input_lines.add(id, line=line, by=by)
-        self._watchers.wake(id)
+        self._watchers.wake((id,))
 
     def connected(self, node: NodeId) -> bool:
         """Whether the node can be queried now."""

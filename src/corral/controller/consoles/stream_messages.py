@@ -15,6 +15,7 @@ from corral.domain.ids import MAX_COUNTER, Incarnation
 from corral.errors import Code, Rejected
 
 _LINES: Final = 4096
+_UNNAMED: Final = ("page", "gap", "text")
 encode: Final = msgspec.json.Encoder().encode
 _PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
 
@@ -29,12 +30,32 @@ class ConsolePlace(msgspec.Struct, frozen=True, order=True):
         return f"{self.incarnation}-{self.offset}"
 
 
-class ConsoleMessage(msgspec.Struct, frozen=True):
-    """A message of the stream: its name, its encoded JSON, and the position of the reader after it."""
+class ConsoleMessage(msgspec.Struct):
+    """A message of the stream: its name, its encoded JSON, and the position of the reader after it. Readers at the same
+    position share it, and with it what is sent to each of them."""
 
     name: str
     data: bytes
     place: ConsolePlace
+    _sse: bytes = b""
+    _socket: str = ""
+
+    def sse_frame(self) -> bytes:
+        """The message as a server-sent event."""
+        if not self._sse:
+            self._sse = b"id: %b\nevent: %b\ndata: %b\n\n" % (
+                str(self.place).encode(),
+                self.name.encode(),
+                self.data,
+            )
+        return self._sse
+
+    def socket_message(self) -> str:
+        """The message on a WebSocket: a page or a text as it is, anything else under its name."""
+        if not self._socket:
+            text = self.data.decode()
+            self._socket = text if self.name in _UNNAMED else f'{{"{self.name}":{text}}}'
+        return self._socket
 
 
 class EncodedSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,48 +2,119 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from corral.controller.events.wakeup import Wakeup
 from corral.domain.ids import InstanceId
+from corral.system.aio.pace import Pace
 from corral.system.clock import Clock
+
+SHORTEST_SECONDS: Final = 0.005
+LONGEST_SECONDS: Final = 0.04
+"""Between two wake-ups of a console's watchers, by the load. Those of one that was quiet are woken at once."""
+_TIMER_SLACK: Final = 0.001
+
+
+class WatchedConsole:
+    """The wake-up of one console, and when it was used last."""
+
+    def __init__(self) -> None:
+        self.wakeup = Wakeup()
+        self.count = 0
+        self.woken_at = 0.0
+        self.waits = False
 
 
 class Watchers:
-    """The watchers of consoles. They are woken together, once for all data that arrived together."""
+    """The watchers of consoles. They are woken together, once for all data that arrived together, and at a pace that
+    the time they take sets: a write to a watcher costs the same for one line as for many."""
 
-    def __init__(self) -> None:
-        self._wakeups: dict[InstanceId, Wakeup] = {}
-        self._count: collections.Counter[InstanceId] = collections.Counter()
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._pace = Pace()
+        self._consoles: dict[InstanceId, WatchedConsole] = {}
+        self._waiting: collections.deque[WatchedConsole] = collections.deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._measuring = False
 
     def any(self, id: InstanceId) -> bool:
-        return id in self._wakeups
+        return id in self._consoles
 
-    def wake(self, id: InstanceId) -> None:
-        wakeup = self._wakeups.get(id)
-        if wakeup is not None:
-            wakeup.wake()
+    def wake(self, ids: Iterable[InstanceId]) -> None:
+        """These consoles changed: wake their watchers now, or after the pause that the pace sets."""
+        watched = [console for id in ids if (console := self._consoles.get(id)) is not None]
+        if not watched:
+            return
+        now = self._clock.monotonic()
+        before = now - self._pace.pause(SHORTEST_SECONDS, LONGEST_SECONDS)
+        due = []
+        for console in watched:
+            if console.woken_at <= before:
+                due.append(console)
+            elif not console.waits:
+                console.waits = True
+                self._waiting.append(console)
+        self._wake_now(due, now)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._waiting and self._timer is None:
+            pause = self._pace.pause(SHORTEST_SECONDS, LONGEST_SECONDS)
+            left = self._waiting[0].woken_at + pause - self._clock.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, left), self._wake_waiting)
+
+    def _wake_waiting(self) -> None:
+        """Those who waited longest are first in the queue."""
+        self._timer = None
+        now = self._clock.monotonic()
+        before = now + _TIMER_SLACK - self._pace.pause(SHORTEST_SECONDS, LONGEST_SECONDS)
+        due = []
+        while self._waiting and self._waiting[0].woken_at <= before:
+            due.append(self._waiting.popleft())
+        self._wake_now(due, now)
+        self._wait()
+
+    def _wake_now(self, consoles: list[WatchedConsole], now: float) -> None:
+        """Wake, and measure what is between two callbacks of the loop: the work of the woken tasks."""
+        if not consoles:
+            return
+        measured, self._measuring = not self._measuring, True
+        loop = asyncio.get_running_loop()
+        began: list[float] = []
+        if measured:
+            loop.call_soon(lambda: began.append(self._clock.monotonic()))
+        for console in consoles:
+            console.woken_at = now
+            console.waits = False
+            console.wakeup.wake()
+        if measured:
+            loop.call_soon(self._woken, now, began)
+
+    def _woken(self, due: float, began: list[float]) -> None:
+        self._measuring = False
+        self._pace.ran(cost=self._clock.monotonic() - began[0], late=began[0] - due)
 
     @contextlib.contextmanager
     def one_more(self, id: InstanceId, *, on_change: Callable[[InstanceId], None]) -> Iterator[Wakeup]:
         """Count a watcher within this context; `on_change` is called with the first and after the last."""
-        wakeup = self._wakeups.get(id)
-        if wakeup is None:
-            wakeup = self._wakeups[id] = Wakeup()
+        console = self._consoles.get(id)
+        if console is None:
+            console = self._consoles[id] = WatchedConsole()
             on_change(id)
-        self._count[id] += 1
+        console.count += 1
         try:
-            yield wakeup
+            yield console.wakeup
         finally:
-            self._count[id] -= 1
-            if not self._count[id]:
-                del self._count[id], self._wakeups[id]
+            console.count -= 1
+            if not console.count:
+                del self._consoles[id]
                 on_change(id)
 
 

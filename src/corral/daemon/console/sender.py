@@ -1,7 +1,7 @@
 """Senders of consoles over one connection: in order, each byte once, fair among them, under the credit.
 
 A console that grew is read at once if it was quiet, and then polled until nothing was found for a while: every few
-milliseconds while it is watched, less often otherwise. Output that was not acknowledged when the connection ends is
+milliseconds while it is watched, less often otherwise and under load. Output that was not acknowledged when the connection ends is
 sent again by the next one.
 
 `LineSender` is for a controller that knows single lines only: nothing is acknowledged, so the connection's own queue is
@@ -19,6 +19,7 @@ import structlog
 from corral.daemon.console.feed import BLOCK_BYTES, ConsoleSource, SendCredit
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.link.connection import LinkConnection
+from corral.system.aio.pace import Pace
 from corral.system.clock import Clock
 from corral.wire.frames import CONSOLE_BLOCKS
 from corral.wire.v1.instance_pb2 import ConsoleOutput
@@ -26,7 +27,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 
 WATCHED_SECONDS: Final = 0.005
 UNWATCHED_SECONDS: Final = 0.02
-SLOWEST_WATCHED_SECONDS: Final = 0.02
+SLOWEST_WATCHED_SECONDS: Final = 0.04
 SLOWEST_SECONDS: Final = 0.05
 COLD_SECONDS: Final = 0.1
 """A console that did not grow for so long is no longer polled, only watched."""
@@ -35,8 +36,6 @@ BATCH_BYTES: Final = 120 * 1024
 _SMALLEST_SHARE: Final = 4096
 _SWEEP_BYTES: Final = 1 << 20
 _TIMER_SLACK: Final = 0.001
-_PAUSE_PER_COST: Final = 5.0
-"""Polling takes at most a sixth of a core: the pause after it is so many times as long as it took."""
 _log = structlog.get_logger("corral.daemon.console")
 
 
@@ -112,7 +111,7 @@ class BatchSender:
         self._growing = GrowingConsoles()
         self._swept_at = 0.0
         self._swept_all_at = 0.0
-        self._cost = 0.0
+        self._pace = Pace()
         self._starved = False
         self.credit = SendCredit()
 
@@ -161,7 +160,7 @@ class BatchSender:
             shortest, longest, last = WATCHED_SECONDS, SLOWEST_WATCHED_SECONDS, self._swept_at
         else:
             shortest, longest, last = UNWATCHED_SECONDS, SLOWEST_SECONDS, self._swept_all_at
-        return last + min(longest, max(shortest, _PAUSE_PER_COST * self._cost))
+        return last + self._pace.pause(shortest, longest)
 
     def _schedule(self, at: float) -> None:
         """Sweep at this time, or earlier if that is planned; at once when it is past."""
@@ -171,8 +170,9 @@ class BatchSender:
             if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._loop.call_later(max(0.0, at - self._clock.monotonic()), self._sweep)
+        now = self._clock.monotonic()
+        self._timer_at = max(now, at)
+        self._timer = self._loop.call_later(self._timer_at - now, self._sweep)
 
     def _sweep(self) -> None:
         """Give each console its turn, repeatedly, until none has more or the credit is used up."""
@@ -184,7 +184,7 @@ class BatchSender:
         if everybody:
             self._swept_all_at = began
         self._send_turns(turns)
-        self._cost += (self._clock.monotonic() - began - self._cost) / 4
+        self._pace.ran(cost=self._clock.monotonic() - began, late=began - self._timer_at)
         if turns:
             self._swept_all_at = 0.0 if everybody else self._swept_all_at
             self._schedule(began)

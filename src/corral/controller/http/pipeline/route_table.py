@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final, Protocol
 from corral.controller.http.messages.call import NoQuery, Query
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
-from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
+from corral.controller.http.pipeline.sse_stream import Content, Pump
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
@@ -86,13 +86,15 @@ Settle = Callable[..., Coroutine[Any, Any, object]]
 """(call, body): the answer's"""
 Turn = Callable[..., AbstractAsyncContextManager[None]]
 """(call)"""
+WriteText = Callable[[str], Awaitable[None]]
+"""Sends a message on a socket; waits as long as the reader is slow."""
 
 
 class Dialogue(Protocol):
     """The application's side of a socket."""
 
-    async def send_messages(self, write: Write, /) -> None:
-        """Write messages, JSON in UTF-8 each; cancelled when the socket has to end."""
+    async def send_messages(self, write: WriteText, /) -> None:
+        """Write messages, JSON each; cancelled when the socket has to end."""
 
     async def receive(self, text: str, /) -> bytes:
         """Take a message; what is returned answers it. One at a time, in their order."""

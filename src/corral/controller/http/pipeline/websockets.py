@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.caller_limits import OpenStream
-from corral.controller.http.pipeline.route_table import Dialogue
+from corral.controller.http.pipeline.route_table import Dialogue, WriteText
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
 log = structlog.get_logger("corral.controller.http")
@@ -38,8 +38,8 @@ async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Di
     assert (await request.receive())["type"] == "websocket.connect"
     await request.send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
 
-    async def write(message: bytes) -> None:
-        await request.send({"type": "websocket.send", "text": message.decode()})
+    async def write(message: str) -> None:
+        await request.send({"type": "websocket.send", "text": message})
 
     async with Tasks() as tasks:
         sending = tasks.spawn(dialogue.send_messages(write), name="http/send", awaited=True)
@@ -64,7 +64,7 @@ def _chosen(request: HttpRequest) -> str | None:
     return PROTOCOL if PROTOCOL in [name.strip() for name in offered] else None
 
 
-async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: Any) -> None:
+async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: WriteText) -> None:
     """Messages one after the other, until the client goes. What it sends meanwhile waits in its socket."""
     while True:
         message = await request.receive()
@@ -73,7 +73,7 @@ async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: Any) -> 
         text = message.get("text")
         if text is None:
             text = (message.get("bytes") or b"").decode("utf-8", "replace")
-        await write(await dialogue.receive(text))
+        await write((await dialogue.receive(text)).decode())
 
 
 async def _close(request: HttpRequest, code: int, reason: str) -> None:

@@ -23,7 +23,6 @@ from corral.controller.http.messages.responses import ApiResponse, ErrorDetail, 
 from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
 from corral.controller.http.pipeline.attempts import Attempts
 from corral.controller.http.pipeline.authentication import authorise
-from corral.controller.http.pipeline.caller_limits import OpenStreams
 from corral.controller.http.pipeline.idempotency import line_guard
 from corral.controller.http.pipeline.route_table import (
     Download,
@@ -31,6 +30,7 @@ from corral.controller.http.pipeline.route_table import (
     Route,
     Socket,
     Stream,
+    WriteText,
 )
 from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
 from corral.controller.http.resources.instances import command_input as commanding
@@ -41,14 +41,8 @@ from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
 
-_CALM_SECONDS: Final = 0.005
-_CALMEST_SECONDS: Final = 0.02
-_CALM_PER_READER: Final = 0.00015
-"""Shortest interval between two writes of a busy console, longer with more open streams; the output of one that was
-quiet is written at once."""
 _CALM_TAIL_SECONDS: Final = 0.1
-_BEHIND_BYTES: Final = 32 * 1024
-"""A reader that gets this much in one write is behind, and is not delayed."""
+"""Between two writes of a line that has no end yet."""
 _DOWNLOAD: Final = b"application/octet-stream"
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
@@ -194,7 +188,6 @@ class ConsoleView:
     state: ClusterState
     consoles: Consoles
     hub: EventHub
-    streams: OpenStreams
     setting: ProcessContext
 
 
@@ -218,17 +211,13 @@ async def _follow(
                 quiet_since = consoles.monotonic()
             if reader.gone:
                 return
-            if not messages:
+            if messages and messages[-1].name == "page" and reader.place == place:
+                await asyncio.sleep(_CALM_TAIL_SECONDS)
+            elif not messages or reader.up_to_date:
                 await wakeup.wait(timeout=min(heartbeat, reader.look_again_seconds or heartbeat), since=turn)
                 if consoles.monotonic() - quiet_since >= heartbeat:
                     await beat()
                     quiet_since = consoles.monotonic()
-            elif messages and sum(len(message.data) for message in messages) < _BEHIND_BYTES:
-                await asyncio.sleep(_calm(view.streams) if reader.place != place else _CALM_TAIL_SECONDS)
-
-
-def _calm(streams: OpenStreams) -> float:
-    return min(_CALMEST_SECONDS, max(_CALM_SECONDS, _CALM_PER_READER * len(streams)))
 
 
 async def stream_console(view: ConsoleView, call: ApiCall[None, FollowQuery]) -> Pump:
@@ -237,7 +226,8 @@ async def stream_console(view: ConsoleView, call: ApiCall[None, FollowQuery]) ->
 
     async def pump(write: Write) -> None:
         async def send(messages: list[ConsoleMessage]) -> None:
-            await write(b"".join(_frame(message) for message in messages))
+            frames = [message.sse_frame() for message in messages]
+            await write(frames[0] if len(frames) == 1 else b"".join(frames))
 
         async def beat() -> None:
             await write(position_frame("heartbeat", str(reader.place)))
@@ -246,14 +236,6 @@ async def stream_console(view: ConsoleView, call: ApiCall[None, FollowQuery]) ->
         await _follow(view, id, reader, send=send, beat=beat)
 
     return pump
-
-
-def _frame(message: ConsoleMessage) -> bytes:
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
-        str(message.place).encode(),
-        message.name.encode(),
-        message.data,
-    )
 
 
 class ConsoleInput(CommandLine, frozen=True, kw_only=True):
@@ -282,10 +264,10 @@ class ConsoleDialogue:
         self._id = InstanceId(call.path["id"])
         self._reader = _reader(view.state, view.consoles, call)
 
-    async def send_messages(self, write: Write) -> None:
+    async def send_messages(self, write: WriteText) -> None:
         async def send(messages: list[ConsoleMessage]) -> None:
             for message in messages:
-                await write(_socket_message(message))
+                await write(message.socket_message())
 
         async def beat() -> None:
             """The protocol's own pings keep a socket alive."""
@@ -325,13 +307,6 @@ class ConsoleDialogue:
 
 def _named(asked: ConsoleInput | None) -> dict[str, str]:
     return {"id": asked.id} if asked is not None and asked.id is not None else {}
-
-
-def _socket_message(message: ConsoleMessage) -> bytes:
-    """A page or a text as it is; anything else under its name."""
-    if message.name in ("page", "gap", "text"):
-        return message.data
-    return b'{"%b":%b}' % (message.name.encode(), message.data)
 
 
 async def open_console(
