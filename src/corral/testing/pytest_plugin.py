@@ -19,6 +19,7 @@ import uvloop
 
 from corral.system.logger import log_plainly
 from corral.testing.leaks import SETTLE_SECONDS, difference, leaks_since, lingering_tasks, take_census
+from corral.testing.ports import claim_ports
 from corral.testing.reaper import Guardian, Reaper
 from corral.testing.waiting import eventually
 
@@ -45,8 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_machinery() -> Iterator[None]:
-    """gRPC and libuv make descriptors and threads of their own once per process: before the first census,
-    and kept until the last."""
+    """gRPC and libuv make descriptors and threads of their own once per process, and the ports of this process are
+    claimed by one: before the first census, and kept until the last."""
+    claim_ports()
     uvloop.new_event_loop().close()
 
     async def once() -> None:

@@ -15,6 +15,7 @@ from corral.cli.instance.waits import stage_text
 from corral.domain.groups.plans import PlanJvm
 from corral.testing import workloads
 from corral.testing.api_calls import create_group, wait_for_instance, wait_for_instances
+from corral.testing.ports import free_addresses
 
 TUNES = """
 from corral.sdk import DaemonModule
@@ -44,7 +45,8 @@ class Module(DaemonModule):
 
 
 async def test_what_modules_changed_is_shown_and_survives_daemon_and_controller(cluster, scratch):
-    controller = await cluster.controller()
+    (listen,) = free_addresses(1)
+    controller = await cluster.controller(grpc__listen=listen)
     daemon = await cluster.daemon("n1", controller)
     for id, source in (("tunes", TUNES), ("wrong", WRONG)):
         await install(controller, node_archive(scratch, id, source=source))
@@ -75,7 +77,7 @@ async def test_what_modules_changed_is_shown_and_survives_daemon_and_controller(
         r.made_by_modules.changes[0].module for r in again.app.supervision.supervisor.instances.runs()
     ] == ["tunes"]
     await controller.app.stop()
-    successor = await cluster.controller(grpc__listen=controller.grpc_address)
+    successor = await cluster.controller(grpc__listen=listen)
     kept = await wait_for_instance(successor, found["id"], lambda item: item["state"] == "RUNNING")
     assert tuned(kept)
     assert (kept["pid"], kept["plan_hash"]) == (shown["pid"], shown["plan_hash"])
