@@ -6,6 +6,7 @@ a search, however many runs a node has.
 
 from __future__ import annotations
 
+import abc
 import bisect
 import functools
 import itertools
@@ -34,13 +35,13 @@ def port_keys(port: int, protocol: PortProtocol) -> tuple[PortKey, ...]:
 class PortLookup(Set[PortKey]):
     """Occupied ports, and what placement asks of them."""
 
+    @abc.abstractmethod
     def next_free(self, number: int, kind: PortProtocol) -> int:
         """The lowest number from this one on that is free in this transport."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def count(self, low: int, high: int) -> int:
         """How many ports with numbers from `low` to `high` are occupied; each transport counts."""
-        raise NotImplementedError
 
 
 class LeasedPorts(PortLookup):
