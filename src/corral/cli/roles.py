@@ -138,6 +138,7 @@ def controller(
         click.echo(render(config, sources), nl=False)
         return 0
     with ended_by():
+        import_structlog_alone()
         from corral.controller.app import run_controller
 
         return run_controller(
@@ -165,6 +166,18 @@ def admin_token(data: str | None, store: str | None, config: str | None) -> None
         made = make_admin_token(settings)
     click.echo(f"a new administrator's token ({made.id}) is in {made.path}")
     note("start the controller, then: corral login URL --token-file " + shlex.quote(str(made.path)))
+
+
+def import_structlog_alone() -> None:
+    """Import structlog as if `rich` were not installed. It imports the whole of it, for tracebacks that we do not render:
+    5 MB and a tenth of a second of each role. Those who use it, sigstore for one, still can."""
+    if "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the way to have an import refused
+    try:
+        import structlog  # noqa: F401 - for its effect
+    finally:
+        del sys.modules["rich"]
 
 
 def _log_warnings_alone() -> None:
@@ -210,6 +223,7 @@ def daemon(
         click.echo(render(config, sources), nl=False)
         return 0
     with ended_by():
+        import_structlog_alone()
         from corral.daemon.app import run_daemon
 
         return run_daemon(config, join=join or _join_token_of_environment(), parent_fd=flags.parent_fd)

@@ -120,3 +120,21 @@ def test_no_line_of_help_is_cut_at_eighty_columns() -> None:
         if line.endswith("...") and not line.startswith("Usage:")
     ]
     assert cut == []
+
+
+@pytest.mark.parametrize(
+    ("app", "later"),
+    [
+        ("corral.controller.app", {"rich", "pygments"}),
+        ("corral.daemon.app", {"rich", "pygments", "jsonschema_rs", "tomlkit"}),
+    ],
+)
+def test_a_role_does_not_load_what_it_may_never_use(app: str, later: set[str]) -> None:
+    probe = (
+        "import importlib, json, sys; from corral.cli.roles import import_structlog_alone;"
+        f"import_structlog_alone(); importlib.import_module({app!r}); print(json.dumps(sorted(sys.modules)));"
+        "import rich"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not set(json.loads(done.stdout)) & later

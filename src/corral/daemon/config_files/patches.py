@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.daemon.config_files import json_text, properties, toml_text, yaml_text
+from corral.daemon.config_files import json_text, properties, yaml_text
 from corral.daemon.config_files.no_follow import read_beneath, replace_beneath
 from corral.daemon.config_files.text_edits import MAX_BYTES, Impossible, Malformed
 from corral.daemon.config_files.values import with_variables
@@ -120,11 +120,23 @@ def _stepwise(put: Callable[..., bytes]) -> Callable[..., bytes]:
     return put_at
 
 
+def _put_toml(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
+    from corral.daemon.config_files import toml_text  # with the first TOML file: its library is large
+
+    return toml_text.put(data, steps, value, create=create)
+
+
+def _merge_toml(lower: bytes, upper: bytes) -> bytes:
+    from corral.daemon.config_files import toml_text
+
+    return toml_text.merge(lower, upper)
+
+
 FORMATS: Final[Mapping[str, Format]] = {
     "properties": Format(put=properties.put, merge=properties.merge),
     "yaml": Format(put=_stepwise(yaml_text.put), merge=yaml_text.merge),
     "json": Format(put=_stepwise(json_text.put), merge=json_text.merge),
-    "toml": Format(put=_stepwise(toml_text.put), merge=toml_text.merge),
+    "toml": Format(put=_stepwise(_put_toml), merge=_merge_toml),
 }
 
 

@@ -1,6 +1,7 @@
 """Validator of settings against their JSON Schema, run in a child process, or in this one for small ones.
 
-Nothing in here is bounded, and the validator holds the interpreter until it is done.
+Nothing in here is bounded, and the validator holds the interpreter until it is done. Its library is imported
+with the first check: it is large, and most nodes check nothing.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import resource
 import signal
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import jsonschema_rs
 import msgspec
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MISFITS_MAX: Final = 5
 EXIT_MEMORY: Final = 72
-_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_limit=1024 * 1024)
+_PATTERN_SIZE: Final = 1024 * 1024
 _MEMORY: Final = 1024 * 1024 * 1024
 
 
@@ -44,6 +47,8 @@ class ValidationResult(msgspec.Struct, frozen=True, kw_only=True):
 def validate(question: ValidationRequest) -> ValidationResult:
     """Misfits of the schema, or of the settings. Texts name the place but not the value: it may be a
     secret."""
+    import jsonschema_rs
+
     try:
         if question.settings is None:
             _validator(question.schema, mask=None)
@@ -76,8 +81,11 @@ def validate_from_stdin(seconds: int) -> None:
 
 
 def _validator(schema: dict[str, Any], *, mask: str | None) -> Any:
+    import jsonschema_rs
+
+    patterns = jsonschema_rs.RegexOptions(size_limit=_PATTERN_SIZE, dfa_size_limit=_PATTERN_SIZE)
     return jsonschema_rs.validator_for(
-        schema, pattern_options=_PATTERNS, offline=True, mask=mask, validate_formats=True
+        schema, pattern_options=patterns, offline=True, mask=mask, validate_formats=True
     )
 
 

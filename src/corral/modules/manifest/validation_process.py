@@ -13,7 +13,6 @@ import sys
 import threading
 from typing import Final
 
-import jsonschema_rs
 import msgspec
 
 import corral
@@ -57,6 +56,8 @@ def validate_in_child(question: ValidationRequest, *, wall_seconds: float = WALL
 
 
 def _asked(request: bytes, wall_seconds: float) -> bytes:
+    import jsonschema_rs  # with the first check: see settings_validator
+
     packages = (corral.__file__, jsonschema_rs.__file__, msgspec.__file__)
     roots = dict.fromkeys(str(pathlib.Path(package).parents[1]) for package in packages)
     with subprocess.Popen(
