@@ -20,6 +20,9 @@ SHORTEST_SECONDS: Final = 0.005
 LONGEST_SECONDS: Final = 0.04
 """Between two wake-ups of a console's watchers, by the load. Those of one that was quiet are woken at once."""
 _TIMER_SLACK: Final = 0.001
+_PAUSE_PER_COST: Final = 3.0
+"""Writing to watchers takes a third of a core at most. Less than of nodes' rounds: what comes at the pace of a node is not
+held back again."""
 
 
 class WatchedConsole:
@@ -38,7 +41,7 @@ class Watchers:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._pace = Pace()
+        self._pace = Pace(per_cost=_PAUSE_PER_COST, shortest=SHORTEST_SECONDS, longest=LONGEST_SECONDS)
         self._consoles: dict[InstanceId, WatchedConsole] = {}
         self._waiting: collections.deque[WatchedConsole] = collections.deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -53,7 +56,7 @@ class Watchers:
         if not watched:
             return
         now = self._clock.monotonic()
-        before = now - self._pace.pause(SHORTEST_SECONDS, LONGEST_SECONDS)
+        before = now - self._pace.pause
         due = []
         for console in watched:
             if console.woken_at <= before:
@@ -66,15 +69,14 @@ class Watchers:
 
     def _wait(self) -> None:
         if self._waiting and self._timer is None:
-            pause = self._pace.pause(SHORTEST_SECONDS, LONGEST_SECONDS)
-            left = self._waiting[0].woken_at + pause - self._clock.monotonic()
+            left = self._waiting[0].woken_at + self._pace.pause - self._clock.monotonic()
             self._timer = asyncio.get_running_loop().call_later(max(0.0, left), self._wake_waiting)
 
     def _wake_waiting(self) -> None:
         """Those who waited longest are first in the queue."""
         self._timer = None
         now = self._clock.monotonic()
-        before = now + _TIMER_SLACK - self._pace.pause(SHORTEST_SECONDS, LONGEST_SECONDS)
+        before = now + _TIMER_SLACK - self._pace.pause
         due = []
         while self._waiting and self._waiting[0].woken_at <= before:
             due.append(self._waiting.popleft())
@@ -99,7 +101,7 @@ class Watchers:
 
     def _woken(self, due: float, began: list[float]) -> None:
         self._measuring = False
-        self._pace.ran(cost=self._clock.monotonic() - began[0], late=began[0] - due)
+        self._pace.ran(due=due, began=began[0], ended=self._clock.monotonic())
 
     @contextlib.contextmanager
     def one_more(self, id: InstanceId, *, on_change: Callable[[InstanceId], None]) -> Iterator[Wakeup]:

@@ -27,8 +27,8 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 
 WATCHED_SECONDS: Final = 0.005
 UNWATCHED_SECONDS: Final = 0.02
-SLOWEST_WATCHED_SECONDS: Final = 0.04
-SLOWEST_SECONDS: Final = 0.05
+LONGEST_SECONDS: Final = 0.04
+"""Under load, both."""
 COLD_SECONDS: Final = 0.1
 """A console that did not grow for so long is no longer polled, only watched."""
 BATCH_BYTES: Final = 120 * 1024
@@ -36,6 +36,8 @@ BATCH_BYTES: Final = 120 * 1024
 _SMALLEST_SHARE: Final = 4096
 _SWEEP_BYTES: Final = 1 << 20
 _TIMER_SLACK: Final = 0.001
+_PAUSE_PER_COST: Final = 6.0
+"""Polling takes a sixth of a core at most; encrypting and sending what it found takes as much again."""
 _log = structlog.get_logger("corral.daemon.console")
 
 
@@ -111,7 +113,7 @@ class BatchSender:
         self._growing = GrowingConsoles()
         self._swept_at = 0.0
         self._swept_all_at = 0.0
-        self._pace = Pace()
+        self._pace = Pace(per_cost=_PAUSE_PER_COST, shortest=WATCHED_SECONDS, longest=LONGEST_SECONDS)
         self._starved = False
         self.credit = SendCredit()
 
@@ -156,11 +158,8 @@ class BatchSender:
 
     def _due(self, *, watched: bool) -> float:
         """When consoles of this kind may be polled again."""
-        if watched:
-            shortest, longest, last = WATCHED_SECONDS, SLOWEST_WATCHED_SECONDS, self._swept_at
-        else:
-            shortest, longest, last = UNWATCHED_SECONDS, SLOWEST_SECONDS, self._swept_all_at
-        return last + self._pace.pause(shortest, longest)
+        pause = self._pace.pause
+        return self._swept_at + pause if watched else self._swept_all_at + max(UNWATCHED_SECONDS, pause)
 
     def _schedule(self, at: float) -> None:
         """Sweep at this time, or earlier if that is planned; at once when it is past."""
@@ -184,7 +183,7 @@ class BatchSender:
         if everybody:
             self._swept_all_at = began
         self._send_turns(turns)
-        self._pace.ran(cost=self._clock.monotonic() - began, late=began - self._timer_at)
+        self._pace.ran(due=self._timer_at, began=began, ended=self._clock.monotonic())
         if turns:
             self._swept_all_at = 0.0 if everybody else self._swept_all_at
             self._schedule(began)

@@ -9,32 +9,45 @@ from __future__ import annotations
 
 from typing import Final
 
-_PER_COST: Final = 4.0
-"""A round is followed by a pause of so many times its length: rounds take at most a fifth of a core."""
 _PER_LATENESS: Final = 4.0
 _PUNCTUAL_SECONDS: Final = 0.002
 """Timers of the loop count in milliseconds: what is less late than this says nothing."""
 _WEIGHT: Final = 0.25
 
 
-def pause_after(*, cost: float, late: float, shortest: float, longest: float) -> float:
+def pause_after(*, cost: float, late: float, per_cost: float, shortest: float, longest: float) -> float:
     """The pause that fits rounds of this length which begin so late."""
-    wanted = _PER_COST * cost + _PER_LATENESS * max(0.0, late - _PUNCTUAL_SECONDS)
+    wanted = per_cost * cost + _PER_LATENESS * max(0.0, late - _PUNCTUAL_SECONDS)
     return min(longest, max(shortest, wanted))
 
 
 class Pace:
-    """The load of one kind of rounds, smoothed: one slow round changes little. Pure: times are parameters."""
+    """The pause from the beginning of a round to that of the next, by the load of the last ones, smoothed. Pure: times are
+    parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, per_cost: float, shortest: float, longest: float) -> None:
+        """The pause is `per_cost` times as long as a round: so rounds take that part of a core at most."""
+        self._per_cost = per_cost
+        self._shortest = shortest
+        self._longest = longest
+        self._began = 0.0
+        self._spent = 0.0
         self._cost = 0.0
         self._late = 0.0
+        self.pause = shortest
 
-    def ran(self, *, cost: float, late: float) -> None:
-        """A round took `cost` seconds and began `late` seconds after it was due."""
-        self._cost += (cost - self._cost) * _WEIGHT
-        self._late += (late - self._late) * _WEIGHT
-
-    def pause(self, shortest: float, longest: float) -> float:
-        """The pause from the beginning of a round to that of the next."""
-        return pause_after(cost=self._cost, late=self._late, shortest=shortest, longest=longest)
+    def ran(self, *, due: float, began: float, ended: float) -> None:
+        """A round, or a part of one: those within the same pause count as one, for each serves some."""
+        self._spent += ended - began
+        if ended - self._began < self.pause:
+            return
+        self._cost += (self._spent - self._cost) * _WEIGHT
+        self._late += (began - due - self._late) * _WEIGHT
+        self._began, self._spent = ended, 0.0
+        self.pause = pause_after(
+            cost=self._cost,
+            late=self._late,
+            per_cost=self._per_cost,
+            shortest=self._shortest,
+            longest=self._longest,
+        )

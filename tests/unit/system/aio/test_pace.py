@@ -12,7 +12,7 @@ SHORTEST, LONGEST = 0.005, 0.04
 
 
 def pause(cost: float = 0.0, late: float = 0.0) -> float:
-    return pause_after(cost=cost, late=late, shortest=SHORTEST, longest=LONGEST)
+    return pause_after(cost=cost, late=late, per_cost=4, shortest=SHORTEST, longest=LONGEST)
 
 
 @pytest.mark.parametrize(("cost", "late"), [(0.0, 0.0), (0.0002, 0.0), (0.001, 0.001), (0.0, 0.002)])
@@ -35,15 +35,33 @@ def test_more_load_never_shortens_a_pause(cost, late, more_cost, more_late):
     assert SHORTEST <= pause(cost, late) <= pause(cost + more_cost, late + more_late) <= LONGEST
 
 
+class Rounds:
+    """Rounds of one length, each after the pause."""
+
+    def __init__(self) -> None:
+        self.pace = Pace(per_cost=4, shortest=SHORTEST, longest=LONGEST)
+        self.now = 1000.0
+
+    def run(self, number: int, *, cost: float, late: float = 0.0, every: float | None = None) -> float:
+        for _ in range(number):
+            due = self.now + (self.pace.pause if every is None else every)
+            began = due + late
+            self.now = began + cost
+            self.pace.ran(due=due, began=began, ended=self.now)
+        return self.pace.pause
+
+
 def test_one_slow_round_is_forgotten_and_lasting_load_is_not():
-    pace = Pace()
-    pace.ran(cost=0.008, late=0.0)
-    once = pace.pause(SHORTEST, LONGEST)
-    assert SHORTEST < once < 0.01
-    for _ in range(20):
-        pace.ran(cost=0.008, late=0.0)
-    assert pace.pause(SHORTEST, LONGEST) == pytest.approx(0.032, rel=0.05)
-    assert pace.pause(SHORTEST, 0.02) == 0.02
-    for _ in range(20):
-        pace.ran(cost=0.0001, late=0.0)
-    assert pace.pause(SHORTEST, LONGEST) == SHORTEST
+    rounds = Rounds()
+    assert SHORTEST < rounds.run(1, cost=0.008) < 0.01
+    assert rounds.run(20, cost=0.008) == pytest.approx(0.032, rel=0.05)
+    assert rounds.run(20, cost=0.0001) == SHORTEST
+    assert rounds.run(20, cost=0.0001, late=0.008) == pytest.approx(0.024, rel=0.1)
+    assert rounds.run(30, cost=0.02, late=0.05) == LONGEST
+
+
+def test_many_small_rounds_count_as_the_load_they_are_together():
+    assert Rounds().run(500, cost=0.001, every=0.001) == LONGEST, (
+        "half of a core, with rests of a millisecond"
+    )
+    assert Rounds().run(500, cost=0.0001, every=0.001) == SHORTEST, "a tenth"
