@@ -53,13 +53,18 @@ QUEUE_RECORDS: Final = 20_000
 FILE_BYTES: Final = 10 * 1000 * 1000
 FILE_COUNT: Final = 10
 _BATCH: Final = 256
+_GATHER_SECONDS: Final = 0.01
+"""How long a record may wait for others to be written with it: a thread that is woken for each of them costs more
+than what it writes."""
+_AT_ONCE: Final = frozenset({"WARN", "ERROR"})
 
 Write = Callable[[bytes], None]
 Format = Callable[[LogRecord], bytes]
 
 
 class LogWriter:
-    """One thread that formats records and hands the bytes to `write`, in order."""
+    """One thread that formats records and hands the bytes to `write`, in order, a few milliseconds late; warnings and
+    errors at once."""
 
     def __init__(self, *, name: str, format: Format, write: Write, limit: int = QUEUE_RECORDS) -> None:
         self._format = format
@@ -68,6 +73,8 @@ class LogWriter:
         # SimpleQueue, not Queue: its put is re-entrant, a finaliser that logs cannot deadlock
         self._queue: queue.SimpleQueue[LogRecord | threading.Event | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
+        self._hurry: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Not empty: the next write waits for nothing more."""
         self._missing = 0
         self._dropped = 0
         self._thread = threading.Thread(target=self._run, name=f"log/write/{name}", daemon=True)
@@ -88,22 +95,29 @@ class LogWriter:
                 record = msgspec.structs.replace(record, dropped_before=self._missing)
                 self._missing = 0
             self._queue.put(record)
+        if record.level in _AT_ONCE and self._hurry.empty():
+            self._hurry.put(None)
 
     def flush(self, *, timeout: float) -> bool:
         """Wait until all records queued before are written; False when that took too long."""
         written = threading.Event()
         self._queue.put(written)
+        self._hurry.put(None)
         return written.wait(timeout)
 
     def close(self, *, timeout: float) -> bool:
         """Write the queue and end the thread; False when it hangs in a write that does not return."""
         self._queue.put(None)
+        self._hurry.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         while True:
             item = self._queue.get()
+            if isinstance(item, LogRecord) and self._queue.qsize() < _BATCH:
+                with contextlib.suppress(queue.Empty):
+                    self._hurry.get(timeout=_GATHER_SECONDS)
             batch: list[LogRecord] = []
             while isinstance(item, LogRecord):
                 batch.append(item)

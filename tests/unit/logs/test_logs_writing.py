@@ -187,3 +187,13 @@ def test_everything_that_was_put_is_written_in_order(count: int) -> None:
         writer.put(record(str(number)))
     assert writer.close(timeout=20)
     assert b"".join(written) == b"".join(b"%d 0\n" % number for number in range(count))
+
+
+def test_records_that_come_together_are_written_together() -> None:
+    written: list[bytes] = []
+    writer = LogWriter(name="t", format=line, write=written.append)
+    for number in range(200):
+        writer.put(record(str(number)))
+    assert writer.flush(timeout=20)
+    assert writer.close(timeout=20)
+    assert len(written) < 100, "a thread that is woken for each record takes the time of those who log"
