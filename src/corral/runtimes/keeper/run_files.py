@@ -160,8 +160,11 @@ def _copied_record(directory: str) -> RunRecord | None:
 
 def _record(directory: str, name: str) -> RunRecord | None:
     content = read_content(directory, name)
-    if content is None or _blank(content):
-        return None
+    return None if content is None or _blank(content) else parse_record(content)
+
+
+def parse_record(content: bytes) -> RunRecord:
+    """The content of `record`. Raises `TooNew`, and ValueError or KeyError when it is damaged."""
     values, lists = _values(content, "corral-record")
     return RunRecord(
         run=values["run"],

@@ -61,24 +61,25 @@ def supervise_run(
     directory = plan["run_directory"]
     if not keeper_protocol.send(connection, {"shim": own, "start": start_time(own)}):
         os._exit(0)
-    failure: ExecFailure | None = None
+    refused: NotExecuted | None = None
     try:
         relay = _open_relay(plan, master)
         workload = _waiting_workload(plan, spare, lock=lock, slave=slave)
-    except NotExecuted as refused:
-        failure = refused.failure
+    except NotExecuted as error:
+        refused = error
     go = keeper_protocol.receive(connection)
     if go is None or not go.get("go"):
         os._exit(0)
     try:
-        start = _execute(plan, go, workload) if failure is None else 0
-    except NotExecuted as refused:
-        failure = refused.failure
-    if failure is not None:
+        if refused is not None:
+            raise refused
+        record = _execute(plan, go, workload)
+    except NotExecuted as error:
+        failure = error.failure
         answer = {"error": failure.stage, "errno": failure.errno, "path": failure.path}
         keeper_protocol.send(connection, answer)
         os._exit(0)
-    keeper_protocol.send(connection, {"pid": workload.pid, "start": start})
+    keeper_protocol.send(connection, {"pid": record.pid, "start": record.start, "record": record.text()})
     connection.close()
     while _reap(directory, workload.pid, go.get("oom_file", "")):
         if wake in relay.wait((wake,)):
@@ -126,12 +127,11 @@ def _waiting_workload(
     return workload
 
 
-def _execute(plan: dict[str, Any], go: dict[str, Any], workload: WorkloadFork) -> int:
-    """Record the run and release its workload. Returns the workload's start time."""
+def _execute(plan: dict[str, Any], go: dict[str, Any], workload: WorkloadFork) -> RunRecord:
+    """Record the run and release its workload."""
     directory = plan["run_directory"]
-    start = start_time(workload.pid) or 0
     try:
-        _put_on_record(plan, go, workload.pid, start)
+        record = _put_on_record(plan, go, workload.pid)
     except NotExecuted:
         workload.cancel()
         raise
@@ -141,7 +141,7 @@ def _execute(plan: dict[str, Any], go: dict[str, Any], workload: WorkloadFork) -
         os.waitpid(workload.pid, 0)
         raise NotExecuted(failure)
     run_files.remove(directory, run_files.FAILED)
-    return start
+    return record
 
 
 def _make_files(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
@@ -161,7 +161,7 @@ def _make_files(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, 
     return input_fd, output_fd, failed
 
 
-def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: int) -> None:
+def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int) -> RunRecord:
     stage, path = STAGE_CGROUP, ""
     cgroup_files = tuple(go.get("cgroup_files", ()))
     try:
@@ -176,7 +176,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
         record = RunRecord(
             run=plan["run"],
             pid=pid,
-            start=start,
+            start=start_time(pid) or 0,
             shim=own,
             shim_start=start_time(own) or 0,
             boot=boot_id(),
@@ -189,6 +189,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: in
             oom_file=go.get("oom_file", ""),
         )
         run_files.write_record(path, record)
+        return record
     except OSError as error:
         raise NotExecuted(ExecFailure(stage, error.errno or 0, path)) from error
 

@@ -40,6 +40,8 @@ class KeeperWatch:
         self._wake = asyncio.Event()
         self._keeper: int | None = None
         """Its pidfd."""
+        self.generation = 0
+        """Changes with each keeper that is watched."""
         self._since = 0.0
         self._backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         self._tasks = Tasks()
@@ -67,11 +69,14 @@ class KeeperWatch:
         await self._tasks.close()
         self._leave_keeper()
 
-    def hold(self, run: LiveRun) -> None:
-        """Hand the run to this keeper and to each that follows, until it is released."""
+    def hold(self, run: LiveRun, *, started_by: int | None = None) -> None:
+        """Hand the run to this keeper and to each that follows, until it is released. The generation of keeper that
+        started it has it already. Where another keeper did, because this one is dead, all runs are handed over as soon
+        as that is noticed."""
         self._runs.add(run)
-        self._waiting.add(run)
-        self._wake.set()
+        if started_by != self.generation or run.lacks_terminal:
+            self._waiting.add(run)
+            self._wake.set()
 
     def release(self, run: LiveRun) -> None:
         self._runs.discard(run)
@@ -80,6 +85,7 @@ class KeeperWatch:
     def _watch_keeper(self, facts: KeeperFacts) -> None:
         """Watch the keeper; one that has ended already is replaced, too."""
         self._leave_keeper()
+        self.generation += 1
         self._keeper = open_process(facts.pid, facts.start)
         self._since = asyncio.get_running_loop().time()
         self._waiting |= self._runs

@@ -30,7 +30,7 @@ from corral.runtimes.keeper.proc_facts import exit_witness, has_ended, open_proc
 from corral.runtimes.keeper.run_files import RunRecord, try_lock
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import KeeperClient
-from corral.runtimes.process.run_lookup import console_source
+from corral.runtimes.process.run_lookup import console_source, open_fifo
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks
 
@@ -48,7 +48,8 @@ _LAST_DELAY: Final = 0.25
 class LiveRun:
     """Owns two tasks and its descriptors until it is closed. Closing detaches: the run goes on."""
 
-    def __init__(self, directory: str, record: RunRecord, keeper: KeeperClient) -> None:
+    def __init__(self, directory: str, record: RunRecord, keeper: KeeperClient, *, new: bool = False) -> None:
+        """`new`: the files are those that its shim has just made."""
         loop = asyncio.get_running_loop()
         self.directory = directory
         self.record = record
@@ -59,10 +60,11 @@ class LiveRun:
         """How the main process ended."""
         self.emptied: asyncio.Future[None] = loop.create_future()
         """Done when no process is left, and the console is complete."""
-        run_files.repair_record(directory, record)
+        if not new:
+            run_files.repair_record(directory, record)
         self.process = open_process(record.pid, record.start)
         self._minder = open_process(record.shim, record.shim_start)
-        self._console = self._hold_console()
+        self._console = self._hold_console(new=new)
         self._terminal = self._copy_terminal()
         self._tasks = Tasks()
         self._tasks.spawn(self._watch_process(), name=f"runtime/exit/{record.run}")
@@ -110,9 +112,14 @@ class LiveRun:
             return None
         return copy_of_terminal(self._minder, self.record.shim)
 
-    def _hold_console(self) -> int | None:
+    @property
+    def lacks_terminal(self) -> bool:
+        """It has a terminal, of which only its shim and its keeper hold the master."""
+        return self.record.tty and self._terminal is None
+
+    def _hold_console(self, *, new: bool) -> int | None:
         with contextlib.suppress(OSError):
-            return console_source(self.directory, self.record)
+            return open_fifo(self.directory) if new else console_source(self.directory, self.record)
         return None
 
     async def _watch_process(self) -> None:

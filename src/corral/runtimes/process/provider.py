@@ -141,16 +141,17 @@ class ProcessRuntime:
             marks=self._cgroups.environment(spec.run_name),
             segment_bytes=self._segment_bytes,
         )
-        await self._spawn(spec, user, plan)
-        found = await find_run(spec.run_directory)
+        keeper = self.keeper.generation
+        record = await self._spawn(spec, user, plan)
+        found = RecordedRun(record, True, new=True) if record else await find_run(spec.run_directory)
         if found is None:
             await remove_group_if_empty(self._cgroups, spec.run_name)
             raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed before its start")
         around = WorkloadContext(user=user, directory=spec.directory, environment=plan["environment"])
         self._watched.remember(spec.run_directory, around)
-        return self._handle(self._watched.watch(spec.run_directory, found))
+        return self._handle(self._watched.watch(spec.run_directory, found, keeper=keeper))
 
-    async def _spawn(self, spec: RunSpec, user: RunUser, plan: dict[str, Any]) -> None:
+    async def _spawn(self, spec: RunSpec, user: RunUser, plan: dict[str, Any]) -> run_files.RunRecord | None:
         """Start under the lock of the run's directory, which its shim holds from then on."""
         attempted = was_attempted(spec.run_directory)
         lock = try_lock(spec.run_directory)
@@ -162,7 +163,9 @@ class ProcessRuntime:
             mark = RuntimeMark(runtime=self.name, directory=spec.directory, user=user, run=spec.run_name)
             write_mark(spec.run_directory, mark)
             async with self.shims.shim_for(plan, lock=lock) as (dialogue, hello, spare):
-                await spawn(spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups, spare=spare)
+                return await spawn(
+                    spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups, spare=spare
+                )
         finally:
             os.close(lock)
 

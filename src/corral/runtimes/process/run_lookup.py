@@ -39,6 +39,8 @@ class RecordedRun(msgspec.Struct, frozen=True):
     record: RunRecord
     supervised: bool
     """A shim or rescue holds the lock."""
+    new: bool = False
+    """Its shim has reported the start a moment ago: its files are those that the shim made."""
 
 
 async def find_run(directory: str) -> RecordedRun | None:
@@ -118,12 +120,20 @@ def stored_elsewhere(directory: str, record: RunRecord) -> bool:
 def console_source(directory: str, record: RunRecord) -> int:
     """The read end of the FIFO into which the run prints: that which its shim reads, wherever it is by now,
     otherwise that of its directory. Raises OSError when there is none."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     for fifo in _open_files(record.shim, record.shim_start, run_files.OUTPUT, stat.S_ISFIFO):
         if not _has(directory, run_files.OUTPUT, fifo):
             with contextlib.suppress(OSError):
-                return os.open(fifo, flags)
-    return os.open(f"{directory}/{run_files.OUTPUT}", flags)
+                return _open_to_read(fifo)
+    return open_fifo(directory)
+
+
+def open_fifo(directory: str) -> int:
+    """The read end of the FIFO of this directory."""
+    return _open_to_read(f"{directory}/{run_files.OUTPUT}")
+
+
+def _open_to_read(fifo: str) -> int:
+    return os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _open_files(pid: int, start: int, name: str, kind: Callable[[int], bool]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.cgroups.port import Cgroups, drop_spare_group, remove_group_if_empty
 from corral.runtimes.keeper.keeper_protocol import MAX_FRAME, pack
 from corral.runtimes.keeper.proc_facts import open_process
-from corral.runtimes.keeper.run_files import ExecFailure
+from corral.runtimes.keeper.run_files import ExecFailure, RunRecord, parse_record
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.keeper_client import KeeperDialogue
 from corral.runtimes.process.shim_pool import SpareShim
@@ -107,9 +107,10 @@ async def spawn(
     hello: dict[str, Any],
     cgroups: Cgroups,
     spare: SpareShim | None = None,
-) -> None:
-    """The dialogue with the shim, which is `spare` if there is one. When it fails, no process of the run is left.
-    When the shim is killed after its `go`, it may have started the workload: the files show it."""
+) -> RunRecord | None:
+    """The dialogue with the shim, which is `spare` if there is one, and what it recorded of the run. When this fails, no
+    process of the run is left. None: the shim was killed after its `go`, and may have started the workload; the files
+    show it."""
     if "error" in hello:
         raise _failure(spec, user, hello)
     shim = open_process(hello["shim"], hello["start"])
@@ -128,6 +129,7 @@ async def spawn(
         answer = await _let_go(dialogue, go)
         if answer is not None and "error" in answer:
             raise _failure(spec, user, answer)
+        return parse_record(os.fsencode(answer["record"])) if answer and "record" in answer else None
     except BaseException as error:
         await dialogue.close()
         if go is None or isinstance(error, CorralError):  # otherwise it may be running

@@ -28,13 +28,15 @@ class WatchedRuns:
         """A run that is known to be watched."""
         return self._runs[directory]
 
-    def watch(self, directory: str, found: RecordedRun) -> LiveRun:
-        """Watch a run, if it is not watched already."""
+    def watch(self, directory: str, found: RecordedRun, *, keeper: int | None = None) -> LiveRun:
+        """Watch a run, if it is not watched already. `keeper` is the generation of the keeper that started it."""
         run = self._runs.get(directory)
         if run is None:
-            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper.client)
+            run = self._runs[directory] = LiveRun(
+                directory, found.record, self._keeper.client, new=found.new
+            )
             self._make_known(run)
-            self._keeper.hold(run)
+            self._keeper.hold(run, started_by=keeper if found.new else None)
         return run
 
     def _make_known(self, run: LiveRun) -> None:
