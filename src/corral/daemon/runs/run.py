@@ -77,6 +77,8 @@ class Run:
         self.started_at_ms = 0
         self.handle: RunHandle | None = None
         """The runtime's handle; None before its start and after its exit."""
+        self._started_by: RuntimeProvider | None = None
+        """The runtime by the mark in its directory, once it was read."""
         self.outcome: RunOutcome | None = None
         self._outcome_waits = False
         """The outcome is reported, and not yet written because the disk refuses."""
@@ -128,7 +130,9 @@ class Run:
     def runtime(self) -> RuntimeProvider:
         """The runtime that started it, by the mark in its directory; before there is one, the ordered one."""
         if self.handle is not None:
-            return self._services.runtimes.of(str(self.files.directory))
+            if self._started_by is None:
+                self._started_by = self._services.runtimes.of(str(self.files.directory))
+            return self._started_by
         return self._services.runtimes.get(self.order.runtime)
 
     @property

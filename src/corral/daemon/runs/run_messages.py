@@ -125,7 +125,7 @@ def metrics_update(run: RunView) -> DaemonMessage:
             incarnation=run.order.incarnation,
             pid=run.pid,
             started_at_ms=run.started_at_ms,
-            console_offset=run.console_end,
+            console_offset=_final_console_end(run),
             exit=exit_status(run.outcome),
             readiness=_readiness(run),
             reason=cut(run.reason),
@@ -135,6 +135,12 @@ def metrics_update(run: RunView) -> DaemonMessage:
             nonce=run.nonce,
         )
     )
+
+
+def _final_console_end(run: RunView) -> int:
+    """Where the console of an exited run ends. The end of a growing one is sent with its bytes, and with the handshake:
+    to look it up for each message would cost more than the rest of the message."""
+    return run.outcome.console_end if run.outcome is not None else 0
 
 
 def stage_update(run: RunView, stage: str) -> DaemonMessage:
@@ -248,7 +254,7 @@ def start_accepted(run: RunView) -> DaemonMessage:
             incarnation=run.order.incarnation,
             pid=run.pid,
             started_at_ms=run.started_at_ms,
-            console_offset=run.console_end,
+            console_offset=_final_console_end(run),
             exit=exit_status(run.outcome),
             readiness=_readiness(run),
             state=wire_state(run.state),
