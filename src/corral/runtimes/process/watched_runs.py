@@ -32,9 +32,7 @@ class WatchedRuns:
         """Watch a run, if it is not watched already. `keeper` is the generation of the keeper that started it."""
         run = self._runs.get(directory)
         if run is None:
-            run = self._runs[directory] = LiveRun(
-                directory, found.record, self._keeper.client, new=found.new
-            )
+            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper.client, new=found.new)
             self._make_known(run)
             self._keeper.hold(run, started_by=keeper if found.new else None)
         return run
