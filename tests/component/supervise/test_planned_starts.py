@@ -49,6 +49,31 @@ async def test_a_workload_finds_the_files_of_its_plan(node):
     await node.says("one", "the port is 40123")
 
 
+async def test_files_are_prepared_while_the_intent_is_written_and_nothing_else_is_made_before_it(node):
+    template = node.cache.template("base", {"run.sh": (b"echo begun; exec sleep 3600\n", 0o755)})
+    node.give(plan_frame("one", base_plan(("sh", "run.sh"), templates=(template,))))
+    run = node.run("one")
+    await run.stop.writing.acquire()  # without a pause: the intent waits for it
+    staged = node.data / "running" / ".staging" / run.name / "run.sh"
+    await eventually(staged.exists)
+    assert run.state == "SCHEDULED"
+    assert not (node.data / "running" / "one").exists()
+    assert not run.files.directory.exists()
+    assert await node.told("one") == []
+    run.stop.writing.release()
+    await node.says("one", "begun")
+
+
+async def test_a_start_whose_intent_cannot_be_written_leaves_nothing(node):
+    (node.data / "runs").mkdir(exist_ok=True)
+    (node.data / "runs" / "one").write_bytes(b"in the way")
+    template = node.cache.template("base", {"run.sh": (b"exec sleep 3600\n", 0o755)})
+    ack = await node.begin("one", base_plan(("sh", "run.sh"), templates=(template,)))
+    assert (ack.accepted, ack.error_code, stage(ack)) == (False, "DISK_FULL", "VALIDATION")
+    assert not (node.data / "running" / "one").exists()
+    assert list((node.data / "running" / ".staging").iterdir()) == []
+
+
 async def test_a_plan_whose_hash_is_another_is_refused_for_good(node):
     frame = plan_frame("one", base_plan(workloads.silent()))
     frame.start_instance.composition_plan.canonical_json += b" "

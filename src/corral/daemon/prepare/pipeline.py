@@ -192,10 +192,12 @@ class Preparer:
         if goes_on and await self._is_owned(path, user, order, progress):
             self._directories.hold(order.instance_id, order.incarnation)
             return path
-        if order.plan is not None and has_files(order.plan):
-            if order.static:
-                return await self._statics.make(order, user, values, progress, run_directory=run_directory)
+        has_tree = order.plan is not None and has_files(order.plan)
+        if has_tree and not order.static:
             return await self._trees.make(order, user, values, progress)
+        await progress.until_stored()
+        if has_tree:
+            return await self._statics.make(order, user, values, progress, run_directory=run_directory)
         with progress.stage(TEMPLATE_APPLY):
             if order.static:
                 return await asyncio.to_thread(

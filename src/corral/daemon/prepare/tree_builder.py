@@ -79,6 +79,7 @@ class WorkingTreeBuilder:
                     )
             if key:
                 self._warm.request(key, lambda target: self._make_ahead(plan, target, first_run, links=links))
+            await progress.until_stored()
             with progress.stage(PROCESS_START):
                 give(staged, user)
                 return self._directories.place(staged, order.instance_id, order.incarnation)

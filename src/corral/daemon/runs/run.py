@@ -168,15 +168,21 @@ class Run:
         """Start it; its exit when that came to nothing."""
         beginning = RunStart(self._services, self)
         try:
-            await beginning.write_intent()
-            await beginning.wait_for_turn()
-            await beginning.wait_for_ports()
-            self._enter(_Trigger.PREPARE)
+            if beginning.waits:
+                await beginning.write_intent()
+                await beginning.wait_for_turn()
+                await beginning.wait_for_ports()
+                self._now_preparing()
+            else:
+                beginning.write_intent_beside(self._now_preparing)
             self.times.begin()
             handle, self._in_time = await beginning.spawn()
         except (StageFailed, Interrupted) as stopped:
+            await beginning.close()
             self.files_kept = files_kept(beginning.kept_files)
             return await self._end(self._unstarted(stopped))
+        finally:
+            await beginning.close()
         self.files_kept = files_kept(beginning.kept_files)
         self._take(handle)
         if self.state is _State.PREPARING:
@@ -184,6 +190,10 @@ class Run:
         self.modules.started()
         self.report_begun()
         return handle
+
+    def _now_preparing(self) -> None:
+        if not self.stop.requested.is_set():
+            self._enter(_Trigger.PREPARE)
 
     def _unstarted(self, why: StageFailed | Interrupted) -> RunOutcome:
         now_ms = self._services.now_ms()

@@ -23,7 +23,7 @@ from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, Stage
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Bug, Code, CorralError, Retryable
 from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
-from corral.system.aio.tasks import first_of, set_within
+from corral.system.aio.tasks import Tasks, first_of, set_within
 
 _LASTS_SECONDS: Final = 0.25
 
@@ -96,7 +96,11 @@ class RunStart:
         self._order = run.intent.order
         self._stop = run.stop
         self._stages = StageReports(run.report_stage)
-        self._progress = StartProgress(self._stages.entered, run=run.intent.name)
+        self._progress = StartProgress(
+            self._stages.entered, run=run.intent.name, stored=self.until_intent_stored
+        )
+        self._tasks = Tasks()
+        self._intent_write: asyncio.Task[None] | None = None
         self._until = 0.0
         """When its time is up."""
 
@@ -104,6 +108,33 @@ class RunStart:
     def kept_files(self) -> Mapping[str, str]:
         """Files of a static directory that stay though templates give others, and why."""
         return self._progress.kept_files
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may have to wait for its turn: a restart, or one that an earlier daemon left."""
+        return self._order.incarnation % RESTARTS_PER_START != 0 or bool(self._intent.due)
+
+    def write_intent_beside(self, stored: Callable[[], None]) -> None:
+        """Write the intent while the start is prepared; `stored` is called once it is on disk. Nothing is executed, and
+        nothing made that stays, before that: see `StartProgress.until_stored`."""
+        name = f"supervise/intent/{self._order.instance_id}"
+        self._intent_write = self._tasks.spawn(self._write_then(stored), name=name, awaited=True)
+
+    async def _write_then(self, stored: Callable[[], None]) -> None:
+        await self.write_intent()
+        stored()
+
+    async def until_intent_stored(self) -> None:
+        """Wait for `write_intent_beside`. StageFailed when the disk refuses."""
+        if self._intent_write is not None:
+            await asyncio.shield(self._intent_write)
+
+    async def close(self) -> None:
+        """The start is over, or it failed: wait for a write under way. Cancelled, it waits no longer."""
+        try:
+            await self._tasks.wait()
+        finally:
+            await self._tasks.close()
 
     async def write_intent(self) -> None:
         """An order that cannot be written is refused. A restart is pending, whatever the disk does: it waits until it
@@ -179,6 +210,7 @@ class RunStart:
             start = await self._services.preparer.prepare(
                 self._order, self._files.directory, self._progress, self._run.mask, anew=self._intent.anew
             )
+            await self.until_intent_stored()
             with self._progress.stage(PROCESS_START):
                 left = self._until - self._services.clock.monotonic()
                 values = await self._run.modules.ask(start.proposal, seconds=left)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, cast
 
 import structlog
@@ -44,9 +44,17 @@ class StartProgress:
     """The current stage of a preparation, and how long each stage took. `entered` is called for every stage at once, in
     the loop's thread, wherever the stage runs; the callee decides how often to report it."""
 
-    def __init__(self, entered: Callable[[str], None] | None = None, *, run: str = "") -> None:
+    def __init__(
+        self,
+        entered: Callable[[str], None] | None = None,
+        *,
+        run: str = "",
+        stored: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`stored` waits until the intent of the run is on disk."""
         self._entered = entered
         self._run = run
+        self._stored = stored
         self._loop = asyncio.get_running_loop() if entered is not None else None
         self._thread = threading.get_ident()
         self.took_ms: dict[str, float] = {}
@@ -54,6 +62,12 @@ class StartProgress:
         """The paths into which secrets were filled."""
         self.kept_files: dict[str, str] = {}
         """In a static directory: the files that stay although templates give others for them, and why."""
+
+    async def until_stored(self) -> None:
+        """Wait until the intent of the run is on disk, before anything is made that stays: what no intent names would
+        never be removed. StageFailed when it cannot be written."""
+        if self._stored is not None:
+            await self._stored()
 
     def _enter(self, name: str) -> None:
         if self._entered is None or self._loop is None:
