@@ -25,7 +25,7 @@ ROUNDS = 60
 BURST = 100
 COMMAND = ["/bin/sh", "-c", "while read line; do :; done"]
 FILES = {f"plugins/p{n}/config.yml": b"key: value\n" * 40 for n in range(20)}
-FILES["server.properties"] = b"server-port=%PORT%\nmotd=%INSTANCE_ID% of %GROUP%\n" + b"key=value\n" * 60
+FILES["server.properties"] = b"motd=%INSTANCE_ID% of %GROUP%\n" + b"key=value\n" * 60
 TEMPLATE = {"templates": ["small"], "substitute": ["server.properties"]}
 
 
