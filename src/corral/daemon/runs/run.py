@@ -78,7 +78,6 @@ class Run:
         self.handle: RunHandle | None = None
         """The runtime's handle; None before its start and after its exit."""
         self._started_by: RuntimeProvider | None = None
-        """The runtime by the mark in its directory, once it was read."""
         self.outcome: RunOutcome | None = None
         self._outcome_waits = False
         """The outcome is reported, and not yet written because the disk refuses."""
@@ -129,11 +128,11 @@ class Run:
     @property
     def runtime(self) -> RuntimeProvider:
         """The runtime that started it, by the mark in its directory; before there is one, the ordered one."""
-        if self.handle is not None:
-            if self._started_by is None:
-                self._started_by = self._services.runtimes.of(str(self.files.directory))
-            return self._started_by
-        return self._services.runtimes.get(self.order.runtime)
+        if self.handle is None:
+            return self._services.runtimes.get(self.order.runtime)
+        if self._started_by is None:
+            self._started_by = self._services.runtimes.of(str(self.files.directory))
+        return self._started_by
 
     @property
     def uptime_ms(self) -> int:
@@ -168,21 +167,13 @@ class Run:
         """Start it; its exit when that came to nothing."""
         beginning = RunStart(self._services, self)
         try:
-            if beginning.waits:
-                await beginning.write_intent()
-                await beginning.wait_for_turn()
-                await beginning.wait_for_ports()
-                self._now_preparing()
-            else:
-                beginning.write_intent_beside(self._now_preparing)
-            self.times.begin()
-            handle, self._in_time = await beginning.spawn()
+            async with beginning:
+                await beginning.begin(lambda: self._enter(_Trigger.PREPARE))
+                self.times.begin()
+                handle, self._in_time = await beginning.spawn()
         except (StageFailed, Interrupted) as stopped:
-            await beginning.close()
             self.files_kept = files_kept(beginning.kept_files)
             return await self._end(self._unstarted(stopped))
-        finally:
-            await beginning.close()
         self.files_kept = files_kept(beginning.kept_files)
         self._take(handle)
         if self.state is _State.PREPARING:
@@ -190,10 +181,6 @@ class Run:
         self.modules.started()
         self.report_begun()
         return handle
-
-    def _now_preparing(self) -> None:
-        if not self.stop.requested.is_set():
-            self._enter(_Trigger.PREPARE)
 
     def _unstarted(self, why: StageFailed | Interrupted) -> RunOutcome:
         now_ms = self._services.now_ms()
@@ -203,8 +190,7 @@ class Run:
         return self._outcomes.followed(never_started(self.stop.order, now_ms=now_ms))
 
     async def begin_again(self) -> RunOutcome:
-        """Like `live`, for an intent that an earlier daemon left without executing it. An unreadable one holds
-        nothing that could be started."""
+        """Like `live`, for an intent that an earlier daemon did not execute; an unreadable one cannot be started."""
         self.stop.restore()
         self._history = self._history.found(_State.SCHEDULED, "nothing of it was executed")
         if self.order.command or self.order.plan is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import structlog
 
@@ -109,34 +109,40 @@ class RunStart:
         """Files of a static directory that stay though templates give others, and why."""
         return self._progress.kept_files
 
-    @property
-    def waits(self) -> bool:
-        """Whether it may have to wait for its turn: a restart, or one that an earlier daemon left."""
-        return self._order.incarnation % RESTARTS_PER_START != 0 or bool(self._intent.due)
+    async def __aenter__(self) -> Self:
+        return self
 
-    def write_intent_beside(self, stored: Callable[[], None]) -> None:
-        """Write the intent while the start is prepared; `stored` is called once it is on disk. Nothing is executed, and
-        nothing made that stays, before that: see `StartProgress.until_stored`."""
-        name = f"supervise/intent/{self._order.instance_id}"
-        self._intent_write = self._tasks.spawn(self._write_then(stored), name=name, awaited=True)
-
-    async def _write_then(self, stored: Callable[[], None]) -> None:
-        await self.write_intent()
-        stored()
-
-    async def until_intent_stored(self) -> None:
-        """Wait for `write_intent_beside`. StageFailed when the disk refuses."""
-        if self._intent_write is not None:
-            await asyncio.shield(self._intent_write)
-
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """The start is over, or it failed: wait for a write under way. Cancelled, it waits no longer."""
         try:
             await self._tasks.wait()
         finally:
             await self._tasks.close()
 
-    async def write_intent(self) -> None:
+    async def begin(self, preparing: Callable[[], object]) -> None:
+        """Write the intent; `preparing` is called once it is on disk, unless a stop came before. A first start is
+        prepared meanwhile, but executes nothing, and makes nothing that stays, before that: see
+        `StartProgress.until_stored`. A restart waits here for its turn and its ports."""
+        if self._order.incarnation % RESTARTS_PER_START == 0:
+            name = f"supervise/intent/{self._order.instance_id}"
+            self._intent_write = self._tasks.spawn(self._write_then(preparing), name=name, awaited=True)
+            return
+        await self._write_intent()
+        await self._wait_for_turn()
+        await self.wait_for_ports()
+        preparing()
+
+    async def _write_then(self, preparing: Callable[[], object]) -> None:
+        await self._write_intent()
+        if not self._stop.requested.is_set():
+            preparing()
+
+    async def until_intent_stored(self) -> None:
+        """Wait until the intent is on disk. StageFailed when the disk refuses."""
+        if self._intent_write is not None:
+            await asyncio.shield(self._intent_write)
+
+    async def _write_intent(self) -> None:
         """An order that cannot be written is refused. A restart is pending, whatever the disk does: it waits until it
         can be written, or until it is stopped."""
         while not self._files.has_intent():
@@ -154,7 +160,7 @@ class RunStart:
                     return
             await self._wait_for_stop(_RETRY_SECONDS)
 
-    async def wait_for_turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         """A restart waits until it is due; Interrupted when it is stopped before."""
         due = self._intent.due if self._intent.boot_id == self._services.boot_id else 0.0
         await self._wait_for_stop(max(0.0, due - self._services.clock.boottime()))
@@ -162,8 +168,6 @@ class RunStart:
     async def wait_for_ports(self) -> None:
         """A restart has the ports of the run before it, whose connections may linger there: it waits for them. A port
         that another process has taken is waited for a moment only, and then refused as in any start."""
-        if self._order.incarnation % RESTARTS_PER_START == 0:
-            return
         clock = self._services.clock
         began = clock.monotonic()
         while True:
