@@ -72,9 +72,12 @@ class PretendNode:
         return cls(identity, controller.grpc_address, **handshake)
 
     @property
-    def ordered(self) -> set[tuple[str, int]]:
-        """The runs it was told to start, however often: an order whose answer takes long is sent again."""
-        return {(start.instance_id, start.incarnation) for start in self.starts}
+    def ordered(self) -> list[wire.StartInstance]:
+        """The first order for each run: one whose answer takes long is sent again."""
+        first: dict[tuple[str, int], wire.StartInstance] = {}
+        for start in self.starts:
+            first.setdefault((start.instance_id, start.incarnation), start)
+        return list(first.values())
 
     @property
     def id(self) -> str:

@@ -47,10 +47,10 @@ async def test_the_next_leader_goes_on_with_what_it_finds(fleet, store, scratch)
     await node.connect()
     assert await fleet.running(2) == names
     assert {record.id: record.incarnation for record in fleet.alive()} == before
-    assert len(node.starts) == 2
+    assert len(node.ordered) == 2
     await node.crash("lobby-2")
-    await eventually(lambda: len(node.starts) == 3)
-    assert node.starts[2].incarnation > max(before.values())
+    await eventually(lambda: len(node.ordered) == 3)
+    assert node.ordered[2].incarnation > max(before.values())
     await fleet.running(2)
 
 

@@ -114,7 +114,7 @@ async def test_nothing_is_missing_before_the_last_portion(fleet):
     assert {record.state for record in fleet.alive()} == {"OFFLINE"}
     await node.tell(DaemonMessage(handshake_portion=HandshakePortion(last=True)))
     await fleet.running(2)
-    assert len(node.starts) == 2
+    assert len(node.ordered) == 2
     assert len(await fleet.events("INSTANCE_CRASHED")) == 0
 
 

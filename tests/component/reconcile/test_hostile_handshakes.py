@@ -227,7 +227,7 @@ async def test_a_daemon_without_tickets_gets_none_and_its_known_runs_go_on(fleet
     await node.crash("lobby-1", restart=True)
     await eventually(lambda: fleet.record("lobby-1").incarnation == number + 1)
     assert fleet.term.sessions.live("n1").stray_count == 0
-    assert (len(node.starts), node.stops) == (1, [])
+    assert (len(node.ordered), node.stops) == (1, [])
 
 
 async def test_tickets_follow_the_authority_that_is_replaced(fleet):

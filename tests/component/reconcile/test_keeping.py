@@ -26,7 +26,7 @@ async def test_a_group_gets_its_minimum_at_once(fleet):
     assert {start.port for start in node.starts} == {30000, 30001}
     assert told.memory_mb == 100
     assert first.plugin_token
-    assert first.plugin_token != node.starts[1].plugin_token
+    assert first.plugin_token != node.ordered[1].plugin_token
     assert first.api_url == fleet.controller.url
     plan = fleet.state.plans.require(first.plan_hash).record
     assert first.plugin_token not in plan.body
@@ -64,7 +64,7 @@ async def test_a_restart_by_the_node_keeps_the_id_and_counts_no_failure(fleet):
     assert record.restarts == 1
     assert len(fleet.state.crashes) == 1
     assert fleet.group_record().failures == ()
-    assert len(node.starts) == 1
+    assert len(node.ordered) == 1
 
 
 async def test_a_stopped_instance_of_the_minimum_is_replaced_and_its_end_is_told(fleet):
@@ -104,7 +104,7 @@ async def test_stopping_one_of_a_scaled_group_is_not_undone(fleet):
     await fleet.reaches("lobby-1", "STOPPED")
     assert await fleet.running(1) == ["lobby-2"]
     assert fleet.group_record().target == 1
-    assert len(node.starts) == 2
+    assert len(node.ordered) == 2
 
 
 async def test_a_restart_is_a_new_run_of_the_same_id(fleet):
@@ -116,7 +116,7 @@ async def test_a_restart_is_a_new_run_of_the_same_id(fleet):
     await fleet.controller.call("POST", "/api/v1/instances/lobby-1/restart", {})
     await eventually(lambda: fleet.record("lobby-1").incarnation > before.incarnation)
     assert await fleet.running(1) == ["lobby-1"]
-    assert [start.instance_id for start in node.starts] == ["lobby-1", "lobby-1"]
+    assert [start.instance_id for start in node.ordered] == ["lobby-1", "lobby-1"]
     assert fleet.record("lobby-1").ports == before.ports
 
 
@@ -233,7 +233,7 @@ async def test_a_start_without_an_answer_is_sent_again_with_pauses_and_a_bound(f
     await node.connect()
     await fleet.running(1)
     assert 8 < len(node.starts) <= 16, "a new session begins to count anew"
-    assert node.ordered == {("lobby-1", node.starts[0].incarnation)}
+    assert [start.instance_id for start in node.ordered] == ["lobby-1"]
 
 
 async def test_transient_refusals_are_tried_elsewhere_and_bounded(fleet):

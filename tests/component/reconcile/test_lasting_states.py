@@ -45,7 +45,7 @@ async def test_a_restart_on_a_node_that_is_removed_does_not_make_a_second_copy_o
     await fleet.reaches("lobby-1", "OFFLINE")
     await fleet.controller.call("DELETE", "/api/v1/nodes/n1?confirm=n1")
     assert await fleet.running(1) == ["lobby-2"]
-    assert [start.instance_id for start in other.starts] == ["lobby-2"], "the first may be alive over there"
+    assert [start.instance_id for start in other.ordered] == ["lobby-2"], "the first may be alive over there"
 
 
 async def test_a_restart_is_finished_by_the_next_leader(fleet):
@@ -65,7 +65,7 @@ async def test_a_restart_is_finished_by_the_next_leader(fleet):
     await node.connect()
     assert await fleet.running(1) == ["lobby-1"]
     assert fleet.record("lobby-1").incarnation > old
-    assert [start.incarnation for start in node.starts] == [old, fleet.record("lobby-1").incarnation]
+    assert [start.incarnation for start in node.ordered] == [old, fleet.record("lobby-1").incarnation]
 
 
 async def test_the_instances_of_a_wiped_node_end_and_are_replaced(fleet):

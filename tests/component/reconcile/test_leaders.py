@@ -93,10 +93,10 @@ async def test_a_deposed_leader_decides_nothing_and_sends_nothing(fleet):
     start_instance(ws, "lobby")
     with pytest.raises(Fenced):
         await term.ledger.commit(*ws.steps())
-    assert len(node.starts) == 1
+    assert len(node.ordered) == 1
     await node.crash("lobby-1")
     await eventually(lambda: fleet.controller.app.role.term is not term)
-    assert len(node.starts) == 1
+    assert len(node.ordered) == 1
 
 
 @pytest.mark.trap("T15")
@@ -111,7 +111,7 @@ async def test_the_reconciler_of_a_deposed_leader_sends_nothing_of_what_it_canno
     await store.leases.raise_epoch(await store.leases.read_lease("leader"), by=5)
     await eventually(lambda: fleet.controller.app.role.term is not term)  # the end of the pause told it
     assert term.fenced.is_set()
-    assert len(node.starts) == 1
+    assert len(node.ordered) == 1
     assert term.state.instances.find("lobby-2") is None
 
 
@@ -133,7 +133,7 @@ async def test_a_restarted_controller_looks_before_it_acts_and_changes_nothing(f
     await eventually(lambda: not fleet.term.reconciler.observing)
     assert await fleet.running(4) == names
     assert {record.id: record.incarnation for record in fleet.alive()} == before
-    assert sum(len(node.starts) for node in nodes) == 4
+    assert sum(len(node.ordered) for node in nodes) == 4
     assert all(not node.stops for node in nodes)
 
 
@@ -249,7 +249,7 @@ async def test_a_stepped_clock_does_not_move_a_pause(fleet, clock):
     fleet.term.reconciler._wake.set()
     await eventually(lambda: fleet.term.reconciler._floor_at > 0)
     assert fleet.group_record().paused
-    assert len(node.starts) == 1
+    assert len(node.ordered) == 1
     assert fleet.group_record().paused.until - fleet.group_record().paused.since == dt.timedelta(minutes=10)
 
 

@@ -26,13 +26,13 @@ async def test_a_group_that_never_starts_is_left_alone_after_three_starts(fleet)
     await fleet.group(min=2)
     await eventually(lambda: fleet.group_record().paused)
     await eventually(lambda: fleet.alive() == [], state=fleet.states)
-    sent = len(node.starts)
+    sent = len(node.ordered)
     assert sent <= 4
     await fleet.group("other", min=1)
     await fleet.running(1, "other")
     seen = fleet.term.reconciler._floor_at
     await eventually(lambda: fleet.term.reconciler._floor_at > seen)
-    assert len([s for s in node.starts if s.group == "lobby"]) == sent
+    assert len([s for s in node.ordered if s.group == "lobby"]) == sent
     paused = fleet.group_record()
     assert paused.paused.strikes == 1
     assert "paused" in paused.reason
@@ -51,12 +51,12 @@ async def test_a_pause_ends_by_time_and_the_next_one_is_longer(fleet):
     rule = {"failures": 2, "within_seconds": 300, "pause_seconds": 1, "max_pause_seconds": 60}
     await fleet.group(min=1, crash_loop=rule)
     await eventually(lambda: fleet.group_record().paused)
-    assert len(node.starts) == 2
+    assert len(node.ordered) == 2
     await eventually(lambda: fleet.group_record().paused and fleet.group_record().paused.strikes == 2)
-    assert len(node.starts) == 3, "after a pause it is tried once, not as often as before"
+    paused = fleet.group_record().paused
+    assert len(node.ordered) == 3, "after a pause it is tried once, not as often as before"
     ended = await fleet.events("CRASH_LOOP_ENDED")
     assert ended[0]["data"]["by"] == "time"
-    paused = fleet.group_record().paused
     assert (paused.until - paused.since).total_seconds() == 2
 
 
@@ -67,7 +67,7 @@ async def test_a_port_in_use_leads_to_the_next_one_under_the_same_id(fleet):
     node.on_start = lambda order: busy(order) if order.port < 30002 else None
     await fleet.group(min=1, ports=PORTS)
     assert await fleet.running(1) == ["lobby-1"]
-    assert [start.port for start in node.starts] == [30000, 30001, 30002]
+    assert [start.port for start in node.ordered] == [30000, 30001, 30002]
     assert len({start.incarnation for start in node.starts}) == 3
     assert fleet.group_record().failures == ()
     node.on_start = None
@@ -183,7 +183,7 @@ async def test_a_run_that_its_node_began_after_its_handshake_is_not_missing(flee
     await node.report("lobby-1", S.INSTANCE_STATE_RUNNING)
     await fleet.reaches("lobby-1", "RUNNING")
     assert fleet.record("lobby-1").incarnation == node.runs["lobby-1"].incarnation == listed.incarnation + 1
-    assert (len(node.starts), node.stops) == (1, [])
+    assert (len(node.ordered), node.stops) == (1, [])
     assert [event["data"]["restarted_as"] for event in await fleet.events("INSTANCE_CRASHED")] == [
         listed.incarnation + 1
     ]
@@ -201,7 +201,7 @@ async def test_instances_of_a_lost_node_are_offline_and_come_back(fleet):
     await node.connect()
     await fleet.running(2)
     assert [record.incarnation for record in fleet.alive()] == pids
-    assert len(node.starts) == 2
+    assert len(node.ordered) == 2
     assert len(await fleet.events("INSTANCE_OFFLINE")) == 2
 
 

@@ -66,7 +66,7 @@ async def test_what_a_node_cannot_fetch_is_tried_with_pauses_and_then_left_alone
     await fleet.group(min=1, artifact=PAPER, crash_loop={"failures": 2, "pause_seconds": 3600})
     await eventually(lambda: fleet.group_record().paused is not None)
     assert len(node.ordered) == 10  # five tries of each of two instances
-    assert len({incarnation for _, incarnation in node.ordered}) == 10
+    assert len({start.incarnation for start in node.ordered}) == 10
     assert "503 from example.org" in fleet.group_record().paused.reason
     assert all(not record.ports for record in fleet.reservations().values())
     assert not fleet.reservations()
