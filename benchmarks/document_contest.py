@@ -172,7 +172,7 @@ class Contest:
         width = 10 * DOCUMENTS // 100
 
         async def point(number: int) -> bool:
-            return await players.get(some[number]) is not None
+            return await players.get(some[number % len(some)]) is not None
 
         async def equal(number: int) -> str:
             return (await players.find(F.name == names[number]))[0].value.name
@@ -226,12 +226,15 @@ class Contest:
         some = [each.id for each in await players.find(F.game == "game-4", limit=1000)]
 
         async def update(number: int) -> None:
-            await players.update(some[number], inc={"score": 1}, set={"note": f"changed {number}"})
+            await players.update(
+                some[number % len(some)], inc={"score": 1}, set={"note": f"changed {number}"}
+            )
 
         async def transaction(number: int) -> None:
             async with self._storage.transaction() as tx:
                 for place in range(5):
-                    tx.update(players, some[200 + 5 * number + place], inc={"score": 1})
+                    chosen = some[(200 + 5 * number + place) % len(some)]
+                    tx.update(players, chosen, inc={"score": 1})
                     tx.insert(trades, {"number": number, "place": place})
 
         async def update_many(number: int) -> int:
