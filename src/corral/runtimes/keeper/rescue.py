@@ -48,7 +48,7 @@ def run_rescue(
         os._exit(0)
     # The workload held the lock until it executed: a failure that `failed` does not hold by now never
     # happened.
-    run_files.remove(directory, run_files.FAILED)
+    run_files.mark_executed(directory)
     _put_on_record(directory, record)
     if connection >= 0:
         os.close(connection)

@@ -28,7 +28,7 @@ EXIT = "exit"
 FAILED = "failed"
 EMPTY = "empty"
 NOT_EMPTY = ".empty"
-"""Becomes `empty` by a rename, which needs no space on a full disk."""
+"""Becomes `empty` by a rename, which needs no space on a full disk. Before the execution it is `failed`."""
 INPUT = "in"
 OUTPUT = "out"
 CONSOLE = "console"
@@ -207,7 +207,8 @@ def repair_record(directory: str, record: RunRecord) -> None:
 
 def was_executed(directory: str) -> bool:
     """Whether the program of a run was executed, by the files beside its record: `failed` is made before the
-    workload is released and removed at the execution, `.empty` stays until no process is left."""
+    workload is released and becomes `.empty` at the execution, which stays until no process is left. (Earlier versions
+    made both, and removed the first.)"""
     names = os.listdir(directory)  # noqa: PTH208 - no pathlib in the keeper
     return EMPTY in names or (NOT_EMPTY in names and FAILED not in names)
 
@@ -247,7 +248,7 @@ def parse_failure(content: bytes | None) -> ExecFailure | None:
 
 def undecided(directory: str) -> bool:
     """Whether `failed` is still blank: it is made before the workload is released, filled by a workload
-    that could not be executed, and removed by the shim (or a rescue) when it was."""
+    that could not be executed, and renamed by the shim (or a rescue) when it was."""
     content = read_content(directory, FAILED)
     return content is not None and _blank(content)
 
@@ -259,6 +260,12 @@ def open_failed(directory: str) -> int:
     descriptor = os.open(f"{directory}/{FAILED}", flags, 0o600)
     os.posix_fallocate(descriptor, 0, FAILED_BYTES)
     return descriptor
+
+
+def mark_executed(directory: str) -> None:
+    """Record that the program was executed. Idempotent."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(f"{directory}/{FAILED}", f"{directory}/{NOT_EMPTY}")  # noqa: PTH104
 
 
 def is_empty(directory: str) -> bool:

@@ -140,15 +140,14 @@ def _execute(plan: dict[str, Any], go: dict[str, Any], workload: WorkloadFork) -
     if failure is not None:
         os.waitpid(workload.pid, 0)
         raise NotExecuted(failure)
-    run_files.remove(directory, run_files.FAILED)
+    run_files.mark_executed(directory)
     return record
 
 
 def _make_files(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
     """Make the run's files, and open the workload's input, output and `failed`."""
     exit_file.allocate_exit(directory)
-    failed = run_files.open_failed(directory)  # before the next: both together mean that nothing was executed
-    run_files.make_file(directory, run_files.NOT_EMPTY)
+    failed = run_files.open_failed(directory)
     if slave >= 0:
         return slave, slave, failed
     flags = os.O_RDWR | os.O_CLOEXEC
