@@ -33,7 +33,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def watchers(clock: HandClock) -> Watchers:
-    return Watchers(clock=clock)
+    return Watchers(clock=clock, cpu_seconds=clock.monotonic)
 
 
 @contextlib.contextmanager

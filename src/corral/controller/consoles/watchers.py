@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import datetime as dt
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -20,9 +21,8 @@ SHORTEST_SECONDS: Final = 0.005
 LONGEST_SECONDS: Final = 0.04
 """Between two wake-ups of a console's watchers, by the load. Those of one that was quiet are woken at once."""
 _TIMER_SLACK: Final = 0.001
-_PAUSE_PER_COST: Final = 3.0
-"""Writing to watchers takes a third of a core at most. Less than of nodes' rounds: what comes at the pace of a node is not
-held back again."""
+_PAUSE_PER_COST: Final = 4.0
+"""Writing to watchers takes a quarter of a core at most."""
 
 
 class WatchedConsole:
@@ -39,8 +39,9 @@ class Watchers:
     """The watchers of consoles. They are woken together, once for all data that arrived together, and at a pace that
     the time they take sets: a write to a watcher costs the same for one line as for many."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, cpu_seconds: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
+        self._cpu_seconds = cpu_seconds
         self._pace = Pace(per_cost=_PAUSE_PER_COST, shortest=SHORTEST_SECONDS, longest=LONGEST_SECONDS)
         self._consoles: dict[InstanceId, WatchedConsole] = {}
         self._waiting: collections.deque[WatchedConsole] = collections.deque()
@@ -91,7 +92,7 @@ class Watchers:
         loop = asyncio.get_running_loop()
         began: list[float] = []
         if measured:
-            loop.call_soon(lambda: began.append(self._clock.monotonic()))
+            loop.call_soon(lambda: began.extend((self._clock.monotonic(), self._cpu_seconds())))
         for console in consoles:
             console.woken_at = now
             console.waits = False
@@ -101,7 +102,7 @@ class Watchers:
 
     def _woken(self, due: float, began: list[float]) -> None:
         self._measuring = False
-        self._pace.ran(due=due, began=began[0], ended=self._clock.monotonic())
+        self._pace.ran(due=due, began=began[0], cost=self._cpu_seconds() - began[1])
 
     @contextlib.contextmanager
     def one_more(self, id: InstanceId, *, on_change: Callable[[InstanceId], None]) -> Iterator[Wakeup]:

@@ -1,8 +1,8 @@
 """Pauses between rounds of work that costs the same for little data as for much: short while there is time, longer
 under load.
 
-Two signs of load are known without asking anybody: how long a round takes, and how late it begins. The first grows with
-the work, the second with everything else that wants the same loop or the same processors.
+Two signs of load are known without asking anybody: the processor time of a round, and how late it begins. The first grows
+with the work, the second with everything else that wants the same loop or the same processors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WEIGHT: Final = 0.25
 
 
 def pause_after(*, cost: float, late: float, per_cost: float, shortest: float, longest: float) -> float:
-    """The pause that fits rounds of this length which begin so late."""
+    """The pause that fits rounds of this cost which begin so late."""
     wanted = per_cost * cost + _PER_LATENESS * max(0.0, late - _PUNCTUAL_SECONDS)
     return min(longest, max(shortest, wanted))
 
@@ -26,7 +26,7 @@ class Pace:
     parameters."""
 
     def __init__(self, *, per_cost: float, shortest: float, longest: float) -> None:
-        """The pause is `per_cost` times as long as a round: so rounds take that part of a core at most."""
+        """The pause is `per_cost` times the cost of a round: so rounds take that part of a core at most."""
         self._per_cost = per_cost
         self._shortest = shortest
         self._longest = longest
@@ -36,14 +36,14 @@ class Pace:
         self._late = 0.0
         self.pause = shortest
 
-    def ran(self, *, due: float, began: float, ended: float) -> None:
-        """A round, or a part of one: those within the same pause count as one, for each serves some."""
-        self._spent += ended - began
-        if ended - self._began < self.pause:
+    def ran(self, *, due: float, began: float, cost: float) -> None:
+        """A round took `cost` seconds of processor time. Those within the same pause count as one: each serves some."""
+        self._spent += cost
+        if began - self._began < self.pause:
             return
         self._cost += (self._spent - self._cost) * _WEIGHT
         self._late += (began - due - self._late) * _WEIGHT
-        self._began, self._spent = ended, 0.0
+        self._began, self._spent = began, 0.0
         self.pause = pause_after(
             cost=self._cost,
             late=self._late,

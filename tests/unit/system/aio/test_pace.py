@@ -47,7 +47,7 @@ class Rounds:
             due = self.now + (self.pace.pause if every is None else every)
             began = due + late
             self.now = began + cost
-            self.pace.ran(due=due, began=began, ended=self.now)
+            self.pace.ran(due=due, began=began, cost=cost)
         return self.pace.pause
 
 
