@@ -98,6 +98,7 @@ async def test_neither_a_query_nor_a_token_nor_a_body_is_in_the_log(
             "/health", headers={"Authorization": f"Bearer {SECRET}", "User-Agent": SECRET}
         )
     await only(logs, last.headers["x-request-id"])
+    assert logs.flush(timeout=60)
     lines = (tmp_path / "stderr").read_text().splitlines()
     ours = [
         line for line in lines if json.loads(line)["logger"] != "httpx"
@@ -148,7 +149,7 @@ async def test_a_ticket_is_in_no_log_however_it_is_sent(
         await client.get("/api/v1/nodes")
     if on:
         await only(logs, "req-last")
-    logs.flush()
+    assert logs.flush(timeout=60)
     text = (tmp_path / "stderr").read_text() + (tmp_path / "logs" / "both.log").read_text()
     ours = [line for line in text.splitlines() if not json.loads(line)["logger"].startswith("http")]
     assert ours
