@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.controller.consoles.reader import ConsoleReader
-from corral.controller.consoles.stream_messages import ConsolePlace
+from corral.controller.consoles.stream_messages import ConsolePlace, repeats_tail
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
@@ -232,6 +232,26 @@ async def test_readers_at_one_position_share_what_is_sent(rig: Rig, blocks: bool
     (later,) = await first.take()
     assert "three" in later.socket_message()
     assert "one" not in later.socket_message()
+
+
+async def test_only_a_line_without_an_end_holds_back_what_follows(rig: Rig) -> None:
+    """The echo of a typed command moves no position either, and its answer is about to come."""
+    record, node, _ = await talking(rig, b"done\n")
+    reader = reader_at(rig, record, 0, blocks=False)
+
+    async def repeats() -> tuple[list[str], bool]:
+        before = reader.place
+        messages = await reader.take()
+        return [each.name for each in messages], repeats_tail(messages, moved=reader.place != before)
+
+    assert await repeats() == (["page"], False)
+    assert await repeats() == ([], False)
+    rig.consoles.add_input_line(record.id, line="say hello", by="admin")
+    assert await repeats() == (["command"], False)
+    node.say(record.id, record.incarnation, b"hel")
+    assert await repeats() == (["page"], True)
+    node.say(record.id, record.incarnation, b"lo\n")
+    assert await repeats() == (["page"], False)
 
 
 async def test_the_node_is_told_while_somebody_watches(client: httpx.AsyncClient, rig: Rig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -56,6 +57,11 @@ class ConsoleMessage(msgspec.Struct):
             text = self.data.decode()
             self._socket = text if self.name in _UNNAMED else f'{{"{self.name}":{text}}}'
         return self._socket
+
+
+def repeats_tail(messages: Sequence[ConsoleMessage], *, moved: bool) -> bool:
+    """Whether all that these messages bring is a longer piece of a line that has no end yet."""
+    return bool(messages) and not moved and messages[-1].name == "page"
 
 
 class EncodedSpan(msgspec.Struct, frozen=True, kw_only=True):

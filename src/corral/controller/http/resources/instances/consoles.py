@@ -13,7 +13,12 @@ from corral.controller.consoles.lookup import has_ended
 from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import Consoles
-from corral.controller.consoles.stream_messages import ConsoleMessage, ConsolePlace, parse_place
+from corral.controller.consoles.stream_messages import (
+    ConsoleMessage,
+    ConsolePlace,
+    parse_place,
+    repeats_tail,
+)
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.http.messages.call import ApiCall, Query
@@ -211,7 +216,7 @@ async def _follow(
                 quiet_since = consoles.monotonic()
             if reader.gone:
                 return
-            if messages and messages[-1].name == "page" and reader.place == place:
+            if repeats_tail(messages, moved=reader.place != place):
                 await asyncio.sleep(_CALM_TAIL_SECONDS)
             elif not messages or reader.up_to_date:
                 await wakeup.wait(timeout=min(heartbeat, reader.look_again_seconds or heartbeat), since=turn)
