@@ -17,7 +17,7 @@ from tests.system.estate import Estate
 
 pytestmark = pytest.mark.system
 
-DAEMON = {"link", "prepare", "supervise", "console", "cache", "ports", "probes"}
+DAEMON = {"link", "workload", "runs", "console", "cache", "node", "probes"}
 CONTROLLER = {"http", "reconcile", "instances", "consoles", "sessions", "distribution", "store"}
 
 
