@@ -90,19 +90,19 @@ class Watchers:
             return
         measured, self._measuring = not self._measuring, True
         loop = asyncio.get_running_loop()
-        before: list[float] = []
+        began: list[float] = []
         if measured:
-            loop.call_soon(lambda: before.append(self._cpu_seconds()))
+            loop.call_soon(lambda: began.extend((self._clock.monotonic(), self._cpu_seconds())))
         for console in consoles:
             console.woken_at = now
             console.waits = False
             console.wakeup.wake()
         if measured:
-            loop.call_soon(self._woken, now, before)
+            loop.call_soon(self._woken, now, began)
 
-    def _woken(self, at: float, before: list[float]) -> None:
+    def _woken(self, due: float, began: list[float]) -> None:
         self._measuring = False
-        self._pace.ran(began=at, cost=self._cpu_seconds() - before[0])
+        self._pace.ran(due=due, began=began[0], cost=self._cpu_seconds() - began[1])
 
     @contextlib.contextmanager
     def one_more(self, id: InstanceId, *, on_change: Callable[[InstanceId], None]) -> Iterator[Wakeup]:

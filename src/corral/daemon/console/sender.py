@@ -37,8 +37,8 @@ BATCH_BYTES: Final = 120 * 1024
 _SMALLEST_SHARE: Final = 4096
 _SWEEP_BYTES: Final = 1 << 20
 _TIMER_SLACK: Final = 0.001
-_PAUSE_PER_COST: Final = 10.0
-"""Polling takes a tenth of a core at most. What it finds costs more: to send it here, and to pass it on there."""
+_PAUSE_PER_COST: Final = 12.0
+"""Polling takes a twelfth of a core at most. What it finds costs more: to send it here, and to pass it on there."""
 _log = structlog.get_logger("corral.daemon.console")
 
 
@@ -170,8 +170,9 @@ class BatchSender:
             if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._loop.call_later(max(0.0, at - self._clock.monotonic()), self._sweep)
+        now = self._clock.monotonic()
+        self._timer_at = max(now, at)
+        self._timer = self._loop.call_later(self._timer_at - now, self._sweep)
 
     def _sweep(self) -> None:
         """Give each console its turn, repeatedly, until none has more or the credit is used up."""
@@ -183,7 +184,7 @@ class BatchSender:
         if everybody:
             self._swept_all_at = began
         self._send_turns(turns)
-        self._pace.ran(began=began, cost=time.thread_time() - cpu)
+        self._pace.ran(due=self._timer_at, began=began, cost=time.thread_time() - cpu)
         if turns:
             self._swept_all_at = 0.0 if everybody else self._swept_all_at
             self._schedule(began)
