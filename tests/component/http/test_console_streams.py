@@ -254,6 +254,18 @@ async def test_only_a_line_without_an_end_holds_back_what_follows(rig: Rig) -> N
     assert await repeats() == (["page"], False)
 
 
+async def test_a_run_that_ends_with_the_echo_of_a_command_has_more_to_tell(rig: Rig) -> None:
+    record, _, _ = await talking(rig, b"done\n")
+    reader = reader_at(rig, record, 0, blocks=False)
+    await reader.take()
+    assert reader.up_to_date
+    rig.consoles.add_input_line(record.id, line="stop", by="admin")
+    await rig.report(record.id, state=InstanceState.CRASHED, console_end=5)
+    assert [each.name for each in await reader.take()] == ["command"]
+    assert not reader.up_to_date, "or a follower would wait for the next heartbeat"
+    assert [each.name for each in await reader.take()] == ["end"]
+
+
 async def test_the_node_is_told_while_somebody_watches(client: httpx.AsyncClient, rig: Rig) -> None:
     record, node, path = await talking(rig, b"x\n")
 

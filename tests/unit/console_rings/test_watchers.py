@@ -70,6 +70,15 @@ async def test_changes_within_the_pause_wake_once_and_are_not_forgotten(watchers
         assert woken == [1, 2, 3]
 
 
+async def test_no_console_is_woken_past_the_queue_and_holds_up_those_behind_it(watchers, clock):
+    with watching(watchers, A) as woken, watching(watchers, B) as others:
+        watchers.wake((A, B))
+        watchers.wake((A, B))
+        clock.time += SHORTEST_SECONDS
+        watchers.wake((A,))
+        await eventually(lambda: (woken, others) == ([1, 2], [1, 2]))
+
+
 async def busy_watcher(watchers: Watchers, clock: HandClock, seconds: float) -> None:
     """Works that long at each wake-up."""
     with watchers.one_more(A, on_change=lambda _: None) as wakeup:

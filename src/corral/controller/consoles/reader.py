@@ -106,6 +106,7 @@ class ConsoleReader:
         if self.finished:
             return messages
         record = stored.record
+        self._live = not has_ended(record, self.place.incarnation)
         messages += await self._read(record)
         if not messages:
             messages += await self._turn_over(record)
@@ -132,7 +133,6 @@ class ConsoleReader:
         if not ring.reaches(self.place.offset):
             return await self._from_node(record, floor=ring.begin)
         limit = self._limit()
-        self._live = not has_ended(record, self.place.incarnation)
         final = self._ends_within(limit) or (not self._live and self._is_whole(record))
         key = (self.place, self._blocks, final, limit)
         encoded = ring.shared.get(key)

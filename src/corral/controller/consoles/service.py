@@ -230,13 +230,14 @@ class Consoles:
 
     def _send_watched(self, id: InstanceId) -> None:
         stored = self._state.instances.find(id)
-        link = self._links.find(stored.record.node) if stored else None
-        if stored is None or link is None:
+        key = (id, stored.record.incarnation) if stored is not None else None
+        ring = self.rings.find(key) if key is not None else None
+        if stored is None or key is None or ring is None:
             return
-        incarnation = stored.record.incarnation
-        ring = self.rings.find((id, incarnation))
-        if ring is not None:
-            link.confirm_consoles([self._position((id, incarnation), ring.end)])
+        if not self._watchers.any(id):
+            ring.shared.clear()  # made for watchers
+        if (link := self._links.find(stored.record.node)) is not None:
+            link.confirm_consoles([self._position(key, ring.end)])
 
     def close(self) -> None:
         """End pending queries to nodes with the term."""

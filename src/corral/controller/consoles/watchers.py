@@ -22,7 +22,7 @@ LONGEST_SECONDS: Final = 0.04
 """Between two wake-ups of a console's watchers, by the load. Those of one that was quiet are woken at once."""
 _TIMER_SLACK: Final = 0.001
 _PAUSE_PER_COST: Final = 4.0
-"""Writing to watchers takes a quarter of a core at most."""
+"""Writing to watchers takes a quarter of a core, until the longest pause is not enough for that."""
 
 
 class WatchedConsole:
@@ -60,9 +60,11 @@ class Watchers:
         before = now - self._pace.pause
         due = []
         for console in watched:
+            if console.waits:
+                continue  # its turn comes: past the queue, it would hold up those behind it
             if console.woken_at <= before:
                 due.append(console)
-            elif not console.waits:
+            else:
                 console.waits = True
                 self._waiting.append(console)
         self._wake_now(due, now)
@@ -74,7 +76,7 @@ class Watchers:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, left), self._wake_waiting)
 
     def _wake_waiting(self) -> None:
-        """Those who waited longest are first in the queue."""
+        """In the order in which they changed again."""
         self._timer = None
         now = self._clock.monotonic()
         before = now + _TIMER_SLACK - self._pace.pause

@@ -38,7 +38,8 @@ _SMALLEST_SHARE: Final = 4096
 _SWEEP_BYTES: Final = 1 << 20
 _TIMER_SLACK: Final = 0.001
 _PAUSE_PER_COST: Final = 12.0
-"""Polling takes a twelfth of a core at most. What it finds costs more: to send it here, and to pass it on there."""
+"""Polling takes a twelfth of a core, until the longest pause is not enough for that. What it finds costs more: to send
+it here, and to pass it on there."""
 _log = structlog.get_logger("corral.daemon.console")
 
 

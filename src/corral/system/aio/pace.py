@@ -26,7 +26,8 @@ class Pace:
     parameters."""
 
     def __init__(self, *, per_cost: float, shortest: float, longest: float) -> None:
-        """The pause is `per_cost` times the cost of a round: so rounds take that part of a core at most."""
+        """The pause is `per_cost` times the cost of a round: rounds take that part of a core, until `longest` is not
+        enough for it."""
         self._per_cost = per_cost
         self._shortest = shortest
         self._longest = longest
