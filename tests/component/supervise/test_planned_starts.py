@@ -64,6 +64,17 @@ async def test_files_are_prepared_while_the_intent_is_written_and_nothing_else_i
     await node.says("one", "begun")
 
 
+async def test_a_daemon_that_ends_does_not_wait_for_an_intent(node):
+    template = node.cache.template("base", {"run.sh": (b"exec sleep 3600\n", 0o755)})
+    node.give(plan_frame("one", base_plan(("sh", "run.sh"), templates=(template,))))
+    run = node.run("one")
+    await run.stop.writing.acquire()
+    await eventually((node.data / "running" / ".staging" / run.name / "run.sh").exists)
+    await asyncio.wait_for(node.reopen(), 30)
+    assert node.supervision.supervisor.instances.find("one") is None
+    assert not (node.data / "running" / "one").exists()
+
+
 async def test_a_start_whose_intent_cannot_be_written_leaves_nothing(node):
     (node.data / "runs").mkdir(exist_ok=True)
     (node.data / "runs" / "one").write_bytes(b"in the way")

@@ -112,10 +112,11 @@ class RunStart:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """The start is over, or it failed: wait for a write under way. Cancelled, it waits no longer."""
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """The start is over, or it failed: wait for a write under way; not when it is cancelled, as a detach is."""
         try:
-            await self._tasks.wait()
+            if kind is None or not issubclass(kind, asyncio.CancelledError):
+                await self._tasks.wait()
         finally:
             await self._tasks.close()
 
