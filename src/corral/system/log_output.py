@@ -95,22 +95,26 @@ class LogWriter:
                 record = msgspec.structs.replace(record, dropped_before=self._missing)
                 self._missing = 0
             self._queue.put(record)
-        if record.level in _AT_ONCE and self._hurry.empty():
-            self._hurry.put(None)
+        if record.level in _AT_ONCE:
+            self._write_soon()
 
     def flush(self, *, timeout: float) -> bool:
         """Wait until all records queued before are written; False when that took too long."""
         written = threading.Event()
         self._queue.put(written)
-        self._hurry.put(None)
+        self._write_soon()
         return written.wait(timeout)
 
     def close(self, *, timeout: float) -> bool:
         """Write the queue and end the thread; False when it hangs in a write that does not return."""
         self._queue.put(None)
-        self._hurry.put(None)
+        self._write_soon()
         self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    def _write_soon(self) -> None:
+        if self._hurry.empty():
+            self._hurry.put(None)
 
     def _run(self) -> None:
         while True:

@@ -263,9 +263,14 @@ def open_failed(directory: str) -> int:
 
 
 def mark_executed(directory: str) -> None:
-    """Record that the program was executed. Idempotent."""
-    with contextlib.suppress(FileNotFoundError):
+    """Record that the program was executed. Idempotent. A disk without space for the name loses `.empty`, which is then
+    made at the end."""
+    try:
         os.rename(f"{directory}/{FAILED}", f"{directory}/{NOT_EMPTY}")  # noqa: PTH104
+    except FileNotFoundError:
+        return
+    except OSError:
+        remove(directory, FAILED)
 
 
 def is_empty(directory: str) -> bool:

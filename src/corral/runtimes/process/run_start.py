@@ -109,8 +109,8 @@ async def spawn(
     spare: SpareShim | None = None,
 ) -> RunRecord | None:
     """The dialogue with the shim, which is `spare` if there is one, and what it recorded of the run. When this fails, no
-    process of the run is left. None: the shim was killed after its `go`, and may have started the workload; the files
-    show it."""
+    process of the run is left. None: the shim was killed after its `go`, and may have started the workload, or it is of an
+    earlier version; the files show it."""
     if "error" in hello:
         raise _failure(spec, user, hello)
     shim = open_process(hello["shim"], hello["start"])
