@@ -167,8 +167,8 @@ class LinkConnection:
         return await self._ending()
 
     async def _listen(self) -> None:
-        """Controller liveness: it pings, and after three intervals of silence it counts as gone, even if its stream
-        looks open.
+        """Controller liveness: it pings, and after three intervals of silence, or a quarter of one more, it counts as gone, even
+        if its stream looks open.
 
         Looks are counted, not seconds: while this process itself stood still, it read nothing, and what has arrived
         meanwhile is read after the first look.
