@@ -52,6 +52,7 @@ Sink = Callable[[LogRecord], None]
 _MAX_MESSAGE: Final = 16_384
 _MAX_THROWABLE: Final = 32_768
 _CLOSE_SECONDS: Final = 3.0
+_LAST_WRITE_SECONDS: Final = 1.0
 
 
 def start_logging(
@@ -170,6 +171,7 @@ class Logs:
             return
         self._closed = True
         atexit.unregister(self.close)
+        self.flush(timeout=_LAST_WRITE_SECONDS)  # a write that fails, or works again, is logged as well
         root = logging.getLogger()
         root.removeHandler(self._handler)
         root.setLevel(self._former_level)
