@@ -68,12 +68,14 @@ class TaskDump:
     def _dump(self) -> dict[str, Any]:
         tasks = asyncio.all_tasks()
         path = self._directory / f"dump-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S.%fZ}.txt"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        unfinished = self._directory / ".dump.tmp"  # whoever sees a dump finds all of it
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             file.write(b"# threads\n")
             faulthandler.dump_traceback(file=descriptor, all_threads=True)
             text = "\n".join(_described(tasks)).encode(errors="backslashreplace")
             file.write(b"\n# tasks\n" + text + b"\n")
+        unfinished.replace(path)
         for old in sorted(self._directory.glob("dump-*.txt"))[:-_KEPT]:
             with contextlib.suppress(FileNotFoundError):
                 old.unlink()
