@@ -17,7 +17,6 @@ import structlog
 
 from corral.controller.distribution.ports import Versions
 from corral.controller.instances.plans import StateSources
-from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
@@ -27,6 +26,7 @@ from corral.domain.groups.plan_resolution import resolve_plan
 from corral.domain.groups.plans import Plan, PlanArtifact, read_plan
 from corral.domain.ids import NodeId
 from corral.domain.modules.manifest import ModuleHost
+from corral.domain.planning.placement import unsuited
 from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateVersion
 from corral.errors import CorralError, Rejected, Retryable

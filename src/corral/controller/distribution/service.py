@@ -15,11 +15,11 @@ from corral.controller.distribution.node_caches import CacheQueries, CacheReport
 from corral.controller.distribution.node_needs import GroupNeeds, Needs, NodeAccess, warm_message
 from corral.controller.distribution.ports import FileUploads, Versions
 from corral.controller.distribution.template_server import TemplateServer
-from corral.controller.placement.node_choice import unsuited
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import NodeId
+from corral.domain.planning.placement import unsuited
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Commit

@@ -21,7 +21,6 @@ from corral.controller.instances.starts import (
     start_run,
 )
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import Obstacle, PlacementRefusal, unsuited
 from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
@@ -30,6 +29,7 @@ from corral.domain.groups.instance_records import AfterStop, GroupRecord, Instan
 from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.instance_states import Wanted
 from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.placement import Obstacle, PlacementRefusal, unsuited
 from corral.errors import Code, Rejected
 from corral.store.port import Append
 

@@ -8,7 +8,6 @@ from corral.controller.instances.crash_loops import count_failure
 from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import PlacementRefusal
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.group import RestartOn
@@ -22,6 +21,7 @@ from corral.domain.groups.instance_records import (
     next_state,
 )
 from corral.domain.instance_states import ENDED, FOUND_IN, InstanceState, Wanted
+from corral.domain.planning.placement import PlacementRefusal
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
 """Outcomes that do not count against the group."""

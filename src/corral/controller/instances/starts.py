@@ -11,10 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_candidates import BUSY, refused_ports
-from corral.controller.placement.node_choice import Placement, PlacementRefusal, place
 from corral.controller.state.instance_mirror import number_of
-from corral.controller.state.node_usage import port_keys
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import (
@@ -29,6 +26,9 @@ from corral.domain.groups.instance_records import (
 from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
 from corral.domain.ids import DecisionId, GroupName, InstanceId, NodeId, same_start
 from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.planning.node_usage import port_keys
+from corral.domain.planning.node_views import BUSY, refused_ports
+from corral.domain.planning.placement import Placement, PlacementRefusal, place
 from corral.errors import Rejected
 
 _EXTENSIONS: Final = 5

@@ -18,7 +18,6 @@ import msgspec
 from corral.controller.instances.group_tally import GroupTally
 from corral.controller.instances.overlay import Overlay
 from corral.controller.instances.plans import StateSources
-from corral.controller.placement.node_candidates import NodeView, by_space, port_space, views_of_space
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     CRASHES,
@@ -31,7 +30,6 @@ from corral.controller.state.collections import (
     instance_decisions,
 )
 from corral.controller.state.ledger import Step
-from corral.controller.state.node_usage import Usage, usage_of
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.group import GroupSpec
@@ -47,6 +45,8 @@ from corral.domain.groups.instance_records import (
 )
 from corral.domain.groups.plan_resolution import ResolvedPlan, resolve_plan
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
+from corral.domain.planning.node_usage import Usage, usage_of
+from corral.domain.planning.node_views import NodeView, by_space, port_space, views_of_space
 from corral.domain.records import NodeRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import Append

@@ -19,11 +19,11 @@ from corral.controller.instances.group_changes import drop_group
 from corral.controller.instances.group_tally import GroupTally
 from corral.controller.instances.starts import is_held, next_requests, passed_over, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.node_choice import PlacementRefusal
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, ended_by_itself
 from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
+from corral.domain.planning.placement import PlacementRefusal
 from corral.errors import short_list
 
 _SHOWN: Final = 5

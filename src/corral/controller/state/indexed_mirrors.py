@@ -17,10 +17,10 @@ from corral.controller.state.collections import (
     TEMPLATES,
 )
 from corral.controller.state.mirrors import Mirror, StoredRecord
-from corral.controller.state.node_usage import ReservedSums, Usage
 from corral.controller.state.sorted_keys import KeyIndex
 from corral.domain.groups.instance_records import CrashRecord, Reservation
 from corral.domain.modules.records import NodeModuleState
+from corral.domain.planning.node_usage import ReservedSums, Usage
 from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from corral.controller.state.collections import INSTANCES
 from corral.controller.state.mirrors import Mirror, StoredRecord
-from corral.controller.state.number_runs import NumberRuns
 from corral.controller.state.sorted_keys import KeyIndex, SortedKeys
 from corral.domain.groups.instance_records import (
     InstanceRecord,
@@ -18,6 +17,7 @@ from corral.domain.groups.instance_records import (
     stays,
 )
 from corral.domain.instance_states import InstanceState
+from corral.domain.number_runs import NumberRuns
 
 
 class GroupCounts:

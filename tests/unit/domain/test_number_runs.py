@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.controller.state.instance_mirror import number_of
-from corral.controller.state.number_runs import NumberRuns
+from corral.domain.number_runs import NumberRuns
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=80))

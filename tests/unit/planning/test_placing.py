@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.controller.placement.node_candidates import BUSY, NodeView, node_views, refused_ports
-from corral.controller.placement.node_choice import (
+from corral.domain.groups.group import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
+from corral.domain.groups.instance_records import LeasedPort, NodeLedger, Reservation
+from corral.domain.ids import Incarnation, InstanceId, NodeId
+from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.node_usage import port_keys, usage_of
+from corral.domain.planning.node_views import BUSY, NodeView, node_views, refused_ports
+from corral.domain.planning.placement import (
     NoPort,
     Obstacle,
     Placement,
@@ -17,11 +22,6 @@ from corral.controller.placement.node_choice import (
     choose_ports,
     place,
 )
-from corral.controller.state.node_usage import port_keys, usage_of
-from corral.domain.groups.group import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
-from corral.domain.groups.instance_records import LeasedPort, NodeLedger, Reservation
-from corral.domain.ids import Incarnation, InstanceId, NodeId
-from corral.domain.node_states import Admission, NodeState
 from corral.domain.records import NodeRecord
 from corral.errors import Code
 from corral.sdk.runtime import RuntimeCapabilities

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.controller.placement.node_choice import NoPort, choose_ports, free_share
 from corral.controller.state.indexed_mirrors import ReservationMirror
-from corral.controller.state.node_usage import PortKey, PortLookup, SharedPorts, Usage, port_keys, usage_of
 from corral.domain.groups.group import PortProtocol, PortSpec
 from corral.domain.groups.instance_records import LeasedPort, Reservation
 from corral.domain.ids import Incarnation, InstanceId
+from corral.domain.planning.node_usage import PortKey, PortLookup, SharedPorts, Usage, port_keys, usage_of
+from corral.domain.planning.placement import NoPort, choose_ports, free_share
 from corral.store.port import encode
 
 TRANSPORTS = (PortProtocol.TCP, PortProtocol.UDP)

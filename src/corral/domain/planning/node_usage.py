@@ -13,9 +13,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
-from corral.controller.state.number_runs import NumberRuns
 from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import Reservation
+from corral.domain.number_runs import NumberRuns
 
 PortKey = tuple[int, PortProtocol]
 """A port of one transport: TCP or UDP, never BOTH."""

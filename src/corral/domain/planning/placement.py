@@ -13,12 +13,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.placement.node_candidates import NodeView
-from corral.controller.state.node_usage import PortKey, PortLookup, port_keys
 from corral.domain.groups.group import GroupSpec, PortProtocol, PortSpec
 from corral.domain.groups.instance_records import LeasedPort
 from corral.domain.groups.port_sets import PortSet, port_sets
 from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.node_usage import PortKey, PortLookup, port_keys
+from corral.domain.planning.node_views import NodeView
 from corral.errors import Code, Rejected
 
 

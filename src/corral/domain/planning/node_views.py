@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.state.node_usage import PortKey, SharedPorts, Usage, port_keys
 from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import NodeLedger
 from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.node_usage import PortKey, SharedPorts, Usage, port_keys
 from corral.domain.records import NodeRecord
 
 BUSY: Final = dt.timedelta(seconds=60)
