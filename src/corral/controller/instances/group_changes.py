@@ -8,14 +8,15 @@ import msgspec
 
 from corral.controller.instances.confirmations import before_group_goes, before_static_goes
 from corral.controller.instances.crash_loops import end_pause
-from corral.controller.instances.instance_changes import order_stop, refuse_deleting
+from corral.controller.instances.instance_changes import order_stop, refuse_abstract, refuse_deleting
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group import GroupSpec, ScalingMode
 from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.group_documents import changed_fields, patched
 from corral.domain.groups.instance_records import GroupRecord, live, stays
+from corral.domain.groups.placement_checks import check_references
 from corral.errors import Code, Rejected
 
 
@@ -29,7 +30,9 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
             hint="change it, or choose another name",
             field="name",
         )
-    ws.resolve(spec)  # refuse it here, with its field, rather than at every start
+    _check_references(ws, spec)
+    if not spec.abstract:
+        ws.resolve(spec)  # refuse it here, with its field, rather than at every start
     record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now, request=ws.request)
     ws.put_group(record)
     ws.event(EventType.GROUP_CREATED, spec.name, min=spec.min, max=spec.max)
@@ -45,6 +48,7 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confir
     fields = changed_fields(record.spec, spec)
     if not fields:
         return record
+    _check_references(ws, spec)
     _refuse_unresolvable(ws, record.spec, spec)
     if record.spec.static and not spec.static:
         before_static_goes(ws.state, name, confirm)
@@ -55,9 +59,22 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confir
     return changed
 
 
+def _check_references(ws: Workspace, spec: GroupSpec) -> None:
+    check_references({**_specs(ws, without=spec.name), spec.name: spec}, [spec.name])
+
+
+def _specs(ws: Workspace, *, without: str) -> dict[str, GroupSpec]:
+    """The documents of all groups that are not being deleted, but one."""
+    return {
+        name: record.spec for name, record in ws.groups().items() if not record.deleting and name != without
+    }
+
+
 def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
     """Refuse a patch that breaks a group. One that is broken already, because something was removed since,
     can still be scaled down, or repaired in several steps."""
+    if new.abstract:
+        return
     try:
         ws.resolve(new)
     except Rejected as error:
@@ -73,6 +90,8 @@ def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") 
     """Delete a group that has no instances; with `cascade` stop them first. None: it is deleted.
     CONFIRMATION_REQUIRED when instances are stopped or worlds left behind."""
     record = ws.require_group(name)
+    if not record.deleting:
+        check_references(_specs(ws, without=name), [name])
     present = [each for each in ws.instances_of(name) if live(each.state)]
     if present and not cascade:
         raise Rejected(
@@ -104,6 +123,14 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
     after."""
     record = ws.require_group(name)
     refuse_deleting(record)
+    if record.spec.scaling.mode is ScalingMode.STATIC:
+        raise Rejected(
+            Code.CONFLICT,
+            f"group '{name}' has as many instances as 'min' says: its scaling.mode is STATIC",
+            hint="change 'min', or set scaling.mode to MANUAL",
+            field="scaling.mode",
+        )
+    refuse_abstract(record)
     low, high = record.spec.min, record.spec.max
     if count < low or (high is not None and count > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"

@@ -48,6 +48,7 @@ def start_instance(
     if node is not None:
         ws.require_node(node)
     refuse_deleting(record)
+    refuse_abstract(record)
     _refuse_over_max(ws, record)
     if variables:
         _check_size(variables)
@@ -146,6 +147,15 @@ def refuse_deleting(group: GroupRecord) -> None:
         )
 
 
+def refuse_abstract(group: GroupRecord) -> None:
+    if group.spec.abstract:
+        raise Rejected(
+            Code.CONFLICT,
+            f"group '{group.spec.name}' is abstract: it is only a parent of others and has no instances",
+            hint="start one of a group that has it as its 'parent', or set 'abstract' to false",
+        )
+
+
 def stop_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     """Stop the instance by its stop ladder, for good."""
     return _ordered(ws, ws.require_instance(id), reason or f"stopped by {ws.cause}")
@@ -162,6 +172,7 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     record = ws.require_instance(id)
     group = ws.require_group(record.group)
     refuse_deleting(group)
+    refuse_abstract(group)
     reason = reason or f"restarted by {ws.cause}"
     if live(record.state):
         if record.after_stop is not AfterStop.RESTART:

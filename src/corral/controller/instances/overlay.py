@@ -24,6 +24,12 @@ class Overlay:
         stored = self.mirror.find(id)
         return stored.record if stored else None
 
+    def all(self) -> dict[str, Any]:
+        """Every document by its id."""
+        found = {id: stored.record for id, stored in self.mirror.items()}
+        found |= self.changed
+        return {id: record for id, record in found.items() if record is not None}
+
     def steps(self) -> Iterable[Step]:
         collection: StateCollection[Any] = self.mirror.collection
         for id, record in self.changed.items():

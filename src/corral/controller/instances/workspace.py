@@ -118,6 +118,10 @@ class Workspace:
     def require_group(self, name: str) -> GroupRecord:
         return self.group(name) or self.state.groups.require(name).record
 
+    def groups(self) -> dict[str, GroupRecord]:
+        """All groups by name."""
+        return self._overlays[GROUPS.name].all()
+
     def instance(self, id: str) -> InstanceRecord | None:
         found: InstanceRecord | None = self._overlays[INSTANCES.name].get(id)
         return found

@@ -228,10 +228,62 @@ class StdinMode(enum.StrEnum):
     NONE = "none"
 
 
+GroupReference = Annotated[str, msgspec.Meta(max_length=63)]
+"""The name of another group; empty: none."""
+BY_NODE: Final = "node"
+
+
+class AffinitySpec(Spec, frozen=True, kw_only=True):
+    """Nodes that are preferred or avoided: by a label of theirs, or by a group whose instances are there."""
+
+    label: Annotated[str, msgspec.Meta(max_length=319)] = ""
+    """`KEY=VALUE`."""
+    group: GroupReference = ""
+    """May be the group itself; a group that does not exist runs nowhere."""
+    weight: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 50
+    """Below 0: avoided."""
+    required: bool = False
+    """Only where it holds; with a weight below 0 only where it does not."""
+
+
+class SpreadSpec(Spec, frozen=True, kw_only=True):
+    """The even distribution of a group's instances."""
+
+    by: Annotated[str, msgspec.Meta(min_length=1, max_length=63)] = BY_NODE
+    """Over nodes, or over the values of this label of nodes."""
+    weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 30
+    max_skew: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    """How many more instances than in the emptiest place another may have; None: any number."""
+
+
+class DependencySpec(Spec, frozen=True, kw_only=True):
+    """A group that must have ready instances before an instance of this one is started."""
+
+    group: GroupReference
+    ready: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
+
+
+class ScalingMode(enum.StrEnum):
+    """What decides about the number of instances."""
+
+    MANUAL = "MANUAL"
+    """`min`, or the number of the last `scale`, whichever is higher."""
+    STATIC = "STATIC"
+    """`min` alone."""
+
+
+class ScalingSpec(Spec, frozen=True, kw_only=True):
+    mode: ScalingMode = ScalingMode.MANUAL
+
+
 class GroupSpec(Spec, frozen=True, kw_only=True):
     """A group as its operator desires it."""
 
     name: str
+    parent: GroupReference = ""
+    """The group whose document this one is merged into; see `inheritance`."""
+    abstract: bool = False
+    """Only a parent of others: it has no instances, and need not be complete."""
     runtime: str = "process"
     command: tuple[Argument, ...] = ()
     args: tuple[Argument, ...] = ()
@@ -263,6 +315,16 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     min: Count = 0
     max: Count | None = None
     """None: no upper bound."""
+    scaling: ScalingSpec = ScalingSpec()
+    warm: Count = 0
+    """Instances beside those that serve, started and ready to take the place of one or to add to them."""
+    priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 50
+    """Which group is placed first; nothing that runs is stopped for it."""
+    depends_on: Annotated[tuple[DependencySpec, ...], msgspec.Meta(max_length=64)] = ()
+    fallback_group: GroupReference = ""
+    """Where players go when no instance of this group can take them."""
+    static_names: Annotated[tuple[str, ...], msgspec.Meta(max_length=10_000)] = ()
+    """The ids of the first instances, in this order, instead of `NAME-1`, `NAME-2`, …"""
     memory_mb: Annotated[int, msgspec.Meta(ge=0, le=16_777_216)] = 0
     """Reserved on the node and enforced there; 0: neither."""
     cpu: Annotated[float, msgspec.Meta(ge=0, le=4096)] = 0.0
@@ -279,6 +341,8 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     node_labels: dict[str, str] = msgspec.field(default_factory=dict)
     node_capabilities: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] = ()
     """Only on nodes that have proven all of these; see `NODE_CAPABILITIES`."""
+    affinity: Annotated[tuple[AffinitySpec, ...], msgspec.Meta(max_length=64)] = ()
+    spread: Annotated[tuple[SpreadSpec, ...], msgspec.Meta(max_length=16)] = (SpreadSpec(),)
     run_as: str = ""
     isolate: Isolation = Isolation.AUTO
     stdin: StdinMode = StdinMode.FIFO

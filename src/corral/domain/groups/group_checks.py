@@ -21,6 +21,7 @@ from corral.domain.groups.group import (
     Isolation,
     JvmSpec,
 )
+from corral.domain.groups.placement_checks import check_placement
 from corral.domain.groups.port_sets import check_ports
 from corral.domain.groups.probes import check_probes
 from corral.domain.groups.variable_checks import check_declaration, check_names, check_values
@@ -65,7 +66,7 @@ def check_group(spec: GroupSpec) -> GroupSpec:
         raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
     if spec.runtime not in RUNTIMES:
         raise unknown_choice("runtime", spec.runtime[:80], RUNTIMES, code=Code.INVALID_FIELD, field="runtime")
-    if not spec.command and spec.jvm is None:
+    if not spec.command and spec.jvm is None and not spec.abstract:
         raise invalid("command", "a group needs a command, or a jvm", 'for example ["python3", "server.py"]')
     _check_texts(spec)
     _check_user(spec)
@@ -78,6 +79,7 @@ def check_group(spec: GroupSpec) -> GroupSpec:
     check_probes(spec.probes, spec.ports.keys())
     refuse_hidden(spec, field="document")
     _check_nodes(spec)
+    check_placement(spec)
     return spec
 
 
@@ -257,7 +259,7 @@ def _check_jvm(spec: GroupSpec, jvm: JvmSpec) -> None:
         raise invalid("jvm", "a group has a command or a jvm", "leave one of them out")
     if jvm.jar:
         check_path(jvm.jar, field="jvm/jar")
-    elif spec.artifact is None:
+    elif spec.artifact is None and not spec.abstract:
         raise invalid(
             "jvm/jar",
             "there is neither a jar nor an artifact",

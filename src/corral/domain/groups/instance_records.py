@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from corral.domain.decisions import Decision
-from corral.domain.groups.group import GroupSpec, PortProtocol
+from corral.domain.groups.group import GroupSpec, PortProtocol, ScalingMode
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import (
     ENDED,
@@ -47,10 +47,28 @@ class BootMoment(Record, frozen=True, kw_only=True):
     seconds: float
 
 
+class Hold(Record, frozen=True, kw_only=True):
+    """An operator's order to keep every instance of a group stopped."""
+
+    by: str
+    reason: str
+    since: dt.datetime
+    when_empty: bool = False
+    """Instances are stopped when they have no players, and not at once."""
+
+
 class GroupRecord(Record, frozen=True, kw_only=True):
     """A group: its desired state, and the state of its reconciliation."""
 
     spec: GroupSpec
+    """With the fields of its parents and all defaults."""
+    written: dict[str, Any] | None = None
+    """The document as its operator wrote it; None: from before this was kept, see `written_document`."""
+    owner: str = ""
+    """Whose set of documents it belongs to, for `apply --prune`; empty: nobody's."""
+    applied_sha256: str = ""
+    """The digest of `written` as the last `apply` left it; empty: it was never applied."""
+    hold: Hold | None = None
     created_at: dt.datetime
     updated_at: dt.datetime
     target: int = 0
@@ -70,6 +88,10 @@ class GroupRecord(Record, frozen=True, kw_only=True):
 
     @property
     def desired_count(self) -> int:
+        if self.spec.abstract:
+            return 0
+        if self.spec.scaling.mode is ScalingMode.STATIC:
+            return self.spec.min
         return max(self.spec.min, self.target)
 
 
