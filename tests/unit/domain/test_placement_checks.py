@@ -77,14 +77,16 @@ def test_a_group_that_never_runs_is_no_dependency() -> None:
     base, web = group("base", abstract=True), group("web", depends_on=[{"group": "base"}])
     assert "abstract" in refused(base, web, changed="web").message
     error = refused(base, web, changed="base")
-    assert error.field == "abstract" and "'web'" in error.message
+    assert error.field == "abstract"
+    assert "'web'" in error.message
 
 
 def test_a_cycle_is_shown() -> None:
     a, b = group("a", depends_on=[{"group": "b"}]), group("b", depends_on=[{"group": "c"}])
     c = group("c", depends_on=[{"group": "b"}])
     error = refused(a, b, c, changed="a")
-    assert error.field == "depends_on" and "b -> c -> b" in error.message
+    assert error.field == "depends_on"
+    assert "b -> c -> b" in error.message
     check_references({each.name: each for each in (a, b, group("c"))}, ["a"])
     one, two = group("one", fallback_group="two"), group("two", fallback_group="one")
     assert "one -> two -> one" in refused(one, two, changed="one").message
@@ -98,7 +100,8 @@ def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
 
 def test_a_group_that_others_name_does_not_go() -> None:
     error = refused(group("db"), group("web", depends_on=[{"group": "db"}]), changed="db", gone=True)
-    assert "'web'" in error.message and error.hint
+    assert "'web'" in error.message
+    assert error.hint
 
 
 def test_no_id_belongs_to_two_groups() -> None:
@@ -107,5 +110,6 @@ def test_no_id_belongs_to_two_groups() -> None:
     numbered = group("main", static_names=["hub-2"])
     assert refused(numbered, group("hub"), changed="main").field == "static_names/0"
     error = refused(numbered, group("hub"), changed="hub")
-    assert error.field == "name" and "'main'" in error.message
+    assert error.field == "name"
+    assert "'main'" in error.message
     check_references({"main": numbered, "x": group("x")}, ["main", "x"])
