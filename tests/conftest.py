@@ -16,6 +16,8 @@ pytest_plugins = ["corral.testing.pytest_plugin"]
 DURATIONS = pathlib.Path(__file__).parent / "durations.json"
 UNKNOWN_SECONDS = 10.0
 """A file that was not measured yet may be a long one."""
+SHOWN_LINES = 60
+"""Of what a failed test wrote: what it was about to do is at the end."""
 
 hypothesis.settings.register_profile(
     "corral",
@@ -39,15 +41,38 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], UNKNOWN_SECONDS))
 
 
+def last_lines(text, most=SHOWN_LINES):
+    lines = text.splitlines(keepends=True)
+    cut = len(lines) - most
+    return f"({cut} lines before these are not shown)\n" + "".join(lines[cut:]) if cut > 0 else text
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport():
+    """A controller logs thousands of lines in a test: among all of them nobody finds the failure."""
+    report = yield
+    report.sections = [(name, last_lines(text)) for name, text in report.sections]
+    return report
+
+
+def cause(report):
+    """Why it failed, in one line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash else report.longreprtext).strip().splitlines()
+    line = lines[0 if crash else -1] if lines else "no reason is known"
+    return line.removeprefix("E ").strip()[:300]
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter):
-    """The names of what failed come last and bare: a report that is cut from above keeps them."""
+    """What failed, and why, comes last and bare: a report that is cut from above keeps it."""
     result = yield
     failed = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
     if failed:
         terminalreporter.section("what failed")
     for report in failed:
         terminalreporter.line(f"{report.when}: {report.nodeid}")
+        terminalreporter.line(f"    {cause(report)}")
     return result
 
 
