@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-
 import pytest
 
 from corral.domain.patterns import (
@@ -20,10 +17,8 @@ from corral.errors import Code, Rejected
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)+$", "(.*)*x", "(a?){30}a{30}b"])
 def test_a_pattern_that_explodes_elsewhere_answers_at_once(pattern):
     text = "a" * 100_000 + "!"
-    begun = time.perf_counter()
-    assert compile_pattern(pattern, field="pattern").search(text) is None
+    assert compile_pattern(pattern, field="pattern").search(text) is None  # elsewhere: not within a test's time
     assert compile_bytes(pattern, field="pattern").search(text.encode()) is None
-    assert time.perf_counter() - begun < 10  # elsewhere: for ever
 
 
 @pytest.mark.parametrize(
@@ -83,10 +78,15 @@ def test_a_template_with_a_group_that_is_not_there_is_refused(template):
 
 @pytest.mark.trap("T42")
 @pytest.mark.parametrize(
-    "pattern", [r"\pL{400}", r"\pL" * 300, r"\pL" * 20, r"\pL{30}", ".{1000}", "(.*)" * 250]
+    ("pattern", "reason"),
+    [(r"\pL{400}", "too large"), (r"\pL{30}", "too large"), (r"\pL" * 300, "more than 20 classes")],
 )
-def test_a_pattern_that_is_long_in_the_compiling_is_answered_or_refused_at_once(pattern):
-    begun = time.process_time()
-    with contextlib.suppress(Rejected):
+def test_a_pattern_that_is_long_in_the_compiling_is_refused(pattern, reason):
+    with pytest.raises(Rejected, match=reason):
         compile_pattern(pattern)
-    assert time.process_time() - begun < 0.2  # without its bounds: 0.3 and more
+
+
+@pytest.mark.trap("T42")
+@pytest.mark.parametrize("pattern", [r"\pL" * 20, ".{1000}", "(.*)" * 250])
+def test_a_pattern_that_is_compiled_is_small(pattern):
+    assert compile_pattern(pattern).programsize < 25_000
