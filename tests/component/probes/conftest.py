@@ -1,4 +1,4 @@
-"""Consoles to follow, servers that answer anything, and how late the loop is meanwhile."""
+"""Consoles to follow, and servers that answer anything."""
 
 from __future__ import annotations
 
@@ -34,10 +34,6 @@ class Console:
 
     def rotate(self) -> None:
         self.first += (self.directory / layout.segment_name(self.first)).stat().st_size
-
-
-class LoopLag:
-    worst = 0.0
 
 
 @pytest.fixture
@@ -100,21 +96,3 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[int]]]:
             return found
 
         yield start
-
-
-@pytest.fixture
-async def lag() -> AsyncIterator[LoopLag]:
-    """The longest time the loop did nothing for anybody."""
-    found = LoopLag()
-
-    async def measure() -> None:
-        clock = asyncio.get_running_loop().time
-        while True:
-            before = clock()
-            await asyncio.sleep(0.005)
-            found.worst = max(found.worst, clock() - before - 0.005)
-
-    task = asyncio.create_task(measure(), name="test/lag")
-    yield found
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
+from corral.daemon.probes.log_probe import Growth, LogProbe
 from corral.domain.groups.probes import ProbeKind, ProbeSpec
 from corral.errors import Code, Rejected
 from corral.runtimes.keeper import console_layout as layout
+from corral.testing.counted_calls import counted_calls
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_nodes import ProcessHarness
 from corral.testing.waiting import eventually
@@ -17,38 +18,39 @@ def log(pattern: str) -> ProbeSpec:
     return ProbeSpec(kind=ProbeKind.LOG, pattern=pattern)
 
 
-async def ready_within(found, seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
+async def becomes_ready(found) -> None:
+    async with asyncio.timeout(60):
         await found.until_ready()
 
 
-async def not_ready(found, seconds: float = 0.3) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await found.until_ready()
+async def not_ready(found, seen: str, times: int = 1) -> None:
+    """It looked at what there is, and waits."""
+    waiting = asyncio.create_task(found.until_ready())
+    await eventually(lambda: found.last_seen.count(seen) == times, state=lambda: found.last_seen)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def test_a_line_written_before_the_probe_began_is_found(console, readiness):
     console.write(b"loading\nDone (1.5s)!\nmore\n")
-    await ready_within(readiness(log(r"^Done \(.*\)!$")))
+    await becomes_ready(readiness(log(r"^Done \(.*\)!$")))
 
 
-async def test_a_line_that_comes_later_is_found_soon(console, readiness):
+async def test_a_line_that_comes_later_is_found_by_the_growth_of_its_console(console, readiness):
     console.write(b"loading\n")
-    took = []
-    for number in range(5):  # by its growth, and not each time by the floor of a second
-        found = readiness(log(f"Done {number}$"))
-        waiting = asyncio.create_task(found.until_ready())
-        await eventually(
-            lambda found=found: " lines" in found.last_seen, state=lambda found=found: found.last_seen
-        )
-        console.write(b"Do")
-        console.write(b"ne %d\r\n" % number)
-        began = time.monotonic()
-        await waiting
-        took.append(time.monotonic() - began)
-        assert found.ready
-    assert min(took) < 0.9
+    with counted_calls() as count:
+        for number in range(5):  # on a busy machine the look of every second may come before
+            found = readiness(log(f"Done {number}$"))
+            waiting = asyncio.create_task(found.until_ready())
+            await eventually(
+                lambda found=found: " lines" in found.last_seen, state=lambda found=found: found.last_seen
+            )
+            console.write(b"Do")
+            console.write(b"ne %d\r\n" % number)
+            await waiting
+            assert found.ready
+    assert count.of(Growth.note) > 0
     assert found.last_seen == ""
 
 
@@ -59,7 +61,7 @@ async def test_a_console_that_appears_later_is_followed(scratch, readiness):
     await asyncio.sleep(0)
     directory.mkdir()
     (directory / "00000000000000000000.log").write_bytes(b"Done\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await waiting
 
 
@@ -67,37 +69,36 @@ async def test_a_line_over_two_segments_is_one_line(console, readiness):
     console.write(b"loading\nDo")
     console.rotate()
     console.write(b"ne\n")
-    await ready_within(readiness(log("^Done$")))
+    await becomes_ready(readiness(log("^Done$")))
 
 
 async def test_a_prompt_without_a_line_end_counts_once_it_waits(console, readiness):
     console.write(b"ready> ")
-    await ready_within(readiness(log("^ready> $")))
+    await becomes_ready(readiness(log("^ready> $")))
 
 
 async def test_lines_are_matched_one_by_one(console, readiness):
     console.write(b"a\nb\r\nc\n")
-    await not_ready(readiness(log(r"a\s+b")))
-    await ready_within(readiness(log("^b$"), log("^c$"), log(r"\Aa\z")))
+    await not_ready(readiness(log(r"a\s+b")), "none of 3 lines matched")
+    await becomes_ready(readiness(log("^b$"), log("^c$"), log(r"\Aa\z")))
 
 
 async def test_each_of_several_patterns_must_be_seen(console, readiness):
     console.write(b"one\n")
     found = readiness(log("one"), log("two"))
-    await not_ready(found)
-    assert found.last_seen.startswith("log probe 'two': none of 1 lines matched, the last one was 'one'")
+    await not_ready(found, "log probe 'two': none of 1 lines matched, the last one was 'one'")
+    assert found.last_seen.startswith("log probe 'two'")
     console.write(b"two\n")
-    await ready_within(found)
+    await becomes_ready(found)
 
 
 async def test_a_probe_that_never_succeeds_tells_what_it_saw_and_names_buffering(console, readiness):
     found = readiness(log("Done"))
-    await not_ready(found)
-    assert "there was no output at all" in found.last_seen
+    await not_ready(found, "there was no output at all")
     assert "line_buffered: true" in found.last_seen
     console.write(b"\x1b[31mred\x07\n")
     buffered = readiness(log("Done"), line_buffered=True)
-    await not_ready(buffered)
+    await not_ready(buffered, "none of 1 lines matched")
     assert (
         buffered.last_seen
         == "log probe 'Done': none of 1 lines matched, the last one was '\\x1b[31mred\\x07'"
@@ -105,29 +106,27 @@ async def test_a_probe_that_never_succeeds_tells_what_it_saw_and_names_buffering
 
 
 @pytest.mark.trap("T17")
-async def test_a_huge_line_and_bytes_that_are_no_text_are_passed_over(console, readiness, lag):
+async def test_a_huge_line_and_bytes_that_are_no_text_are_passed_over(console, readiness):
     console.write(b"x" * 10_000_000)
     found = readiness(log("Done"))
-    waiting = asyncio.create_task(found.until_ready())
-    await eventually(lambda: "lines" in found.last_seen)
-    console.write(b"\n\xff\xfe\x00 Done\n")
-    async with asyncio.timeout(20):
-        await waiting
-    assert lag.worst < 0.7
+    with counted_calls() as count:
+        waiting = asyncio.create_task(found.until_ready())
+        await eventually(lambda: "lines" in found.last_seen)
+        console.write(b"\n\xff\xfe\x00 Done\n")
+        async with asyncio.timeout(60):
+            await waiting
+    assert count.of(LogProbe._look) == 0, "it was read in the loop"
 
 
 @pytest.mark.trap("T42")
-async def test_an_exponential_pattern_costs_nobody_anything(console, readiness, lag):
-    console.write(b"a" * 24 + b"b\n")  # a second or two for an engine that goes back: enough to be seen
+async def test_an_exponential_pattern_costs_nobody_anything(console, readiness):
+    console.write(b"a" * 30 + b"b\n")  # minutes for an engine that goes back
     found = readiness(log("(a+)+$"), log("(x+x+)+y"))
-    await not_ready(found)
-    assert lag.worst < 0.7
+    await not_ready(found, "none of 1 lines matched", times=2)
     console.write((b"a" * 60_000 + b"b\n") * 30)
-    await not_ready(found, 2.0)
-    assert found.last_seen.count("none of 31 lines matched") == 2
+    await not_ready(found, "none of 31 lines matched", times=2)
     console.write(b"aaa\nxxy\n")
-    await ready_within(found)
-    assert lag.worst < 0.7  # an engine that goes back holds the loop for seconds
+    await becomes_ready(found)
 
 
 async def test_a_pattern_that_is_none_is_refused_at_once(readiness):
@@ -141,9 +140,9 @@ async def test_waiting_for_growth_costs_no_processor_time(console, readiness):
     found = readiness(log("Done"))
     waiting = asyncio.create_task(found.until_ready())
     await eventually(lambda: "1 lines" in found.last_seen)
-    before = time.process_time()
-    await asyncio.sleep(2)
-    assert time.process_time() - before < 0.8  # who spins takes all of the two seconds
+    with counted_calls() as count:
+        await asyncio.sleep(2)
+    assert count.calls < 10_000  # who spins makes hundreds of thousands
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 
@@ -158,9 +157,9 @@ async def test_two_hundred_that_wait_cost_next_to_nothing(scratch, readiness):
         for one in found:
             group.create_task(one.until_ready())
         await eventually(lambda: all("1 lines" in one.last_seen for one in found))
-        before = time.process_time()
-        await asyncio.sleep(2)
-        assert time.process_time() - before < 1.2
+        with counted_calls() as count:
+            await asyncio.sleep(2)
+        assert count.calls < 400_000
         for directory in consoles:
             with (directory / layout.segment_name(0)).open("ab") as segment:
                 segment.write(b"Done\n")
@@ -176,7 +175,7 @@ async def test_a_real_process_is_ready_when_it_says_so(scratch, reaper: Reaper, 
         waiting = asyncio.create_task(found.until_ready())
         await eventually(lambda: "'starting'" in found.last_seen, state=lambda: found.last_seen)
         await house.provider.send_command(handle, "start")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await waiting
         await house.provider.kill(handle)
         await house.provider.wait_empty(handle)

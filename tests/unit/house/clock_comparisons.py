@@ -145,7 +145,9 @@ def constant(node: ast.AST, known: Mapping[str, float]) -> float | None:
             if one is None or other is None:
                 return None
             return one * other if isinstance(op, ast.Mult) else one + other
-        case ast.Call(func=ast.Attribute(attr="timedelta") | ast.Name(id="timedelta"), args=[], keywords=given):
+        case ast.Call(
+            func=ast.Attribute(attr="timedelta") | ast.Name(id="timedelta"), args=[], keywords=given
+        ):
             parts = {each.arg or "": constant(each.value, known) for each in given}
             numbers = {name: value for name, value in parts.items() if value is not None}
             return dt.timedelta(**numbers).total_seconds() if len(numbers) == len(parts) else None
@@ -172,7 +174,10 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 yield from _unpacked(target, value)
-        case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+        ):
             yield from _unpacked(target, value)
         case ast.AugAssign(target=target, value=value):
             yield from _unpacked(target, value)

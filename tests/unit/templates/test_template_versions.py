@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from template_shelf import KEEP, NOW, Shelf, an_intake
 
