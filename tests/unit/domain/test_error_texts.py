@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from corral.daemon.runs.exit_outcome import failed_start
-from corral.domain.groups.group_documents import parse_group, patched
+from corral.domain.groups.group_documents import group_document, merged, parse_group
 from corral.errors import Code, Rejected
 from corral.wire.v1.node_pb2 import ErrorReport
 
@@ -33,10 +33,10 @@ def test_a_long_wrong_word_in_a_group_is_refused_in_one_pass(piece: str) -> None
     word = piece * (LONG // len(piece))
     group = parse_group({"name": "lobby", "command": ["true"]})
     with pytest.raises(Rejected, match="Invalid enum value") as wrong:
-        patched(group, {"variable_types": {"A": {"type": word}}})
+        parse_group(merged(group_document(group), {"variable_types": {"A": {"type": word}}}))
     assert wrong.value.code is Code.INVALID_FIELD
     assert len(str(wrong.value)) < 1000
     with pytest.raises(Rejected) as unknown:
-        patched(group, {word: 1})
+        parse_group(merged(group_document(group), {word: 1}))
     assert unknown.value.code in (Code.UNKNOWN_FIELD, Code.INVALID_FIELD), "its end may look like a place"
     assert len(str(unknown.value)) < 1000

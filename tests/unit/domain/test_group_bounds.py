@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.domain.groups.group_documents import parse_group, patched
+from corral.domain.groups.group_documents import group_document, merged, parse_group
 from corral.errors import Code, Rejected
 
 BARE: dict[str, Any] = {"name": "lobby", "command": ["serve"]}
@@ -36,7 +36,7 @@ def test_a_map_of_texts_has_so_many_entries_keys_and_values(
         wrong.append((f"{field}/k", {"k": "v" * (value + 1)}, f"{value + 1} characters"))
     for at, given, why in wrong:
         with pytest.raises(Rejected, match=why) as refused:
-            patched(parse_group(BARE), {field: given})
+            parse_group(merged(group_document(parse_group(BARE)), {field: given}))
         assert (refused.value.code, refused.value.field) == (Code.INVALID_FIELD, at)
         assert refused.value.hint
         assert len(str(refused.value)) < 500

@@ -9,7 +9,7 @@ import pytest
 
 from corral.domain.groups.config_patches import patch_format, split_path, value_text
 from corral.domain.groups.group import PatchOp, PatchSpec
-from corral.domain.groups.group_documents import group_document, parse_group, patched
+from corral.domain.groups.group_documents import group_document, merged, parse_group
 from corral.domain.urls import shown_url, url_file
 from corral.errors import Code, Rejected
 
@@ -235,7 +235,8 @@ def test_a_typo_is_answered_with_the_nearest_field_at_any_depth(fields, field, g
 
 
 def test_a_merge_patch_takes_parts_away_and_keeps_the_rest():
-    spec = patched(parse_group(FULL), {"jvm": None, "command": ["serve"], "variables": {"LEVEL": "4"}})
+    patch = {"jvm": None, "command": ["serve"], "variables": {"LEVEL": "4"}}
+    spec = parse_group(merged(group_document(parse_group(FULL)), patch))
     assert spec.jvm is None
     assert spec.variables == {"LEVEL": "4", "KEY": "file://key"}
 

@@ -71,15 +71,16 @@ def has_world(state: ClusterState, record: InstanceRecord) -> bool:
     return bool(record.home) and state.nodes.find(record.home) is not None
 
 
-def before_static_goes(state: ClusterState, group: str, confirm: str) -> None:
-    """CONFIRMATION_REQUIRED, unless confirmed: instances would start with empty directories."""
+def before_static_goes(state: ClusterState, group: str, confirm: str, *, by: str = "") -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: instances would start with empty directories. `by`: the group whose
+    change it is, where that is an ancestor; its name confirms."""
     worlds = of_group(state, group).worlds
     if worlds:
         effects = (
             f"group '{group}' has worlds: {_places(worlds)}. Without 'static' its instances start in new directories, "
             "which are deleted when they stop; the worlds stay where they are and are used again once 'static' is on"
         )
-        _require(group, confirm, effects)
+        _require(by or group, confirm, effects)
 
 
 def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:

@@ -3,87 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
-from corral.controller.instances.confirmations import before_group_goes, before_static_goes
+from corral.controller.instances.confirmations import before_group_goes
 from corral.controller.instances.crash_loops import end_pause
+from corral.controller.instances.group_writes import documents_of, write_documents
 from corral.controller.instances.instance_changes import order_stop, refuse_abstract, refuse_deleting
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups.group import GroupSpec, ScalingMode
 from corral.domain.groups.group_checks import check_group
-from corral.domain.groups.group_documents import changed_fields, patched
+from corral.domain.groups.group_documents import brief_document, parse_group, refuse_renaming
+from corral.domain.groups.inheritance import parent_of, patched_document, written_document
 from corral.domain.groups.instance_records import GroupRecord, live, stays
 from corral.domain.groups.placement_checks import check_references
-from corral.errors import Code, Rejected
+from corral.domain.ids import group_name
+from corral.errors import Code, Rejected, short_list
+
+_SHOWN: Final = 10
 
 
 def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
     """Create a group; its minimum is started right after."""
     check_group(spec)
-    if ws.group(spec.name) is not None:
+    return create_document(ws, brief_document(spec))
+
+
+def create_document(ws: Workspace, document: Mapping[str, Any]) -> GroupRecord:
+    """Create a group by its document; its minimum is started right after."""
+    name = document.get("name")
+    if not isinstance(name, str):
+        parse_group(document)  # refuses it, with the field
+    assert isinstance(name, str)
+    group_name(name)
+    if ws.group(name) is not None:
         raise Rejected(
             Code.ALREADY_EXISTS,
-            f"group '{spec.name}' already exists",
+            f"group '{name}' already exists",
             hint="change it, or choose another name",
             field="name",
         )
-    _check_references(ws, spec)
-    if not spec.abstract:
-        ws.resolve(spec)  # refuse it here, with its field, rather than at every start
-    record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now, request=ws.request)
-    ws.put_group(record)
-    ws.event(EventType.GROUP_CREATED, spec.name, min=spec.min, max=spec.max)
-    return record
+    write_documents(ws, {name: document})
+    return ws.require_group(name)
 
 
 def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confirm: str = "") -> GroupRecord:
     """Change the document by a merge patch. Running instances continue as they were started.
     CONFIRMATION_REQUIRED when worlds would be left behind."""
     record = ws.require_group(name)
+    return replace_document(ws, name, patched_document(written_document(record), patch), confirm=confirm)
+
+
+def replace_document(
+    ws: Workspace, name: str, document: Mapping[str, Any], *, confirm: str = ""
+) -> GroupRecord:
+    """Replace the whole document: what it leaves out is as in its parent, or the default."""
+    record = ws.require_group(name)
     refuse_deleting(record)
-    spec = patched(record.spec, patch)
-    fields = changed_fields(record.spec, spec)
-    if not fields:
-        return record
-    _check_references(ws, spec)
-    _refuse_unresolvable(ws, record.spec, spec)
-    if record.spec.static and not spec.static:
-        before_static_goes(ws.state, name, confirm)
-    target = record.target if spec.max is None else min(record.target, spec.max)
-    changed = msgspec.structs.replace(record, spec=spec, target=target, updated_at=ws.now, request=ws.request)
-    ws.put_group(changed)
-    ws.event(EventType.GROUP_UPDATED, name, changed=fields)
-    return changed
-
-
-def _check_references(ws: Workspace, spec: GroupSpec) -> None:
-    check_references({**_specs(ws, without=spec.name), spec.name: spec}, [spec.name])
-
-
-def _specs(ws: Workspace, *, without: str) -> dict[str, GroupSpec]:
-    """The documents of all groups that are not being deleted, but one."""
-    return {
-        name: record.spec for name, record in ws.groups().items() if not record.deleting and name != without
-    }
-
-
-def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
-    """Refuse a patch that breaks a group. One that is broken already, because something was removed since,
-    can still be scaled down, or repaired in several steps."""
-    if new.abstract:
-        return
-    try:
-        ws.resolve(new)
-    except Rejected as error:
-        try:
-            ws.resolve(old)
-        except Rejected as before:
-            if (before.code, before.message) == (error.code, error.message):
-                return
-        raise
+    refuse_renaming(name, document)
+    write_documents(ws, {name: document}, confirm=confirm)
+    return ws.require_group(name)
 
 
 def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") -> GroupRecord | None:
@@ -91,7 +73,7 @@ def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") 
     CONFIRMATION_REQUIRED when instances are stopped or worlds left behind."""
     record = ws.require_group(name)
     if not record.deleting:
-        check_references(_specs(ws, without=name), [name])
+        _refuse_used(ws, name)
     present = [each for each in ws.instances_of(name) if live(each.state)]
     if present and not cascade:
         raise Rejected(
@@ -111,6 +93,19 @@ def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") 
     ws.put_group(changed)
     ws.event(EventType.GROUP_UPDATED, name, changed=["deleting"])
     return changed
+
+
+def _refuse_used(ws: Workspace, name: str) -> None:
+    documents = documents_of(ws)
+    children = sorted(each for each, document in documents.items() if parent_of(document) == name)
+    if children:
+        raise Rejected(
+            Code.CONFLICT,
+            f"group '{name}' is the parent of {short_list(map(repr, children), _SHOWN)}",
+            hint="give these another parent or delete them first",
+        )
+    specs = {each: ws.require_group(each).spec for each in documents if each != name}
+    check_references(specs, [name])
 
 
 def drop_group(ws: Workspace, name: str) -> None:

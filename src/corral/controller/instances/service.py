@@ -139,6 +139,9 @@ class InstanceService:
         self.placing = asyncio.Lock()
         """Held from the search for a place until its commit: otherwise many concurrent starts would choose
         the same place and conflict with each other repeatedly."""
+        self.documents = asyncio.Lock()
+        """Held from the check of group documents until their commit: a document may depend on others, which the
+        transaction does not write."""
 
     def workspace(self, *, cause: str, now: dt.datetime | None = None, request: str = "") -> Workspace:
         """A new transaction on behalf of `cause`, for the request with this id."""

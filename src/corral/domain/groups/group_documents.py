@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
+from corral.domain.spec import Spec
 from corral.errors import Code, Rejected, nearest
 
 _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
@@ -36,6 +37,31 @@ def group_document(spec: GroupSpec) -> dict[str, Any]:
     return document
 
 
+def brief_document(spec: GroupSpec) -> dict[str, Any]:
+    """A group as a document of plain values, with only the fields that differ from the defaults."""
+    document: dict[str, Any] = _brief(spec)
+    return document
+
+
+def _brief(value: Any) -> Any:
+    if isinstance(value, Spec):
+        fields = msgspec.structs.fields(value)
+        return {
+            field.encode_name: _brief(getattr(value, field.name))
+            for field in fields
+            if field.required or getattr(value, field.name) != _default(field)
+        }
+    if isinstance(value, list | tuple):
+        return [_brief(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _brief(each) for key, each in value.items()}
+    return msgspec.to_builtins(value)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+
+
 def merged(document: object, patch: object, *, depth: int = 0) -> object:
     """RFC 7396: objects are merged by key, null removes a key, anything else replaces."""
     if not isinstance(patch, Mapping):
@@ -51,16 +77,14 @@ def merged(document: object, patch: object, *, depth: int = 0) -> object:
     return result
 
 
-def patched(spec: GroupSpec, patch: Mapping[str, object]) -> GroupSpec:
-    """The group after a merge patch of its document. A removed field takes its default; the name stays."""
-    if patch.get("name", spec.name) != spec.name:
+def refuse_renaming(name: str, document: Mapping[str, object]) -> None:
+    if document.get("name", name) != name:
         raise Rejected(
             Code.INVALID_FIELD,
-            f"group '{spec.name}' cannot be renamed",
+            f"group '{name}' cannot be renamed",
             hint="create another group and delete this one",
             field="name",
         )
-    return parse_group(merged(group_document(spec), patch))
 
 
 def changed_fields(old: GroupSpec, new: GroupSpec) -> list[str]:

@@ -88,3 +88,5 @@ class ApiCall(Generic[B, Q]):
     last_event_id: str | None = None
     request: str = ""
     """The id of the request."""
+    raw: bytes = b""
+    """The body as it was sent, where it was read whole: a document is kept as it was written."""

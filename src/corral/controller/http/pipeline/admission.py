@@ -113,7 +113,7 @@ class RouteAdmission:
         raw = await self.read_body(request)
         body = await self.decode_body(raw)
         return AdmittedRequest(
-            leading=leading, call=self._call(caller, request, body, now), request=request, raw=raw
+            leading=leading, call=self._call(caller, request, body, now, raw), request=request, raw=raw
         )
 
     def admit_unread(self, request: HttpRequest) -> AdmittedRequest:
@@ -165,7 +165,9 @@ class RouteAdmission:
     async def decode_body(self, raw: bytes) -> Any:
         return await self._body.received(raw) if self._body else None
 
-    def _call(self, caller: Caller, request: HttpRequest, body: Any, now: dt.datetime) -> ApiCall[Any, Any]:
+    def _call(
+        self, caller: Caller, request: HttpRequest, body: Any, now: dt.datetime, raw: bytes = b""
+    ) -> ApiCall[Any, Any]:
         path: Mapping[str, str] = request.scope.get("path_params", {})
         return ApiCall(
             caller=caller,
@@ -175,4 +177,5 @@ class RouteAdmission:
             now=now,
             last_event_id=request.header(b"last-event-id"),
             request=request.id,
+            raw=raw,
         )

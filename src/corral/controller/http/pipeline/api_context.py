@@ -154,6 +154,10 @@ class InstanceControl(Protocol):
     def placing(self) -> asyncio.Lock:
         """Held during a placement and its commit: concurrent placements would only conflict."""
 
+    @property
+    def documents(self) -> asyncio.Lock:
+        """Held during a check of group documents and its commit: one may depend on others that are not written."""
+
     def workspace(self, *, cause: str, now: dt.datetime, request: str = "") -> Workspace:
         """A place to describe changes in; nothing happens before its steps are committed."""
 

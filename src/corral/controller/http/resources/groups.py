@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import datetime as dt
 import types
@@ -46,26 +47,24 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupShape(GroupSpec, frozen=True, kw_only=True):
-    """A group's document as it was given, with its defaults, and how it fares."""
+    """A group's document with the fields of its parents and all defaults, and how it fares."""
 
     status: GroupStatus
     revision: int
 
 
-class NewGroup(GroupSpec, RequestBody, frozen=True, kw_only=True):
-    """A group's document."""
-
-
-def _patch_type() -> type[RequestBody]:
-    """Every field of a group's document, each of them optional; null goes back to the default."""
-    fields: list[tuple[str, Any, Any]] = []
+def _document_type(name: str, *, whole: bool) -> type[RequestBody]:
+    """Every field of a group's document, optional but for the name of a `whole` one; null goes back to the default.
+    What is written inside objects is checked with the group: a part may be given, and is merged into what is there."""
+    fields: list[Any] = []
     for field in msgspec.structs.fields(GroupSpec):
-        kind = (
-            dict[str, Any] if _is_object(field.type) else field.type
-        )  # a part may be given: it is merged in
+        if whole and field.required:
+            fields.append((field.name, field.type))
+            continue
+        kind = dict[str, Any] if _is_object(field.type) else field.type
         fields.append((field.name, kind | None | UnsetType, UNSET))
     made: Any = msgspec.defstruct(
-        "GroupPatch",
+        name,
         fields,
         bases=(RequestBody,),
         kw_only=True,
@@ -73,8 +72,8 @@ def _patch_type() -> type[RequestBody]:
         forbid_unknown_fields=True,
         module=__name__,
     )
-    patch: type[RequestBody] = made
-    return patch
+    document: type[RequestBody] = made
+    return document
 
 
 def _is_object(type: Any) -> bool:
@@ -86,7 +85,8 @@ def _is_object(type: Any) -> bool:
     )
 
 
-GroupPatch: Final = _patch_type()
+NewGroup: Final = _document_type("NewGroup", whole=True)
+GroupPatch: Final = _document_type("GroupPatch", whole=False)
 
 
 class Scale(RequestBody, frozen=True, kw_only=True):
@@ -137,18 +137,27 @@ def the_group(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[Grou
     return state.groups.require(path["name"])
 
 
-def create_group(
-    state: ClusterState, instances: InstanceControl, call: ApiCall[GroupSpec, NoQuery]
-) -> Mutation:
+def create_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, NoQuery]) -> Mutation:
     ws = workspace(instances, call, "POST /groups")
-    spec = GroupSpec(**msgspec.structs.asdict(call.body))
-    record = group_changes.create_group(ws, spec)
-    return _changed(state, ws, "groups.create", spec.name, None, record, status=201)
+    record = group_changes.create_document(ws, _written(call))
+    return _changed(state, ws, "groups.create", record.spec.name, None, record, status=201)
+
+
+def _written(call: ApiCall[Any, Any]) -> dict[str, Any]:
+    """The document as it was sent: what it leaves out is not the same as a default."""
+    document: dict[str, Any] = msgspec.json.decode(call.raw or b"{}")
+    return document
+
+
+def writing(instances: InstanceControl, call: ApiCall[Any, Any]) -> asyncio.Lock:
+    """The lock of group documents."""
+    del call
+    return instances.documents
 
 
 def patch_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, Confirmed]) -> Mutation:
     name, confirm = call.path["name"], call.query.confirm
-    patch: dict[str, object] = msgspec.to_builtins(call.body)
+    patch = _written(call)
     return _changing(
         state,
         instances,
@@ -294,6 +303,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=GroupShape,
         status=201,
         handler=create_group,
+        turn=writing,
     ),
     Read(
         method="GET",
@@ -313,6 +323,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=GroupShape,
         handler=patch_group,
         revises=the_group,
+        turn=writing,
     ),
     Mutate(
         method="DELETE",
@@ -323,6 +334,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=204,
         handler=delete_group,
         revises=the_group,
+        turn=writing,
     ),
     _operation("scale", "How many instances a group shall have", scale_group, body=Scale),
     _operation("unpause", "Try a crash-looping group again now", unpause_group),

@@ -1,0 +1,180 @@
+"""Documents that inherit: what is merged, what is not, and where a wrong value was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.domain.groups.group_documents import brief_document, merged, parse_group
+from corral.domain.groups.inheritance import (
+    MAX_CHAIN,
+    NOT_INHERITED,
+    chain_of,
+    descendants_of,
+    merged_document,
+    patched_document,
+    resolve_group,
+    resolve_groups,
+)
+from corral.errors import Rejected
+
+QUIET = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+BASE: dict[str, Any] = {
+    "name": "base",
+    "abstract": True,
+    "memory_mb": 512,
+    "env": {"A": "1", "B": "2"},
+    "restart": {"attempts": 7, "delay_ms": 9},
+    "templates": ["one", "two"],
+    "labels": {"team": "blue"},
+}
+
+
+def resolved(*documents: dict[str, Any], name: str = "lobby") -> Any:
+    return resolve_group(name, {each["name"]: each for each in documents})
+
+
+def test_objects_are_merged_lists_replaced_and_null_is_the_default() -> None:
+    child = {
+        "name": "lobby",
+        "parent": "base",
+        "command": ["serve"],
+        "memory_mb": None,
+        "env": {"A": None, "C": "3"},
+        "restart": {"attempts": 2},
+        "templates": ["three"],
+    }
+    spec = resolved(BASE, child)
+    assert (spec.memory_mb, spec.env, spec.templates) == (0, {"B": "2", "C": "3"}, ("three",))
+    assert (spec.restart.attempts, spec.restart.delay_ms, spec.labels) == (2, 9, {"team": "blue"})
+    assert (spec.name, spec.parent, spec.abstract) == ("lobby", "base", False)
+
+
+def test_a_value_comes_from_the_nearest_ancestor_that_has_it() -> None:
+    middle = {"name": "middle", "parent": "base", "abstract": True, "memory_mb": 700}
+    child = {"name": "lobby", "parent": "middle", "command": ["serve"]}
+    spec = resolved(BASE, middle, child)
+    assert (spec.memory_mb, spec.env) == (700, {"A": "1", "B": "2"})
+    assert resolved(BASE, {**middle, "memory_mb": None}, child).memory_mb == 0
+
+
+def test_a_refusal_names_the_document_that_has_the_value() -> None:
+    child = {"name": "lobby", "parent": "base", "command": ["serve"]}
+    for documents, field, origin in [
+        ([{**BASE, "memory_mb": -1}, child], "memory_mb", "base"),
+        ([{**BASE, "ports": {"primary": {"range": [2, 1]}}}, child], "ports/primary/range", "base"),
+        ([{**BASE, "ports": {"primary": {"range": [1]}}}, child], "ports[...].range", "base"),
+        ([BASE, {**child, "restart": {"attempts": -1}}], "restart.attempts", "lobby"),
+        ([{**BASE, "stop": [{"signal": "SIGTREM"}]}, child], "stop/0/signal", "base"),
+        ([{**BASE, "nmae": 1}, child], "nmae", "base"),
+        ([{**BASE, "max": 1}, {**child, "min": 2}], "max", "base"),
+    ]:
+        with pytest.raises(Rejected) as refused:
+            resolved(*documents)
+        assert (refused.value.field, f"(written in '{origin}')" in refused.value.message) == (field, True)
+
+
+def test_a_missing_parent_has_the_nearest_name_and_a_cycle_is_shown() -> None:
+    with pytest.raises(Rejected) as refused:
+        resolved(BASE, {"name": "lobby", "parent": "bsae", "command": ["serve"]})
+    assert (refused.value.field, refused.value.hint) == ("parent", "did you mean 'base'?")
+    a, b = {"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}
+    with pytest.raises(Rejected, match="a -> b -> a"):
+        resolved(a, b, name="a")
+
+
+def test_a_chain_has_at_most_eight_documents() -> None:
+    chain = [{"name": "g0", "abstract": True}]
+    chain += [{"name": f"g{n}", "parent": f"g{n - 1}", "abstract": True} for n in range(1, MAX_CHAIN + 1)]
+    documents = {each["name"]: each for each in chain}
+    assert len(chain_of(f"g{MAX_CHAIN - 1}", documents)) == MAX_CHAIN
+    with pytest.raises(Rejected, match="more than 8"):
+        chain_of(f"g{MAX_CHAIN}", documents)
+
+
+def test_one_refused_descendant_is_named() -> None:
+    documents = {
+        "base": {**BASE, "max": 1},
+        "fine": {"name": "fine", "parent": "base", "command": ["serve"]},
+        "wide": {"name": "wide", "parent": "fine", "min": 2},
+    }
+    assert descendants_of(["base"], documents) == ["fine", "wide"]
+    specs, (fault,) = resolve_groups(["base"], documents)
+    assert (sorted(specs), fault.group) == (["base", "fine"], "wide")
+    assert "group 'wide', which inherits this" in fault.error.message
+
+
+def test_a_null_of_a_patch_stays_in_the_document_of_a_child_only() -> None:
+    child = {"name": "lobby", "parent": "base", "env": {"C": "3"}}
+    patch = {"memory_mb": None, "env": {"A": None, "C": None}, "abstract": None}
+    changed = patched_document(child, patch)
+    assert changed == {"name": "lobby", "parent": "base", "memory_mb": None, "env": {"A": None, "C": None}}
+    spec = resolve_group("lobby", {"base": BASE, "lobby": {**changed, "command": ["serve"]}})
+    assert (spec.memory_mb, spec.env) == (0, {"B": "2"})
+    alone = patched_document({"name": "lobby", "memory_mb": 5, "env": {"A": "1"}}, patch)
+    assert alone == {"name": "lobby", "env": {}}
+    assert patched_document(child, {"parent": None, "max": None}) == {"name": "lobby", "env": {"C": "3"}}
+
+
+SMALL = st.dictionaries(st.sampled_from("ABC"), st.one_of(st.none(), st.sampled_from("xyz")), max_size=3)
+DOCUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "memory_mb": st.one_of(st.none(), st.integers(0, 5)),
+        "env": st.one_of(st.none(), SMALL),
+        "labels": SMALL,
+        "restart": st.fixed_dictionaries({}, optional={"attempts": st.one_of(st.none(), st.integers(0, 3))}),
+        "templates": st.one_of(st.none(), st.lists(st.sampled_from(["a", "b"]), max_size=2)),
+        "abstract": st.booleans(),
+    },
+)
+CHAINS = st.lists(DOCUMENTS, min_size=1, max_size=MAX_CHAIN)
+
+
+def chained(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        f"g{n}": {"name": f"g{n}", **({"parent": f"g{n - 1}"} if n else {}), "command": ["serve"], **part}
+        for n, part in enumerate(parts)
+    }
+
+
+@QUIET
+@given(parts=CHAINS)
+def test_a_chain_is_the_same_merged_at_once_or_step_by_step(parts: list[dict[str, Any]]) -> None:
+    documents = chained(parts)
+    step: Any = {}
+    for name, document in documents.items():
+        own = {key: value for key, value in document.items() if key in NOT_INHERITED}
+        step = {key: value for key, value in step.items() if key not in NOT_INHERITED}
+        step = merged(step, document)
+        assert step == merged_document(name, documents)
+        assert {key: step[key] for key in own} == own
+        spec = resolve_group(name, documents)
+        assert spec == parse_group(step)
+        assert parse_group(brief_document(spec)) == spec, "what differs from the defaults is all of it"
+
+
+@QUIET
+@given(parts=CHAINS, order=st.randoms(use_true_random=False), changed=st.integers(0, MAX_CHAIN))
+def test_the_order_of_documents_does_not_matter(parts: list, order: Any, changed: int) -> None:
+    documents = chained(parts)
+    documents["side"] = {"name": "side", "parent": "g0", "memory_mb": 9}
+    names = list(documents)
+    order.shuffle(names)
+    shuffled = {name: documents[name] for name in names}
+    start = [f"g{changed % len(parts)}"]
+    assert resolve_groups(start, shuffled)[0] == resolve_groups(start, documents)[0]
+
+
+@QUIET
+@given(parts=CHAINS, patch=DOCUMENTS)
+def test_a_patched_child_has_what_the_patch_says_whatever_its_parents_have(parts: list, patch: dict) -> None:
+    documents = chained(parts)
+    last = f"g{len(parts) - 1}"
+    before = merged_document(last, documents)
+    documents[last] = patched_document(documents[last], patch)
+    after = merged_document(last, documents)
+    assert parse_group(after) == parse_group(merged(before, patch))
