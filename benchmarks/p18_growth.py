@@ -27,7 +27,8 @@ from benchmarks.figures import result
 from benchmarks.fleet import Api
 from benchmarks.placed_records import LARGE, NODE, PAGE, Controller, opened
 from benchmarks.trees import fresh_directory
-from corral.controller.instances.starts import next_requests, release, start_run
+from corral.controller.instances.plan_view import next_requests
+from corral.controller.instances.starts import release, start_run
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES
 from corral.domain.events import Draft, EventType

@@ -169,6 +169,20 @@ class ReconcileSection(Section, frozen=True, kw_only=True):
     ] = 5
 
 
+class PlacementSection(Section, frozen=True, kw_only=True):
+    cpu_overcommit: Annotated[
+        float,
+        Meta(ge=0.1, le=100),
+        described("How many times a node's CPUs may be reserved by instances on it."),
+    ] = 1.0
+    wait_reconnect_seconds: Annotated[
+        kind.Seconds,
+        described(
+            "How long a start waits for the only node that fits, when that has just lost its connection."
+        ),
+    ] = 30
+
+
 class TemplatesSection(Section, frozen=True, kw_only=True):
     max_bytes: Annotated[kind.Bytes, described("Largest tree of one version, unpacked.")] = 8_589_934_592
     max_files: Annotated[kind.Count, described("Most files of one version.")] = 100_000
@@ -225,6 +239,7 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     metrics: MetricsSection = MetricsSection()
     retention: RetentionSection = RetentionSection()
     reconcile: ReconcileSection = ReconcileSection()
+    placement: PlacementSection = PlacementSection()
     instances: InstanceRetentionSection = InstanceRetentionSection()
     templates: TemplatesSection = TemplatesSection()
     workload: WorkloadSection = WorkloadSection()

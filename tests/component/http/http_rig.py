@@ -59,7 +59,12 @@ from corral.store.leadership import Leadership
 from corral.store.port import ABSENT, Commit, Store
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
-from corral.system.controller_config import HttpLimitsSection, ModulesSection, TemplatesSection
+from corral.system.controller_config import (
+    HttpLimitsSection,
+    ModulesSection,
+    PlacementSection,
+    TemplatesSection,
+)
 from corral.system.entropy import SystemEntropy
 from corral.testing.cluster import RecordedLog
 from corral.testing.failing_store import FailingStore
@@ -474,6 +479,7 @@ async def _lead(
         entropy=rig.entropy,
         tokens=rig.workload.tokens,
         ticket_keys=lambda: ticket_keys(rig.state, rig.data / "ca" / "cluster.key"),
+        placement=PlacementSection(),
     )
     await stack.enter_async_context(rig.writer)
     await found_cluster(

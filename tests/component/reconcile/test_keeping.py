@@ -312,9 +312,9 @@ async def test_a_group_runs_only_where_what_it_asks_for_was_proven_and_the_refus
     await fleet.group(min=1, node_capabilities=["memory-limit"])
     await eventually(lambda: "1 lacks a capability" in fleet.group_record().reason)
     why = await fleet.controller.call("GET", "/api/v1/groups/lobby/why")
-    assert why["decisions"][0]["rejected"] == [
-        {"subject": "node/n1", "reason": "it has not proven memory-limit"}
-    ]
+    [refused] = why["decisions"][0]["rejected"]
+    assert (refused["subject"], refused["code"]) == ("node/n1", "CAPABILITY")
+    assert refused["reason"] == "it has not proven memory-limit"
     await fleet.node("n2", capabilities=["cpu-limit", "memory-limit"])
     await fleet.running(1)
     assert fleet.record("lobby-1").node == "n2"
@@ -329,6 +329,8 @@ async def test_nodes_of_equal_score_are_told_as_equal(fleet):
     await fleet.group(min=1)
     await fleet.running(1)
     why = await fleet.controller.call("GET", "/api/v1/instances/lobby-1/why")
-    [other] = why["decisions"][0]["rejected"]
-    assert other["subject"] == "node/n2"
-    assert "as well; of equal ones the first by name is taken" in other["reason"]
+    decided = why["decisions"][0]
+    [other] = decided["rejected"]
+    assert other["subject"] == f"node/{decided['ties'][0]}"
+    assert "as well; of equal ones a hash chooses" in other["reason"]
+    assert f"a tie with '{decided['ties'][0]}'" in decided["reason"]

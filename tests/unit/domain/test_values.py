@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import pathlib
 import re
 
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corral
-from corral.domain.decisions import Alternative, Decision, DecisionKind
 from corral.domain.events import Cursor, EventType
 from corral.domain.ids import (
     MAX_COUNTER,
@@ -70,22 +68,6 @@ def test_restarts_of_one_start_share_its_numbers_and_never_reach_the_next_start(
     with pytest.raises(Rejected):
         first_incarnation(MAX_COUNTER)
     assert restart_incarnation(Incarnation(first + 1023)) is None
-
-
-def test_a_decision_explains_itself_with_what_was_passed_over():
-    decision = Decision(
-        id="d-1",
-        cause="event:1-7",
-        kind=DecisionKind.PLACE,
-        subject="lobby-3",
-        reason="n1 has most free memory",
-        epoch=3,
-        at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
-        rejected=(Alternative(subject="n2", reason="cordoned"),),
-    )
-    assert decision.explain() == (
-        "place lobby-3: n1 has most free memory (cause event:1-7)\n  not n2: cordoned"
-    )
 
 
 def test_roles_grow_from_viewer_to_admin_and_admin_may_everything():

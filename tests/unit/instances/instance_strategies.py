@@ -35,6 +35,7 @@ RECORDS = st.builds(
     held=st.sampled_from(("", "stopped")),
     exit=st.sampled_from((None, exited(ENDED), exited("crashed"))),
     readiness=st.sampled_from(Readiness),
+    warm=st.booleans(),
     created_at=st.just(NOW),
 )
 CHANGES = st.lists(st.one_of(RECORDS, IDS), max_size=40)

@@ -40,6 +40,7 @@ def test_a_start_is_one_transaction_of_record_reservation_plan_decision_and_even
     assert [entry.journal for entry in world.decisions] == [
         "decisions:instance/lobby-1",
         "decisions:group/lobby",
+        "decisions:node/n1",
     ]
     assert world.state.reservations.usage("n1").memory_mb == 10
     assert read_plan(world.state.plans.require(record.plan_hash).record).command == ("serve",)

@@ -9,7 +9,6 @@ from corral.controller.instances.instance_changes import restart_instance
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.retention import forgotten
-from corral.controller.reconcile.apply_plan import keep_group
 from corral.domain.groups.instance_records import EARLIER_STARTS
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
@@ -26,7 +25,7 @@ def test_a_record_remembers_the_starts_before_it_with_their_nodes_and_plans():
     world = World()
     world.add_node(NodeId("n2"))
     world.do(create_group, spec(min=1, memory_mb=100, nodes=("n1",)))
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    world.keep()
     first = world.record("lobby-1")
     assert first.earlier == ()
     told(world, InstanceState.RUNNING, started_at=NOW)
@@ -52,7 +51,7 @@ def test_a_record_remembers_the_starts_before_it_with_their_nodes_and_plans():
 def test_a_start_that_never_ran_is_not_remembered():
     world = World()
     world.do(create_group, spec(min=1, memory_mb=100))
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    world.keep()
     world.do(restart_instance, "lobby-1", reason="")
     told(world, InstanceState.STOPPED)
     assert world.record("lobby-1").earlier == ()

@@ -12,7 +12,6 @@ from world import NOW, World, spec
 from corral.controller.distribution.node_needs import GroupNeeds
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import start_instance
-from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.domain.groups.group import ArtifactSpec, ExtensionSpec
 from corral.domain.groups.plans import read_plan
@@ -95,7 +94,7 @@ def test_a_group_that_asks_for_what_is_gone_says_why_and_can_still_be_changed(wo
     put_module(world, activation="requested")
     world.do(create_group, spec(artifact=PAPER, extensions=ASKED, min=1))
     drop_module(world)
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    world.keep()
     assert world.group().reason.startswith("EXTENSION_NOT_FOUND: extension 'plugin' is of module 'stats'")
     with pytest.raises(Rejected) as caught:
         world.do(start_instance, "lobby")
@@ -103,7 +102,7 @@ def test_a_group_that_asks_for_what_is_gone_says_why_and_can_still_be_changed(wo
     assert "install it first" in (caught.value.hint or "")
     assert world.do(patch_group, "lobby", {"max_players": 7}).spec.max_players == 7
     world.do(patch_group, "lobby", {"extensions": []})
-    started, *_ = world.do(keep_group, "lobby", pause_over=False, budget=10)
+    started, _ = world.keep()
     assert (started, world.group().reason) == (1, "")
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 
 from hypothesis import given
 from instance_strategies import CHANGES, GROUPS
 from world import World
 
-from corral.controller.instances.group_tally import GroupTally
-from corral.controller.instances.starts import free_instance_ids
+from corral.controller.instances.plan_view import free_instance_ids
 from corral.controller.instances.workspace import Workspace
-from corral.domain.groups.instance_records import InstanceRecord
-from corral.domain.ids import GroupName
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import InstanceRecord, stays
+from corral.domain.planning.tallies import GroupTally
 
 
 def change(ws: Workspace, changes: list[InstanceRecord | str]) -> None:
@@ -43,7 +44,9 @@ def test_a_transaction_sees_the_numbers_that_it_leaves(
         for group in GROUPS:
             records = ws.instances_of(group)
             assert ws.tally(group) == GroupTally.of(records)
-            free = itertools.islice(free_instance_ids(ws, GroupName(group)), 8)
+            by_node = collections.Counter(each.node for each in records if stays(each))
+            assert +collections.Counter(ws.runs_by_node(group)) == by_node
+            free = itertools.islice(free_instance_ids(ws, GroupSpec(name=group)), 8)
             ids = (f"{group}-{n}" for n in itertools.count(1))
             expected = itertools.islice((id for id in ids if ws.instance(id) is None), 8)
             assert list(free) == list(expected)

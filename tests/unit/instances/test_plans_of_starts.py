@@ -15,7 +15,6 @@ from corral.controller.instances.order_answers import fold_start_answer
 from corral.controller.instances.plans import plans_in_use
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
-from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.term.housekeeping import surplus_versions
 from corral.domain.groups.group import ArtifactSpec, TemplateChoice, TemplateSelection
@@ -116,7 +115,7 @@ def test_without_a_plan_the_group_says_why_once_and_nothing_is_started(world):
     world.do(create_group, spec(templates=("base",), min=2))
     drop_template(world, "base")
     for _ in range(3):
-        world.do(keep_group, "lobby", pause_over=False, budget=10)
+        world.keep()
     assert not list(world.state.instances)
     assert not world.state.reservations.usage("n1").runs
     assert world.group().reason.startswith("TEMPLATE_NOT_FOUND: ")
@@ -126,7 +125,7 @@ def test_without_a_plan_the_group_says_why_once_and_nothing_is_started(world):
     assert caught.value.code is Code.TEMPLATE_NOT_FOUND
     assert "cannot be started" in caught.value.message
     world.add_template("base")
-    started, more, _ = world.do(keep_group, "lobby", pause_over=False, budget=10)
+    started, more = world.keep()
     assert (started, more, world.group().reason) == (2, False, "")
 
 

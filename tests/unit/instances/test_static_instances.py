@@ -17,7 +17,6 @@ from corral.controller.instances.instance_changes import (
 from corral.controller.instances.report_values import RunReport, report_of
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.retention import forgotten
-from corral.controller.reconcile.apply_plan import keep_group
 from corral.controller.state.collections import NODES
 from corral.domain.groups.group import PortSpec
 from corral.domain.groups.instance_records import live
@@ -48,7 +47,7 @@ def ran(world, id):
 
 
 def keep(world, name="lobby"):
-    return world.do(keep_group, name, pause_over=False, budget=10)[:2]
+    return world.keep(name)
 
 
 def become(world, node, state):
@@ -59,7 +58,7 @@ def become(world, node, state):
 def test_a_static_group_takes_its_ordinals_up_again_where_their_worlds_are(world):
     world.add_node(NodeId("n2"), memory=9000)
     world.do(create_group, spec(static=True, min=1, memory_mb=100))
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    world.keep()
     first = world.record("lobby-1")
     said = RunReport(id="lobby-1", incarnation=first.incarnation, state=InstanceState.RUNNING)
     world.do(fold_report, first.node, said)
@@ -67,7 +66,7 @@ def test_a_static_group_takes_its_ordinals_up_again_where_their_worlds_are(world
     ended = msgspec.structs.replace(said, state=InstanceState.CRASHED)
     world.do(fold_report, first.node, ended)
     world.add_node(NodeId("n3"), memory=900_000)
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    world.keep()
     again = world.record("lobby-1")
     assert again.incarnation > first.incarnation
     assert again.node == "n2"

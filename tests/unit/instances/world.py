@@ -6,10 +6,12 @@ import datetime as dt
 import itertools
 from collections.abc import Sequence
 
+from corral.controller.instances.node_candidates import NodeLoad, PlacementRules
 from corral.controller.instances.node_inventory import ListedRuns, add_listed, reconcile_listed
 from corral.controller.instances.run_match import Stray
 from corral.controller.instances.start_identity import StartTickets
 from corral.controller.instances.workspace import Workspace
+from corral.controller.reconcile.apply_plan import Wake, keep_groups
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, NODES, TEMPLATES
 from corral.controller.state.ledger import Step
@@ -107,7 +109,16 @@ class World:
             epoch=Epoch(1),
             entropy=SystemEntropy(),
             numbers=self._numbers,
+            placing=PlacementRules(load=lambda _: NodeLoad(free_disk_mb=100_000)),
         )
+
+    def keep(self, name: str = "lobby") -> tuple[int, bool]:
+        """Bring a group to its desired state, as the reconciler does; how many were started, and are more left?"""
+        ws = self.workspace()
+        result = keep_groups(ws, {name: Wake(cause="test")}, pause_over=lambda _: False)
+        self.apply(ws.steps())
+        started = [each for each in result.decisions if each.placement is not None]
+        return len(started), bool(result.unfinished)
 
     def apply(self, steps: Sequence[Step]) -> None:
         """What the store and the fold would do, compare-and-set included."""

@@ -12,7 +12,7 @@ from corral.domain.groups.group import PortProtocol, PortSpec
 from corral.domain.groups.instance_records import LeasedPort, Reservation
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.planning.node_usage import PortKey, PortLookup, SharedPorts, Usage, port_keys, usage_of
-from corral.domain.planning.placement import NoPort, choose_ports, free_share
+from corral.domain.planning.ports import NoPort, choose_ports, free_share
 from corral.store.port import encode
 
 TRANSPORTS = (PortProtocol.TCP, PortProtocol.UDP)

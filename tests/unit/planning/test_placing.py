@@ -8,20 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.groups.group import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
+from corral.domain.groups.group import (
+    NODE_CAPABILITIES,
+    AffinitySpec,
+    GroupSpec,
+    PortProtocol,
+    PortSpec,
+    SpreadSpec,
+)
 from corral.domain.groups.instance_records import LeasedPort, NodeLedger, Reservation
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.planning.node_usage import port_keys, usage_of
+from corral.domain.planning.node_table import NodeTable
+from corral.domain.planning.node_usage import LeasedPorts, port_keys, usage_of
 from corral.domain.planning.node_views import BUSY, NodeView, node_views, refused_ports
-from corral.domain.planning.placement import (
-    NoPort,
-    Obstacle,
-    Placement,
-    PlacementRefusal,
-    choose_ports,
-    place,
-)
+from corral.domain.planning.placement import Placement, PlacementRequest
+from corral.domain.planning.placement import place as placed
+from corral.domain.planning.ports import NoPort, choose_ports
+from corral.domain.planning.refusals import PlacementRefusal, RefusalCode
 from corral.domain.records import NodeRecord
 from corral.errors import Code
 from corral.sdk.runtime import RuntimeCapabilities
@@ -38,27 +42,57 @@ def node(id="n1", **fields) -> NodeView:
     return NodeView(**{"id": id, "memory_mb": 1000, "cpus": 4, **fields})
 
 
-def obstacle(found) -> Obstacle:
+def leasing(*keys) -> LeasedPorts:
+    ports = LeasedPorts()
+    for key in keys:
+        ports.add(key)
+    return ports
+
+
+def place(wanted: GroupSpec, nodes, runs=None, **request) -> Placement | PlacementRefusal:
+    """`runs`: by group and node."""
+    table = NodeTable(nodes, lambda group: (runs or {}).get(group, {}))
+    return placed(table, wanted, PlacementRequest(instance="lobby-1", **request))
+
+
+def code(found) -> RefusalCode:
     assert isinstance(found, PlacementRefusal)
-    return found.refusals[0].obstacle
+    return found.refusals[0].code
 
 
 @pytest.mark.parametrize(
     ("wanted", "given", "expected"),
     [
-        ({}, {"state": NodeState.DISCONNECTED}, Obstacle.STATE),
-        ({}, {"admission": Admission.CORDONED}, Obstacle.ADMISSION),
-        ({"nodes": ("n2",)}, {}, Obstacle.CHOICE),
-        ({"node_labels": {"zone": "a"}}, {"labels": {"zone": "b"}}, Obstacle.LABELS),
-        ({"node_capabilities": ("memory-limit",)}, {"capabilities": {"cpu-limit"}}, Obstacle.CAPABILITIES),
-        ({}, {"runtimes": frozenset({"tmux"})}, Obstacle.RUNTIME),
-        ({"memory_mb": 1001}, {}, Obstacle.MEMORY),
-        ({"ports": {"p": PortSpec(port=80)}}, {"leased": frozenset({(80, TCP)})}, Obstacle.PORTS),
-        ({"ports": {"p": PortSpec(port=80)}}, {"refused": frozenset({(80, UDP)})}, Obstacle.PORTS),
+        ({}, {"state": NodeState.DISCONNECTED}, RefusalCode.STATE),
+        ({}, {"admission": Admission.CORDONED}, RefusalCode.ADMISSION),
+        ({"nodes": ("n2",)}, {}, RefusalCode.CHOICE),
+        ({"node_labels": {"zone": "a"}}, {"labels": {"zone": "b"}}, RefusalCode.LABELS),
+        ({"node_capabilities": ("memory-limit",)}, {"capabilities": {"cpu-limit"}}, RefusalCode.CAPABILITY),
+        ({}, {"runtimes": frozenset({"tmux"})}, RefusalCode.RUNTIME),
+        ({"memory_mb": 1001}, {}, RefusalCode.MEMORY),
+        ({"cpu": 4.5}, {}, RefusalCode.CPU),
+        ({"disk_mb": 1}, {}, RefusalCode.DISK),
+        ({"disk_mb": 11}, {"free_disk_mb": 20, "preparing_disk_mb": 10}, RefusalCode.DISK),
+        ({"affinity": (AffinitySpec(group="db", required=True),)}, {}, RefusalCode.AFFINITY),
+        ({"affinity": (AffinitySpec(label="zone=a", required=True),)}, {}, RefusalCode.AFFINITY),
+        (
+            {"affinity": (AffinitySpec(label="zone=a", weight=-1, required=True),)},
+            {"labels": {"zone": "a"}},
+            RefusalCode.AFFINITY,
+        ),
+        ({"spread": (SpreadSpec(by="zone", max_skew=1),)}, {}, RefusalCode.SKEW),
+        ({}, {"state": NodeState.DISCONNECTED, "reconnect_until": NOW}, RefusalCode.RECONNECTING),
+        (
+            {"memory_mb": 1001},
+            {"state": NodeState.DISCONNECTED, "reconnect_until": NOW},
+            RefusalCode.STATE,
+        ),
+        ({"ports": {"p": PortSpec(port=80)}}, {"leased": leasing((80, TCP))}, RefusalCode.PORTS),
+        ({"ports": {"p": PortSpec(port=80)}}, {"refused": frozenset({(80, UDP)})}, RefusalCode.PORTS),
     ],
 )
 def test_each_obstacle_is_named_by_itself(wanted, given, expected):
-    assert obstacle(place(spec(**wanted), [node(**given)])) is expected
+    assert code(place(spec(**wanted), [node(**given)])) is expected
 
 
 def test_a_refusal_tells_every_node_and_the_code_of_its_cause():
@@ -67,18 +101,20 @@ def test_a_refusal_tells_every_node_and_the_code_of_its_cause():
     error = found.error("lobby")
     assert "a: 5000 MB are wanted, 1000 of 1000 MB are free" in error.message
     assert "b: it is UNREACHABLE" in error.message
-    taken = node(leased=frozenset(port_keys(80, BOTH)))
+    taken = node(leased=leasing(*port_keys(80, BOTH)))
     assert place(spec(ports={"p": PortSpec(port=80)}), [taken]).code is Code.PORT_RANGE_EXHAUSTED
     assert "enrol" in place(spec(), []).summary
 
 
-def test_the_emptier_node_wins_and_a_tie_goes_by_name():
+def test_the_emptier_node_wins_and_a_hash_breaks_ties():
     full = usage_of([reservation(memory=500)])
     found = place(spec(memory_mb=100), [node("a", usage=full), node("b")])
     assert isinstance(found, Placement)
     assert found.node == "b"
-    assert [id for id, _ in found.others] == ["a"]
-    assert place(spec(), [node("b"), node("a")]).node == "a"
+    assert found.below == 1
+    tied = place(spec(), [node("b"), node("a")])
+    assert tied == place(spec(), [node("a"), node("b")])
+    assert {tied.node, *tied.ties} == {"a", "b"}
     assert place(spec(), [node("b"), node("a")], prefer="b").node == "b"
     assert place(spec(), [node("b"), node("a")], avoid="a").node == "b"
     assert place(spec(), [node("a")], avoid="a").node == "a"

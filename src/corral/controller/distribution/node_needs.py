@@ -26,7 +26,7 @@ from corral.domain.groups.plan_resolution import resolve_plan
 from corral.domain.groups.plans import Plan, PlanArtifact, read_plan
 from corral.domain.ids import NodeId
 from corral.domain.modules.manifest import ModuleHost
-from corral.domain.planning.placement import unsuited
+from corral.domain.planning.node_table import unsuited
 from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateVersion
 from corral.errors import CorralError, Rejected, Retryable

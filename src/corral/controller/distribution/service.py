@@ -19,7 +19,7 @@ from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import NodeId
-from corral.domain.planning.placement import unsuited
+from corral.domain.planning.node_table import unsuited
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Commit
@@ -263,4 +263,4 @@ class Distribution:
 def _unsuited(spec: GroupSpec, node: NodeRecord) -> str | None:
     """Why the group never runs on this node; None: it may."""
     found = unsuited(spec, node)
-    return found[1] if found else None
+    return found.reason if found else None

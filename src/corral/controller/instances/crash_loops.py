@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Final
 
 import msgspec
 
 from corral.controller.instances.workspace import Workspace
-from corral.domain.decisions import DecisionKind
+from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
 from corral.domain.groups.group import CrashLoopSpec
 from corral.domain.groups.instance_records import BootMoment, CrashLoop, GroupRecord
 from corral.system.aio.backoff import doubled
 
+_FAILED_NODES: Final = 50
+"""The most nodes with failures that are remembered for a group, beside the last."""
 
-def count_failure(ws: Workspace, name: str, *, what: str) -> None:
-    """Count a run of the group that failed for good; too many within the rule's time begin a pause."""
+
+def count_failure(ws: Workspace, name: str, *, node: str, what: str) -> None:
+    """Count a run of the group that failed for good on this node; too many within the rule's time begin a pause."""
     group = ws.group(name)
     if group is None:
         return
     rule = group.spec.crash_loop
     strikes = 0 if _calmed_down(group, ws.now) else group.strikes
     failures = (*group.failures, ws.now)[-rule.failures :]
-    changed = msgspec.structs.replace(group, failures=failures, strikes=strikes)
     since = ws.now - dt.timedelta(seconds=rule.within_seconds)
+    failed_on = {each: at for each, at in group.failed_on.items() if at >= since and each != node}
+    recent = dict(list(failed_on.items())[-_FAILED_NODES:])
+    changed = msgspec.structs.replace(
+        group, failures=failures, strikes=strikes, failed_on={**recent, node: ws.now}
+    )
     if group.paused is None and sum(1 for at in failures if at >= since) >= rule.failures:
         changed = _paused(ws, changed, what)
     ws.put_group(changed)
@@ -51,6 +59,8 @@ def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:
     reason = f"{rule.failures} failures within {rule.within_seconds} s, the last: {what}"
     ws.decide(
         DecisionKind.SKIP,
+        rule=Rule.CRASH_PAUSE,
+        wake_at=until,
         group=group.spec.name,
         reason=f"left alone until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}",
         inputs={"failures": len(group.failures), "strikes": strikes},
@@ -86,7 +96,7 @@ def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
     """End a pause: because time is up (the next pause will be longer), or on an operator's request."""
     changed = msgspec.structs.replace(group, paused=None, pause_ends=None)
     if by == "operator":
-        changed = msgspec.structs.replace(changed, failures=(), strikes=0, request=ws.request)
+        changed = msgspec.structs.replace(changed, failures=(), failed_on={}, strikes=0, request=ws.request)
     ws.decide(DecisionKind.RESTART, group=group.spec.name, reason=f"the pause was ended by {by}")
     ws.event(EventType.CRASH_LOOP_ENDED, group.spec.name, by=by)
     ws.put_group(changed)

@@ -5,36 +5,26 @@ An operation whose result is already the case changes nothing and returns the pr
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from corral.controller.instances.plan_view import home_of, next_requests, plan_run
 from corral.controller.instances.run_exits import run_again
-from corral.controller.instances.starts import (
-    StartRequest,
-    home_of,
-    next_requests,
-    passed_over,
-    plan_run,
-    start_run,
-)
+from corral.controller.instances.starts import start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import RecordedRefusal
-from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
-from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live, stays
 from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.instance_states import Wanted
-from corral.domain.node_states import Admission, NodeState
-from corral.domain.planning.placement import Obstacle, PlacementRefusal, unsuited
-from corral.errors import Code, Rejected
+from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, count_codes
+from corral.domain.planning.start_requests import StartRequest
+from corral.errors import Code, Rejected, nearest
 from corral.store.port import Append
 
-_MOMENT: Final = dt.timedelta(seconds=15)
-"""A node that disconnected less than this ago is expected back."""
 _VARIABLES: Final = 64 * 1024
 """The most bytes of one instance's variables: they are sent with its order."""
 
@@ -46,7 +36,7 @@ def start_instance(
     PORT_RANGE_EXHAUSTED, VARIABLE_INVALID, and what keeps a plan from being made."""
     record = ws.require_group(group)
     if node is not None:
-        ws.require_node(node)
+        _refuse_unknown_node(ws, node)
     refuse_deleting(record)
     refuse_abstract(record)
     _refuse_over_max(ws, record)
@@ -55,8 +45,19 @@ def start_instance(
         check_instance_variables(ws.resolve(record.spec).plan, variables)
     started = start_run(ws, record, _request(ws, record, node, variables))
     if isinstance(started, PlacementRefusal):
-        raise refused_start(ws, record, started, only=node)
+        raise refused_start(ws, record, started)
     return started
+
+
+def _refuse_unknown_node(ws: Workspace, id: str) -> None:
+    if ws.state.nodes.find(id) is None:
+        guess = nearest(id, [stored.record.id for stored in ws.state.nodes][:500])
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"node '{id[:80]}' does not exist",
+            hint=f"did you mean '{guess}'?" if guess else None,
+            field="node",
+        )
 
 
 def refused_start(
@@ -65,12 +66,10 @@ def refused_start(
     refused: PlacementRefusal,
     *,
     instance: str | None = None,
-    only: str | None = None,
 ) -> RecordedRefusal:
     """The refusal of a requested start: recorded as a decision, with the rejected nodes."""
-    steps = _refusal(ws, group, f"{refused.code.name}: {refused.summary}", instance, passed_over(refused))
-    returning = _returning(ws, group.spec, refused, only)
-    return RecordedRefusal(refused.error(group.spec.name), steps=steps, returning=returning)
+    steps = _refusal(ws, group, f"{refused.code.name}: {refused.summary}", instance, refused.refusals)
+    return RecordedRefusal(refused.error(group.spec.name), steps=steps, returning=refused.returning())
 
 
 def _refusal(
@@ -78,36 +77,20 @@ def _refusal(
     group: GroupRecord,
     why: str,
     instance: str | None = None,
-    rejected: Sequence[Alternative] = (),
+    refusals: Sequence[NodeRefusal] = (),
 ) -> tuple[Append, ...]:
     """The decision of a refusal, for its journals."""
     ws.decide(
         DecisionKind.REFUSE,
+        rule=Rule.PLACE_REFUSE,
         group=group.spec.name,
         instance=instance,
         reason=f"asked for by {ws.cause}; {why}",
         inputs={"wanted": group.desired_count, "present": running_count(ws, group.spec.name)},
-        rejected=rejected,
+        rejected=[refusal.alternative() for refusal in refusals],
+        rejected_counts=count_codes(refusals),
     )
     return tuple(step for step in ws.steps() if isinstance(step, Append))
-
-
-def _returning(ws: Workspace, spec: GroupSpec, refused: PlacementRefusal, only: str | None) -> list[str]:
-    """The suitable nodes that disconnected moments ago: a restarting daemon or controller needs a moment."""
-    gone = [
-        each.node
-        for each in refused.refusals
-        if each.obstacle is Obstacle.STATE and only in (None, each.node)
-    ]
-    records = [stored.record for id in gone if (stored := ws.state.nodes.find(id)) is not None]
-    return [
-        record.id
-        for record in records
-        if record.state is NodeState.DISCONNECTED
-        and record.admission is Admission.OPEN
-        and abs(ws.now - record.state_since) < _MOMENT
-        and unsuited(spec, record) is None
-    ]
 
 
 def _check_size(variables: Mapping[str, str]) -> None:
@@ -202,9 +185,11 @@ def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
         raise RecordedRefusal(error, steps=_refusal(ws, group, f"{error.code.name}: {error.message}"))
 
 
-def order_stop(ws: Workspace, record: InstanceRecord, *, reason: str) -> InstanceRecord:
+def order_stop(
+    ws: Workspace, record: InstanceRecord, *, reason: str, rule: Rule = Rule.OPERATOR
+) -> InstanceRecord:
     """Stop an instance by a decision about its group."""
-    return _stopping(ws, record, reason, after=AfterStop.END, force=False)
+    return _stopping(ws, record, reason, after=AfterStop.END, force=False, rule=rule)
 
 
 def _ordered(
@@ -227,7 +212,13 @@ def _ordered(
 
 
 def _stopping(
-    ws: Workspace, record: InstanceRecord, reason: str, *, after: AfterStop, force: bool
+    ws: Workspace,
+    record: InstanceRecord,
+    reason: str,
+    *,
+    after: AfterStop,
+    force: bool,
+    rule: Rule = Rule.OPERATOR,
 ) -> InstanceRecord:
     force = force or record.force_stop
     same = record.wanted is Wanted.STOP and record.after_stop is after and record.force_stop == force
@@ -235,6 +226,7 @@ def _stopping(
         return record
     decision = ws.decide(
         DecisionKind.RESTART if after is AfterStop.RESTART else DecisionKind.STOP,
+        rule=rule,
         group=record.group,
         instance=record.id,
         reason=reason,

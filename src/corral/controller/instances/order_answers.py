@@ -12,13 +12,14 @@ from corral.controller.instances.report_values import cut, exit_record, report_o
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.run_match import RunRelation, Stray, run_relation
-from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
+from corral.controller.instances.starts import refuse_ports, release, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.planning.placement import PlacementRefusal
+from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.start_requests import StartRequest
 from corral.errors import Code
 from corral.wire.v1 import instance_pb2 as wire
 

@@ -1,13 +1,17 @@
-"""Documents of one collection as a transaction leaves them: changed ones over the stored ones."""
+"""Documents as a transaction leaves them: changed ones over the stored ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from corral.controller.state.collections import StateCollection
+from corral.controller.state.instance_mirror import InstanceMirror
 from corral.controller.state.ledger import Step
 from corral.controller.state.mirrors import Mirror
+from corral.domain.groups.instance_records import InstanceRecord, stays
+from corral.domain.planning.tallies import GroupTally
 from corral.domain.records import Record
 
 
@@ -39,3 +43,40 @@ class Overlay:
                     yield collection.delete(id, expect=revision)
             else:
                 yield collection.put(id, record, expect=revision)
+
+
+def tally_of(instances: InstanceMirror, group: str, changed: Mapping[str, Record | None]) -> GroupTally:
+    """The tally of a group as a transaction with these changed instances leaves it."""
+    counts = instances.counts(group)
+    tally = GroupTally(
+        live=counts.live,
+        staying=counts.staying,
+        warm=counts.warm,
+        ready=counts.serving_ready,
+        held=[instances.require(id).record for id in counts.held if id not in changed],
+        ended=[instances.require(id).record for id in counts.ended if id not in changed],
+    )
+    for id, record in changed.items():
+        found = instances.find(id)
+        if found is not None and found.record.group == group:
+            tally.count(found.record, -1)
+        if isinstance(record, InstanceRecord) and record.group == group:
+            tally.add(record)
+    return tally
+
+
+def runs_by_node(
+    instances: InstanceMirror, group: str, changed: Mapping[str, Record | None]
+) -> Mapping[str, int]:
+    """How many instances of a group are on each node, as such a transaction leaves them."""
+    stored = instances.counts(group).by_node
+    if not changed:
+        return stored
+    counts = Counter(stored)
+    for id, record in changed.items():
+        found = instances.find(id)
+        if found is not None and found.record.group == group and stays(found.record):
+            counts[found.record.node] -= 1
+        if isinstance(record, InstanceRecord) and record.group == group and stays(record):
+            counts[record.node] += 1
+    return counts

@@ -6,7 +6,7 @@ import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
 from corral.controller.instances.report_values import UNSTARTED
-from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
+from corral.controller.instances.starts import release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
@@ -21,7 +21,8 @@ from corral.domain.groups.instance_records import (
     next_state,
 )
 from corral.domain.instance_states import ENDED, FOUND_IN, InstanceState, Wanted
-from corral.domain.planning.placement import PlacementRefusal
+from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.start_requests import StartRequest
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
 """Outcomes that do not count against the group."""
@@ -66,7 +67,7 @@ def end_run(
     )
     blameless = exit is not None and exit.outcome in NOT_THE_WORKLOADS_FAULT
     if crashed and record.wanted is Wanted.RUN and not blameless:
-        count_failure(ws, record.group, what=f"{record.id}: {reason}")
+        count_failure(ws, record.group, node=record.node, what=f"{record.id}: {reason}")
     if record.after_stop is AfterStop.RESTART:
         return restart_run(ws, ended)
     if exit is not None and record.wanted is Wanted.RUN:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.node_candidates import NodeLoad, PlacementRules
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.session_registry import Sessions
@@ -16,11 +17,12 @@ from corral.controller.state.collections import INSTANCES, NODES, ONLY
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.state.mirrors import StoredRecord
 from corral.domain.groups.instance_records import BootMoment, InstanceRecord, live
-from corral.domain.ids import Epoch, Incarnation, same_start
+from corral.domain.ids import Epoch, Incarnation, NodeId, same_start
 from corral.domain.node_states import NodeState
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
 from corral.system.clock import Clock, boot_id
+from corral.system.controller_config import PlacementSection
 from corral.system.entropy import Entropy
 
 
@@ -116,6 +118,7 @@ class InstanceService:
         ticket_keys: Callable[[], tuple[bytes, ...]],
         api_url: str = "",
         resend_seconds: float = 5.0,
+        placement: PlacementSection,
     ) -> None:
         self._ledger = ledger
         self._sessions = sessions
@@ -136,6 +139,11 @@ class InstanceService:
             api_url=api_url,
             resend_seconds=resend_seconds,
         )
+        self._placement = PlacementRules(
+            cpu_overcommit=placement.cpu_overcommit,
+            wait_reconnect_seconds=placement.wait_reconnect_seconds,
+            load=self._load,
+        )
         self.placing = asyncio.Lock()
         """Held from the search for a place until its commit: otherwise many concurrent starts would choose
         the same place and conflict with each other repeatedly."""
@@ -155,7 +163,18 @@ class InstanceService:
             left_alone=self._sessions.left_alone,
             boot=BootMoment(boot=self._boot, seconds=self._clock.boottime()),
             request=request,
+            placing=self._placement,
         )
+
+    def _load(self, node: str) -> NodeLoad | None:
+        """The present load of a node; None: it is not connected."""
+        live = self._sessions.live(NodeId(node))
+        if live is None:
+            return None
+        stored = self._ledger.state.nodes.find(node)
+        cpus = stored.record.cpus if stored is not None else 0
+        known = live.total_disk_mb > 0
+        return NodeLoad(cpu_mean=live.cpu_mean * cpus, free_disk_mb=live.free_disk_mb if known else None)
 
     def follow(self, commit: Commit) -> None:
         """A commit is in memory: send the orders it calls for, and wake the calls that wait for it."""

@@ -2,184 +2,70 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import heapq
-import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from corral.controller.instances.plan_view import WorkspaceView, plan_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.state.instance_mirror import number_of
-from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.decisions import Rule
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import (
     GroupRecord,
     InstanceRecord,
     LeasedPort,
     Reservation,
-    StartFailure,
     earlier_starts,
-    live,
 )
-from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
-from corral.domain.ids import DecisionId, GroupName, InstanceId, NodeId, same_start
+from corral.domain.groups.plan_resolution import ResolvedPlan
+from corral.domain.ids import DecisionId, GroupName, NodeId, same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.node_usage import port_keys
 from corral.domain.planning.node_views import BUSY, refused_ports
-from corral.domain.planning.placement import Placement, PlacementRefusal, place
-from corral.errors import Rejected
+from corral.domain.planning.placement import Placement
+from corral.domain.planning.planner import place_one
+from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.start_requests import StartRequest
+from corral.errors import Rejected, short_list
 
+_TIES: Final = 3
 _EXTENSIONS: Final = 5
 """The most extensions without a contribution that are recorded with a start; the limit leaves room for nodes.
 """
 
 
-class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs of a start before it is placed."""
-
-    id: InstanceId
-    kind: DecisionKind = DecisionKind.START
-    reason: str
-    only: str | None = None
-    avoid: str | None = None
-    prefer: str | None = None
-    attempts: int = 0
-    failure: StartFailure | None = None
-    created_at: dt.datetime | None = None
-    """When the first run under this id was created; None: this is the first."""
-    variables: Mapping[str, str] = {}
-    """The instance's own variables, a layer above the group's."""
-    pinned: bool = False
-    """The operator chose the node."""
-    home: str = ""
-    """The node with the directory of a static instance that has run before."""
-    last_ports: tuple[LeasedPort, ...] = ()
-    """The ports of the previous run; a static instance gets them again while they are free."""
-    claimed_by: str = ""
-    """A node that lists a run of this id. The instance is not started as long as the node does."""
-    carries_on: str = ""
-    """The id of an earlier request that this start completes: a restart, once its stop is done."""
-
-    @classmethod
-    def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
-        """A further run under the id of an earlier one, with what belongs to the id."""
-        return cls(
-            id=record.id,
-            created_at=record.created_at,
-            variables=record.variables,
-            pinned=record.pinned,
-            home=record.home,
-            last_ports=record.ports,
-            **{"only": record.node if record.pinned else None, **facts},
-        )
-
-
-def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
-    """The ids `GROUP-N` in ascending order, without those that a record has or a node lists as running."""
-    unreadable = ws.unreadable_of(group)
-    return (
-        InstanceId(id)
-        for id in _ordinal_ids(ws, group, ended=False)
-        if id not in unreadable and not ws.claimant(id)
-    )
-
-
-def _ordinal_ids(ws: Workspace, group: str, *, ended: bool) -> Iterator[str]:
-    """The ids `GROUP-N` that no record has, in ascending order, without an end; with `ended` also those whose run has
-    ended."""
-    changed = (number_of(id) for id in ws.changed_instances())
-    own = sorted(number for prefix, number in changed if number and prefix == group)
-    stored = ws.state.instances.numbers(group, live=ended).free(1)
-    for number, _ in itertools.groupby(heapq.merge(own, stored)):
-        record = ws.instance(id := f"{group}-{number}")
-        if record is None or (ended and not live(record.state)):
-            yield id
-
-
-def next_requests(
-    ws: Workspace, group: GroupRecord, *, reason: str, by_hand: bool = False
-) -> Iterator[StartRequest]:
-    """The next instances of a group. Those of a static group are its ordinals: the lowest that does not run
-    comes first, under its own id, so that each directory is used again. Of records that an earlier group of
-    the same name left, only the place of the directory is used. Instances that an operator stopped are
-    started only `by_hand`."""
-    name = group.spec.name
-    if not group.spec.static:
-        yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
-        return
-    for each in _ordinals(ws, group, reason=reason):
-        record = ws.instance(each.id)
-        if by_hand or record is None or not is_held(group, record):
-            yield _unless_claimed(ws, each)
-
-
-def is_held(group: GroupRecord, record: InstanceRecord) -> bool:
-    """Has the instance ended and been held stopped by an operator? Records that an earlier group of the same
-    name left do not count."""
-    ours = group.spec.static and record.created_at >= group.created_at
-    return ours and bool(record.held) and not live(record.state)
-
-
-def _unless_claimed(ws: Workspace, request: StartRequest) -> StartRequest:
-    """Hold back the start where a node lists a run of it and its directory may be on that node. An instance
-    whose directory is known to be on another node is not held back: otherwise any node could prevent any
-    instance from starting."""
-    node = ws.claimant(request.id)
-    if not node or request.home not in ("", node):
-        return request
-    return msgspec.structs.replace(request, claimed_by=node)
-
-
-def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
-    name = group.spec.name
-    unreadable = ws.unreadable_of(name)
-    for id in _ordinal_ids(ws, name, ended=True):
-        if id in unreadable:
-            continue  # it may be running
-        record = ws.instance(id)
-        if record is None:
-            yield StartRequest(id=InstanceId(id), reason=reason)
-        elif record.created_at < group.created_at:
-            yield StartRequest(id=record.id, reason=reason, home=record.home)
-        else:
-            yield StartRequest.after(record, reason=reason)
-
-
-def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | PlacementRefusal:
-    """Plan, place and reserve a new run. Without a plan or a node nothing is changed."""
+def start_run(
+    ws: Workspace,
+    group: GroupRecord,
+    request: StartRequest,
+    found: Placement | None = None,
+    *,
+    rule: Rule = Rule.OPERATOR,
+) -> InstanceRecord | PlacementRefusal:
+    """Plan, place and reserve a new run; `found`: it is placed already. Without a plan or a node nothing is changed."""
     if request.claimed_by:
         return PlacementRefusal.claimed(request.id, request.claimed_by)
     resolved = plan_run(ws, group, request.variables)
     if isinstance(resolved, PlacementRefusal):
         return resolved
-    home = home_of(ws, group, request)
-    only = home or _chosen(ws, request)
-    found = place(
-        group.spec,
-        ws.nodes(),
-        only=only,
-        avoid=request.avoid,
-        prefer=request.prefer,
-        last_ports=request.last_ports if group.spec.static else (),
-    )
-    if isinstance(found, PlacementRefusal):
-        return found.at_home(request.id, home) if home else found
+    view = WorkspaceView(ws)
+    placed = found or place_one(view, group, request)
+    if isinstance(placed, PlacementRefusal):
+        return placed
     try:
         incarnation = ws.next_incarnation()
     except Rejected as error:  # the counter is exhausted: the other folded changes must not be lost
         return PlacementRefusal.without_number(error)
-    decision = _decide(ws, group, request, resolved, found)
+    decision = _decide(ws, group, request, resolved, placed, rule)
     record = InstanceRecord(
         id=request.id,
         group=GroupName(group.spec.name),
-        node=NodeId(found.node),
+        node=NodeId(placed.node),
         incarnation=incarnation,
-        serial=ws.ledger(found.node).serial + 1,
+        serial=ws.ledger(placed.node).serial + 1,
         state=InstanceState.SCHEDULED,
         wanted=Wanted.RUN,
-        ports=found.ports,
+        ports=placed.ports,
         memory_mb=group.spec.memory_mb,
         plan_hash=resolved.record.hash,
         decision=decision,
@@ -187,38 +73,34 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         created_at=request.created_at or ws.now,
         start_failure=request.failure,
         attempts=request.attempts,
-        pinned=request.pinned and only is not None,
+        pinned=request.pinned and bool(view.home_of(group, request) or view.chosen_node(request)),
         variables=dict(request.variables),
-        home=home or _world_left(ws, request),
+        home=request.home if ws.state.nodes.find(request.home) is not None else "",
         earlier=earlier_starts(ws.instance(request.id)),
         request=ws.request or request.carries_on,
+        warm=request.warm,
     )
     ws.put_plan(resolved.record)
     _schedule(ws, record, cpu=group.spec.cpu)
     return record
 
 
-def plan_run(
-    ws: Workspace, group: GroupRecord, variables: Mapping[str, str]
-) -> ResolvedPlan | PlacementRefusal:
-    """The plan of a run with these variables of its own, as of now; changes nothing."""
-    try:
-        resolved = ws.resolve(group.spec)
-        check_instance_variables(resolved.plan, variables)
-    except Rejected as error:
-        return PlacementRefusal.without_plan(error)
-    return resolved
-
-
 def _decide(
-    ws: Workspace, group: GroupRecord, request: StartRequest, resolved: ResolvedPlan, found: Placement
+    ws: Workspace,
+    group: GroupRecord,
+    request: StartRequest,
+    resolved: ResolvedPlan,
+    found: Placement,
+    rule: Rule,
 ) -> DecisionId:
     """Record the placement decision, with its inputs."""
     return ws.decide(
         request.kind,
         group=group.spec.name,
         instance=request.id,
-        reason=f"{request.reason}; node '{found.node}' scores best",
+        rule=rule,
+        node=found.node,
+        reason=f"{request.reason}; {_chosen(found)}",
         inputs={
             "node": found.node,
             "score": found.score,
@@ -229,9 +111,19 @@ def _decide(
             **({"picks": ", ".join(resolved.picks)} if resolved.picks else {}),
             **_brought(resolved),
         },
-        rejected=[*resolved.passed_over[:_EXTENSIONS], *passed_over(found)],
+        rejected=[*resolved.passed_over[:_EXTENSIONS], *found.alternatives()],
+        rejected_counts=found.counts(),
+        ties=found.ties,
         request=request.carries_on,
     )
+
+
+def _chosen(found: Placement) -> str:
+    """Why this node, for people."""
+    if not found.ties:
+        return f"node '{found.node}' scores best"
+    tied = short_list((f"'{node}'" for node in found.ties), _TIES)
+    return f"node '{found.node}': a tie with {tied} at {found.score:.6f}, by hash"
 
 
 def _brought(resolved: ResolvedPlan) -> dict[str, str]:
@@ -254,45 +146,10 @@ def _schedule(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
     )
 
 
-def home_of(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
-    """The node of the instance's directory, as long as it is a member: on another node the instance would
-    start with an empty directory."""
-    kept = group.spec.static and ws.state.nodes.find(request.home) is not None
-    return request.home if kept else ""
-
-
-def _world_left(ws: Workspace, request: StartRequest) -> str:
-    """The node with a directory of this id that the group does not use, because it is no longer static."""
-    return request.home if ws.state.nodes.find(request.home) is not None else ""
-
-
-def _chosen(ws: Workspace, request: StartRequest) -> str | None:
-    """The node that the instance is bound to, unless it was removed: then nothing would ever start there."""
-    known = request.only is not None and ws.state.nodes.find(request.only) is not None
-    return request.only if known else None
-
-
 def settled_home(ws: Workspace, record: InstanceRecord) -> str:
     """The home of a run that its node has prepared: in a static group, that node permanently."""
     group = ws.group(record.group)
     return record.home or (record.node if group is not None and group.spec.static else "")
-
-
-def passed_over(found: Placement | PlacementRefusal) -> list[Alternative]:
-    """The nodes that were not chosen, and why."""
-    rejected = [Alternative(subject=f"node/{each.node}", reason=each.reason) for each in found.refusals]
-    if isinstance(found, Placement):
-        rejected += [
-            Alternative(subject=f"node/{id}", reason=_lower(score, found.score)) for id, score in found.others
-        ]
-    return rejected
-
-
-def _lower(score: float, best: float) -> str:
-    """Why a suitable node ranks lower. Scores are shown with the digits by which they are compared."""
-    if score == best:
-        return f"scores {score:.6g} as well; of equal ones the first by name is taken"
-    return f"scores {score:.6g}, less than {best:.6g}"
 
 
 def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from corral.controller.instances.group_tally import GroupTally
-from corral.controller.instances.overlay import Overlay
+from corral.controller.instances.node_candidates import DEFAULT_RULES, NodeCandidates, PlacementRules
+from corral.controller.instances.overlay import Overlay, runs_by_node, tally_of
 from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
@@ -28,9 +28,10 @@ from corral.controller.state.collections import (
     RESERVATIONS,
     group_decisions,
     instance_decisions,
+    node_decisions,
 )
 from corral.controller.state.ledger import Step
-from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.decisions import Alternative, DecisionKind, Rule
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import (
@@ -46,9 +47,10 @@ from corral.domain.groups.instance_records import (
 from corral.domain.groups.plan_resolution import ResolvedPlan, resolve_plan
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
 from corral.domain.planning.node_usage import Usage, usage_of
-from corral.domain.planning.node_views import NodeView, by_space, port_space, views_of_space
-from corral.domain.records import NodeRecord, Record
-from corral.errors import Code, Rejected, nearest
+from corral.domain.planning.node_views import NodeView
+from corral.domain.planning.tallies import GroupTally
+from corral.domain.records import Record
+from corral.errors import Code, Rejected
 from corral.store.port import Append
 from corral.system.entropy import Entropy, new_id
 
@@ -77,11 +79,14 @@ class Workspace:
         left_alone: Callable[[], Mapping[str, str]] = dict,
         boot: BootMoment | None = None,
         request: str = "",
+        placing: PlacementRules = DEFAULT_RULES,
     ) -> None:
         """`request`: the id of the request that the transaction belongs to."""
         self.state = state
         self.cause = cause
         self.request = request
+        self.causes: tuple[str, ...] = ()
+        """Ids of what led to the transaction, the nearest first; see `Decision.causes`."""
         self.now = now
         self._boot = boot
         self._epoch = epoch
@@ -105,9 +110,10 @@ class Workspace:
         self._entries: list[Append] = []
         self._undo: list[Callable[[], object]] = []
         """The undo functions of all document changes, the latest last."""
-        self._spaces: dict[str, list[NodeRecord]] | None = None
-        self._views: dict[str, list[NodeView]] = {}
-        """Views of nodes by port space. A change of a ledger removes the outdated ones."""
+        self.cpu_overcommit = placing.cpu_overcommit
+        self._candidates = NodeCandidates(
+            state, self, self._overlays[INSTANCES.name].changed, now=now, rules=placing
+        )
 
     # reads
 
@@ -140,7 +146,11 @@ class Workspace:
 
     def tally(self, group: str) -> GroupTally:
         """The numbers of a group's instances."""
-        return GroupTally.stored(self.state.instances, group, self._overlays[INSTANCES.name].changed)
+        return tally_of(self.state.instances, group, self._overlays[INSTANCES.name].changed)
+
+    def runs_by_node(self, group: str) -> Mapping[str, int]:
+        """How many instances of a group are on each node."""
+        return runs_by_node(self.state.instances, group, self._overlays[INSTANCES.name].changed)
 
     def changed_instances(self) -> Iterable[str]:
         """The ids of instances that this transaction changes."""
@@ -174,18 +184,18 @@ class Workspace:
         return stored.usage(node).changed_by(added, removed)
 
     def nodes(self) -> list[NodeView]:
-        """Nodes that may be placed on. Excluded are those with unreadable records of what runs there."""
-        for space, records in self._by_space().items():
-            if space not in self._views:
-                self._views[space] = views_of_space(records, self, self.now)
-        unreadable = self.state.quarantine.owners(NODE_LEDGERS.name, RESERVATIONS.name)
-        return [view for views in self._views.values() for view in views if view.id not in unreadable]
+        """Nodes that may be placed on."""
+        return self._candidates.views()
 
     def unreadable_of(self, group: str) -> list[str]:
         """The ids of instances that seem to belong to a group and have unreadable records: they may be
         running."""
-        found = self.state.quarantine.of(INSTANCES.name) if self.state.quarantine else []
-        return [each.id for each in found if each.id.rpartition("-")[0] == group]
+        if not self.state.quarantine:
+            return []
+        record = self.group(group)
+        names = record.spec.static_names if record is not None else ()
+        found = self.state.quarantine.of(INSTANCES.name)
+        return [each.id for each in found if each.id in names or each.id.rpartition("-")[0] == group]
 
     def claimant(self, id: str) -> str:
         """The connected node that lists a run of this id which nothing proves to be the cluster's; empty when
@@ -193,11 +203,6 @@ class Workspace:
         if self._left_alone is None:
             self._left_alone = self._left_alone_source()
         return self._left_alone.get(id, "")
-
-    def _by_space(self) -> dict[str, list[NodeRecord]]:
-        if self._spaces is None:
-            self._spaces = by_space(stored.record for stored in self.state.nodes)
-        return self._spaces
 
     def boot_moment(self, seconds: float) -> BootMoment | None:
         """The time this many seconds from now, by the boot clock, which cannot be set; None where there is
@@ -251,17 +256,12 @@ class Workspace:
 
     def put_ledger(self, ledger: NodeLedger) -> None:
         self._change(NODE_LEDGERS.name, ledger.node, ledger)
-        self._outdate_views(ledger.node)
+        self._candidates.outdate(ledger.node)
 
     def set_reservation(self, node: str, id: str, reservation: Reservation | None) -> None:
         """Set what a run reserves on a node. To reserve, the ledger of the node has to be written, too."""
         self._change(RESERVATIONS.name, f"{node}/{id}", reservation)
-        self._outdate_views(node)
-
-    def _outdate_views(self, node: str) -> None:
-        stored = self.state.nodes.find(node)
-        if stored is not None:
-            self._views.pop(port_space(stored.record), None)
+        self._candidates.outdate(node)
 
     def _change(self, collection: str, id: str, record: Record | None) -> None:
         changed = self._overlays[collection].changed
@@ -274,9 +274,7 @@ class Workspace:
         All such transactions also write the document of the address, so that one of two concurrent ones
         conflicts.
         """
-        stored = self.state.nodes.find(node)
-        space = port_space(stored.record) if stored else ""
-        if len(self._by_space().get(space, ())) > 1:
+        if space := self._candidates.shared_space(node):
             self.put_ledger(NodeLedger(node=NodeId(f"@{space}")))
 
     def put_plan(self, plan: PlanRecord) -> None:
@@ -287,16 +285,16 @@ class Workspace:
     def event(self, type: EventType, subject: str, **data: Any) -> None:
         self._events.append(Draft(type=type, subject=subject, data=data))
 
-    def resolve(self, spec: GroupSpec) -> ResolvedPlan:
+    def resolve(self, spec: GroupSpec, *, draw: Callable[[int], int] | None = None) -> ResolvedPlan:
         """The plan that an instance of this group would be started with now. Raises what `resolve_plan`
-        raises.
+        raises. `draw`: instead of chance.
 
         Starts of one transaction share a plan, unless it contains random choices.
         """
         known = self._resolved.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
-        resolved = resolve_plan(spec, StateSources(self.state), self._draw)
+        resolved = resolve_plan(spec, StateSources(self.state), draw or self._draw)
         if (size := len(resolved.record.body.encode())) > _PLAN:
             raise Rejected(
                 Code.BODY_TOO_LARGE,
@@ -324,9 +322,14 @@ class Workspace:
         inputs: Mapping[str, str | int | float | bool] | None = None,
         rejected: Sequence[Alternative] = (),
         request: str = "",
+        rule: Rule = Rule.OPERATOR,
+        **facts: Any,
     ) -> DecisionId:
-        """Record a decision: in the journal of the instance when it is about one, else in the group's.
-        `request`: the id of an earlier request that it continues, where this transaction has none."""
+        """Record a decision: in the journals of its instance, its group and, where it names one, its node.
+        `request`: the id of an earlier request that it continues, where this transaction has none. `facts`: further
+        fields of a `Decision`."""
+        request = self.request or request
+        causes = self.causes or ((f"request:{request}",) if request else ())
         decision = DecisionRecord(
             id=DecisionId(new_id("dec", self._entropy)),
             cause=self.cause,
@@ -337,12 +340,18 @@ class Workspace:
             at=self.now,
             inputs=dict(inputs or {}),
             rejected=_bounded(rejected),
-            request=self.request or request,
+            request=request,
+            rule=rule,
+            causes=causes,
+            root=causes[-1] if causes else self.cause,
+            **facts,
         )
         if instance is not None:
             self._entries.append(instance_decisions(instance).append(decision))
         if group:
             self._entries.append(group_decisions(group).append(decision))
+        if decision.node:
+            self._entries.append(node_decisions(decision.node).append(decision))
         return decision.id
 
     # result
@@ -361,21 +370,9 @@ class Workspace:
         """Undo the changes since the savepoint."""
         while len(self._undo) > mark.changes:
             self._undo.pop()()
-        self._views.clear()
+        self._candidates.clear()
         del self._events[mark.events :]
         del self._entries[mark.entries :]
-
-    def require_node(self, id: str) -> str:
-        """The id of a node that exists; raises otherwise."""
-        if self.state.nodes.find(id) is None:
-            guess = nearest(id, [stored.record.id for stored in self.state.nodes][:500])
-            raise Rejected(
-                Code.NOT_FOUND,
-                f"node '{id[:80]}' does not exist",
-                hint=f"did you mean '{guess}'?" if guess else None,
-                field="node",
-            )
-        return id
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,198 +1,154 @@
-"""The plan of a group, and the changes of a workspace that carry it out.
-
-The plan is a value: the same function serves acting, explaining and dry runs.
-"""
+"""Carry out what the planner decided, as changes of a workspace."""
 
 from __future__ import annotations
 
-import datetime as dt
-import enum
-import itertools
-import zlib
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
+import structlog
 
 from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_changes import drop_group
-from corral.controller.instances.group_tally import GroupTally
-from corral.controller.instances.starts import is_held, next_requests, passed_over, start_run
+from corral.controller.instances.instance_changes import order_stop
+from corral.controller.instances.plan_view import WorkspaceView
+from corral.controller.instances.starts import start_run
 from corral.controller.instances.workspace import Workspace
-from corral.domain.decisions import DecisionKind
+from corral.controller.state.quarantine import unreadable
+from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, ended_by_itself
-from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
-from corral.domain.planning.placement import PlacementRefusal
-from corral.errors import short_list
+from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.planning.planner import (
+    DEFAULT_LIMITS,
+    GroupResult,
+    Limits,
+    PlannedDecision,
+    PlanResult,
+    plan,
+)
+from corral.domain.planning.refusals import PlacementRefusal, count_codes
+from corral.store.store_errors import StoreUnavailable
 
-_SHOWN: Final = 5
-
-
-class Need(enum.StrEnum):
-    NOTHING = "nothing"
-    START = "start"
-    WAIT = "wait"  # it needs more instances, and is paused
-    DROP = "drop"  # it is being deleted and has no instances left
-
-
-class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The actions for a group, and their reason."""
-
-    need: Need
-    missing: int = 0
-    present: int = 0
-    end_pause: bool = False
-    reason: str = ""
-    wake_at: dt.datetime | None = None
-    """When a place whose last run ended by itself may be filled again."""
+_RECORDED_BEFORE: Final = frozenset({Rule.CRASH_PAUSE})
+"""Waits whose beginning was a decision of its own."""
+_log = structlog.get_logger("corral.controller.reconcile")
 
 
-def plan_group(
-    group: GroupRecord,
-    instances: Iterable[InstanceRecord],
+class Wake(msgspec.Struct, frozen=True, kw_only=True):
+    """The cause of checking a group."""
+
+    cause: str
+    causes: tuple[str, ...] = ()
+    """As ids; see `Decision.causes`."""
+    request: str = ""
+    """The id of the request that caused it: starts of this check belong to that request."""
+    after_crash: bool = False
+
+
+def keep_groups(
+    ws: Workspace,
+    wakes: Mapping[str, Wake],
     *,
-    pause_over: bool,
-    now: dt.datetime | None = None,
-) -> GroupPlan:
-    """Compare the desired instances with the existing ones. Unreachable instances count as existing. `now`
-    None: no place has to wait."""
-    return plan_tallied(group, GroupTally.of(instances), pause_over=pause_over, now=now)
+    pause_over: Callable[[str], bool] = lambda _: True,
+    limits: Limits = DEFAULT_LIMITS,
+) -> PlanResult:
+    """Plan these groups and carry the plan out. What fails for one group is logged and undone; the others go on."""
+    result = plan(WorkspaceView(ws, pause_over=pause_over), wakes.keys(), limits)
+    by_group: dict[str, list[PlannedDecision]] = {name: [] for name in result.groups}
+    for decision in result.decisions:
+        by_group[decision.group].append(decision)
+    for name, found in result.groups.items():
+        mark = ws.mark()
+        wake = wakes[name]
+        ws.cause, ws.causes, ws.request = wake.cause, wake.causes, wake.request
+        try:
+            if found.error is not None:
+                raise found.error
+            _carry_out(ws, name, found, by_group[name], wake)
+            if ws.state.quarantine and (bad := ws.state.quarantine.among(ws.steps())) is not None:
+                raise unreadable(bad)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            _log.exception("reconcile_group.failed", group=name)
+            ws.back_to(mark)
+    return result
 
 
-def plan_tallied(
-    group: GroupRecord, tally: GroupTally, *, pause_over: bool, now: dt.datetime | None = None
-) -> GroupPlan:
-    """As `plan_group`, from the numbers of the existing instances."""
-    if group.deleting:
-        need = Need.NOTHING if tally.live else Need.DROP
-        return GroupPlan(need=need, reason="the group is being deleted")
-    # A stopping static instance is waited for: the same instance is started next. One that an operator
-    # stopped counts as existing, and nothing is started in its place.
-    held = [each for each in tally.held if is_held(group, each)]
-    present = len(held) + (tally.live if group.spec.static else tally.staying)
-    missing = group.desired_count - present
-    end_pause = group.paused is not None and pause_over
-    if missing <= 0:
-        return GroupPlan(need=Need.NOTHING, present=present, end_pause=end_pause, reason=_resting(held))
-    reason = f"{group.desired_count} are wanted, {present} are there"
-    if group.paused is not None and not pause_over:
-        return GroupPlan(
-            need=Need.WAIT,
-            missing=missing,
-            present=present,
-            reason=f"paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC",
-        )
-    waiting = sorted(due for each in tally.ended if (due := place_free_at(each, now)) is not None)
-    if len(waiting) >= missing:
-        return GroupPlan(
-            need=Need.WAIT,
-            missing=missing,
-            present=present,
-            end_pause=end_pause,
-            reason=f"an instance ended by itself; its place is taken again {PLACE_SECONDS} s after its start",
-            wake_at=waiting[0],
-        )
-    return GroupPlan(
-        need=Need.START,
-        missing=missing - len(waiting),
-        present=present,
-        end_pause=end_pause,
-        reason=reason,
-        wake_at=waiting[0] if waiting else None,
-    )
-
-
-def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetime | None:
-    """When another run may be started in the place of one that ended by itself, if later than now: a clean
-    exit counts as no failure, and must not lead to constant starts. Spread, so that many starts do not
-    coincide. A clock that was set back does not make it longer."""
-    if now is None or not ended_by_itself(record) or record.started_at is None:
-        return None
-    began = record.started_at
-    if record.end_received_at is not None and record.ended_at is not None:
-        began = record.end_received_at - (record.ended_at - began)  # the clock of its node may be behind
-    fraction = zlib.crc32(f"{record.id}.{record.incarnation}".encode()) / 2**32
-    due = began + dt.timedelta(seconds=place_seconds(fraction))
-    longest = dt.timedelta(seconds=LONGEST_PLACE_SECONDS)
-    return due if dt.timedelta() < due - now <= longest else None
-
-
-def _resting(held: Sequence[InstanceRecord]) -> str:
-    """The instances that an operator stopped, and how to start them."""
-    shown = short_list((f"'{each.id}' ({each.held})" for each in held), _SHOWN)
-    return f"stopped by hand: {shown}; 'corral instance restart ID' starts it again" if held else ""
-
-
-class Kept(NamedTuple):
-    started: int = 0
-    more: bool = False
-    """More changes are left."""
-    wake_at: dt.datetime | None = None
-    """When more changes are due without a further event."""
-
-
-def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> Kept:
-    """Start missing instances, at most `budget`."""
+def _carry_out(
+    ws: Workspace, name: str, found: GroupResult, decisions: list[PlannedDecision], wake: Wake
+) -> None:
     group = ws.group(name)
     if group is None:
-        return Kept()
-    plan = plan_tallied(group, ws.tally(name), pause_over=pause_over, now=ws.now)
-    if plan.need is Need.DROP:
-        drop_group(ws, name)
-        return Kept()
-    if plan.end_pause:
-        group = end_pause(ws, group, by="time")
-    if plan.need is Need.START:
-        started, more = _start(ws, group, plan, budget)
-        return Kept(started, more, plan.wake_at)
-    _set_reason(ws, group, "" if group.deleting else plan.reason)
-    return Kept(wake_at=plan.wake_at)
-
-
-def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:
-    if budget <= 0:
-        return 0, True
-    refused: PlacementRefusal | None = None
-    started = 0
-    unreadable = ws.unreadable_of(group.spec.name)
-    missing = max(0, plan.missing - len(unreadable))
-    if unreadable and not missing:
-        _set_reason(ws, group, f"the record of {unreadable[0]} cannot be read; it counts as running")
-        return 0, False
-    for request in itertools.islice(next_requests(ws, group, reason=plan.reason), missing):
-        if started == budget:
-            return started, True
-        found = start_run(ws, group, request)
-        if not isinstance(found, PlacementRefusal):
-            started += 1
-            continue
-        refused = refused or found
-        if not request.home and not request.claimed_by:
-            break  # no other finds a place either; but one that waits for its own node delays no other
-    if refused is None:
-        _set_reason(ws, group, "")
-    else:
-        _fall_short(ws, group, plan, refused)
-    return started, False
-
-
-def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: PlacementRefusal) -> None:
-    """Record why there are fewer instances than desired, once per reason."""
-    reason = f"{refused.code.name}: {refused.summary}"
-    if reason == group.reason:
         return
-    ws.decide(
-        DecisionKind.REFUSE,
-        group=group.spec.name,
-        reason=f"{plan.reason}; {reason}",
-        inputs={"wanted": group.desired_count, "present": plan.present},
-        rejected=passed_over(refused),
+    if found.need.drop:
+        drop_group(ws, name)
+        return
+    if found.need.end_pause:
+        group = end_pause(ws, group, by="time")
+    reason = found.reason
+    for decision in decisions:
+        match decision.kind:
+            case DecisionKind.START | DecisionKind.RESTART:
+                refused = _start(ws, group, decision, wake)
+                reason = reason or refused
+            case DecisionKind.PROMOTE:
+                _promote(ws, decision)
+            case DecisionKind.STOP:
+                order_stop(
+                    ws, ws.require_instance(decision.instance), reason=decision.reason, rule=decision.rule
+                )
+            case _:
+                _record_wait(ws, group, decision, found.reason)
+    _set_reason(ws, name, "" if group.deleting else reason)
+
+
+def _start(ws: Workspace, group: GroupRecord, decision: PlannedDecision, wake: Wake) -> str:
+    """Start a placed run; the reason if that is refused after all."""
+    assert decision.request is not None
+    assert decision.placement is not None
+    replaces = wake.after_crash and decision.rule is Rule.MIN_RESTORE
+    rule = Rule.CRASH_REPLACE if replaces else decision.rule
+    started = start_run(ws, group, decision.request, decision.placement, rule=rule)
+    return f"{started.code.name}: {started.summary}" if isinstance(started, PlacementRefusal) else ""
+
+
+def _promote(ws: Workspace, decision: PlannedDecision) -> None:
+    """Let a warm instance serve."""
+    record = ws.require_instance(decision.instance)
+    made = ws.decide(
+        decision.kind,
+        rule=decision.rule,
+        group=decision.group,
+        instance=decision.instance,
+        reason=decision.reason,
+        inputs=decision.inputs,
     )
-    ws.event(EventType.GROUP_SHORT, group.spec.name, reason=reason, wanted=group.desired_count)
-    _set_reason(ws, group, reason)
+    ws.put_instance(msgspec.structs.replace(record, warm=False, decision=made, reason=decision.reason))
+    ws.event(EventType.INSTANCE_PROMOTED, record.id, group=record.group, node=record.node, decision=made)
 
 
-def _set_reason(ws: Workspace, group: GroupRecord, reason: str) -> None:
-    if group.reason != reason:
+def _record_wait(ws: Workspace, group: GroupRecord, decision: PlannedDecision, reason: str) -> None:
+    """Record why there are fewer instances than wanted, once per reason."""
+    if reason == group.reason or decision.rule in _RECORDED_BEFORE:
+        return
+    refusals = decision.refusal.refusals if decision.refusal is not None else ()
+    ws.decide(
+        decision.kind,
+        rule=decision.rule,
+        group=decision.group,
+        reason=decision.reason,
+        inputs=decision.inputs,
+        rejected=[refusal.alternative() for refusal in refusals],
+        rejected_counts=count_codes(refusals),
+        wake_at=decision.wake_at,
+    )
+    if decision.kind is DecisionKind.REFUSE:
+        wanted = int(decision.inputs["wanted"])
+        ws.event(EventType.GROUP_SHORT, decision.group, reason=reason, wanted=wanted)
+
+
+def _set_reason(ws: Workspace, name: str, reason: str) -> None:
+    group = ws.group(name)
+    if group is not None and group.reason != reason:
         ws.put_group(msgspec.structs.replace(group, reason=reason))

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import structlog
 
 from corral.controller.instances.crash_loops import pause_left
 from corral.controller.instances.service import InstanceService
-from corral.controller.instances.workspace import Workspace
-from corral.controller.reconcile.apply_plan import keep_group
+from corral.controller.reconcile.apply_plan import Wake, keep_groups
 from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
 from corral.controller.sessions.commit_faults import conflict_pause
 from corral.controller.sessions.session_registry import Sessions
@@ -32,7 +32,6 @@ from corral.controller.state.collections import (
     TEMPLATES,
 )
 from corral.controller.state.ledger import Ledger
-from corral.controller.state.quarantine import unreadable
 from corral.domain.events import Event, EventType
 from corral.domain.groups.instance_records import BootMoment
 from corral.domain.ids import NodeId
@@ -44,8 +43,6 @@ from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock, boot_id
 from corral.system.controller_config import ReconcileSection
 
-_GROUPS_PER_COMMIT: Final = 20
-_STARTS_PER_COMMIT: Final = 50
 _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
@@ -57,14 +54,6 @@ _MAY_MEND: Final = frozenset(
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
 _ASKED_FOR: Final = frozenset({EventType.GROUP_CREATED, EventType.GROUP_UPDATED, EventType.GROUP_SCALED})
 _log = structlog.get_logger("corral.controller.reconcile")
-
-
-class _Wake(NamedTuple):
-    """The cause of checking a group."""
-
-    cause: str
-    request: str = ""
-    """The id of the request that caused it: starts of this check belong to that request."""
 
 
 class Reconciler:
@@ -86,7 +75,7 @@ class Reconciler:
         self._observation = observation
         self._config = config
         self._clock = clock
-        self._dirty: dict[str, _Wake] = {}
+        self._dirty: dict[str, Wake] = {}
         self._short: set[str] = set()
         self._capacity_changed = False
         self._swept_at = 0.0
@@ -94,8 +83,8 @@ class Reconciler:
         self._collected_at = 0.0
         self._boot = boot_id()
         self._pauses: dict[str, tuple[dt.datetime, float]] = {}
-        self._places: dict[str, float] = {}
-        """When a group may fill a place again whose last run ended by itself."""
+        self._due: dict[str, float] = {}
+        """When a group is to be looked at again though nothing happens."""
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
         self.observing = True
@@ -137,7 +126,7 @@ class Reconciler:
     def resync(self) -> None:
         """Check every group and node as if each had changed."""
         state = self._ledger.state
-        self._dirty |= {name: _Wake("everything is looked at anew") for name, _ in state.groups.items()}
+        self._dirty |= {name: Wake(cause="everything is looked at anew") for name, _ in state.groups.items()}
         self._capacity_changed = True
         self._wake.set()
         self.begin()
@@ -151,7 +140,14 @@ class Reconciler:
         cause = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
         waiting = self._dirty.get(group)
         request = self._request_behind(event) or (waiting.request if waiting is not None else "")
-        self._dirty[group] = _Wake(cause, request)
+        causes = (f"event:{event.cursor}",) if event is not None else ()
+        crashed = event is not None and event.type is EventType.INSTANCE_CRASHED
+        self._dirty[group] = Wake(
+            cause=cause,
+            causes=(*causes, f"request:{request}") if request else causes,
+            request=request,
+            after_crash=crashed or (waiting is not None and waiting.after_crash),
+        )
         self._wake.set()
 
     def _request_behind(self, event: Event | None) -> str:
@@ -234,7 +230,7 @@ class Reconciler:
             return
         self._collect()
         while self._dirty:
-            await self._keep(list(self._dirty)[:_GROUPS_PER_COMMIT])
+            await self._keep()
 
     def _collect(self) -> None:
         """Add the groups that are due."""
@@ -242,18 +238,18 @@ class Reconciler:
         if now >= self._floor_at:
             self._floor_at = now + self._config.floor_seconds
             for name, _ in self._ledger.state.groups.items():
-                self._dirty.setdefault(name, _Wake(_FLOOR))
+                self._dirty.setdefault(name, Wake(cause=_FLOOR))
         if self._capacity_changed and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
             self._capacity_changed = False
             self._swept_at = now
             for name in self._short:
-                self._dirty.setdefault(name, _Wake(_MENDED))
+                self._dirty.setdefault(name, Wake(cause=_MENDED))
         for name, (_, deadline) in self._pauses.items():
             if now >= deadline:
-                self._dirty.setdefault(name, _Wake("the end of its pause"))
-        for name in [name for name, due in self._places.items() if now >= due]:
-            del self._places[name]
-            self._dirty.setdefault(name, _Wake("the time after which a place is taken again"))
+                self._dirty.setdefault(name, Wake(cause="the end of its pause"))
+        for name in [name for name, due in self._due.items() if now >= due]:
+            del self._due[name]
+            self._dirty.setdefault(name, Wake(cause="the time at which it was to be looked at again"))
 
     def _pause(self) -> float:
         """Wait until something is due without an event."""
@@ -265,53 +261,32 @@ class Reconciler:
             # again.
             ends = (deadline for _, deadline in self._pauses.values())
             moments += [deadline for deadline in ends if deadline > self._collected_at]
-            moments += self._places.values()
+            moments += self._due.values()
             if self._capacity_changed and self._short:
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
 
-    async def _keep(self, names: list[str]) -> None:
-        """Bring some groups to their desired state, in one transaction."""
-        causes = {name: self._dirty.pop(name) for name in names}
+    async def _keep(self) -> None:
+        """Bring the groups that are to be checked to their desired state, in one transaction."""
+        wakes, self._dirty = self._dirty, {}
         try:
             async with self._instances.placing:
                 ws = self._instances.workspace(cause=_FLOOR)
-                unfinished = self._keep_each(ws, causes)
+                result = keep_groups(ws, wakes, pause_over=self._pause_over)
                 if steps := ws.steps():
                     await self._ledger.commit(*steps)
         except BaseException:
-            self._dirty = {**causes, **self._dirty}
+            self._dirty = {**wakes, **self._dirty}
             raise
-        by_group = {name: wake.cause for name, wake in causes.items()}
-        _log.debug("reconcile_pass.finished", causes=by_group, steps=len(steps), unfinished=unfinished)
-        for name in unfinished:
-            newer = self._dirty.get(name, causes[name])
-            self._dirty[name] = _Wake(newer.cause, newer.request or causes[name].request)
-
-    def _keep_each(self, ws: Workspace, causes: dict[str, _Wake]) -> list[str]:
-        """Reconcile each group; one that raises is logged and left as it is."""
-        budget = _STARTS_PER_COMMIT
-        unfinished: list[str] = []
-        for name, wake in causes.items():
-            mark = ws.mark()
-            ws.cause, ws.request = wake
-            try:
-                kept = keep_group(ws, name, pause_over=self._pause_over(name), budget=budget)
-                quarantine = self._ledger.state.quarantine
-                if quarantine and (found := quarantine.among(ws.steps())) is not None:
-                    raise unreadable(found)
-            except StoreUnavailable:
-                raise
-            except Exception:
-                _log.exception("reconcile_group.failed", group=name)
-                ws.back_to(mark)
-                continue
-            budget -= kept.started
-            unfinished += [name] if kept.more else []
-            if kept.wake_at is not None:
-                left = max(0.0, (kept.wake_at - ws.now).total_seconds())
-                self._places[name] = self._clock.monotonic() + left
-        return unfinished
+        for name, found in result.groups.items():
+            if found.wake_at is not None:
+                left = max(0.0, (found.wake_at - ws.now).total_seconds())
+                self._due[name] = self._clock.monotonic() + left
+        by_group = {name: wake.cause for name, wake in wakes.items()}
+        _log.debug("reconcile_pass.finished", causes=by_group, steps=len(steps), unfinished=result.unfinished)
+        for name in result.unfinished:
+            newer = self._dirty.get(name, wakes[name])
+            self._dirty[name] = msgspec.structs.replace(newer, request=newer.request or wakes[name].request)
 
     def _pause_over(self, name: str) -> bool:
         pause = self._pauses.get(name)

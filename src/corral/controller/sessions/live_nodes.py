@@ -16,6 +16,8 @@ from corral.wire.v1.node_pb2 import NodeStatus
 
 _MAX_PORT: Final = 65_535
 _MOST_PORTS: Final = 4096
+_STATUSES_OF_MEAN: Final = 12
+"""One comes every five seconds."""
 
 
 class StrayRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,8 @@ class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
     connected_at: dt.datetime
     last_seen: dt.datetime
     cpu_usage: float = 0.0
+    cpu_mean: float = 0.0
+    """Its mean over about a minute, in which a short peak counts little."""
     memory_mb: int = 0
     used_memory_mb: int = 0
     free_disk_mb: int = 0
@@ -47,9 +51,11 @@ class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
 
 def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
     """The same node with the load of a status, as far as its values are plausible."""
+    cpu_usage = min(1.0, max(0.0, status.cpu_usage)) if math.isfinite(status.cpu_usage) else 0.0
     return msgspec.structs.replace(
         live,
-        cpu_usage=min(1.0, max(0.0, status.cpu_usage)) if math.isfinite(status.cpu_usage) else 0.0,
+        cpu_usage=cpu_usage,
+        cpu_mean=live.cpu_mean + (cpu_usage - live.cpu_mean) / _STATUSES_OF_MEAN,
         memory_mb=max(0, status.total_memory_mb),
         used_memory_mb=max(0, status.used_memory_mb),
         free_disk_mb=max(0, status.free_disk_mb),

@@ -106,6 +106,7 @@ def node_log(node_id: str) -> Journal[LogRecord]:
 DECISIONS_PREFIX: Final = "decisions:"
 INSTANCE_DECISIONS_PREFIX: Final = "decisions:instance/"
 GROUP_DECISIONS_PREFIX: Final = "decisions:group/"
+NODE_DECISIONS_PREFIX: Final = "decisions:node/"
 
 
 EVERY_DECISION: Final = Journal(DECISIONS_PREFIX, DecisionRecord)
@@ -120,3 +121,8 @@ def instance_decisions(id: str) -> Journal[DecisionRecord]:
 def group_decisions(name: str) -> Journal[DecisionRecord]:
     """The journal of decisions about a group: why it has the instances that it has."""
     return Journal(GROUP_DECISIONS_PREFIX + name, DecisionRecord)
+
+
+def node_decisions(id: str) -> Journal[DecisionRecord]:
+    """The journal of decisions about a node: what was placed there, and why."""
+    return Journal(NODE_DECISIONS_PREFIX + id, DecisionRecord)

@@ -23,7 +23,7 @@ from corral.domain.number_runs import NumberRuns
 class GroupCounts:
     """The numbers of a group's instances."""
 
-    __slots__ = ("away", "ended", "held", "live", "ready", "staying")
+    __slots__ = ("away", "by_node", "ended", "held", "live", "ready", "serving_ready", "staying", "warm")
 
     def __init__(self) -> None:
         self.live = 0
@@ -31,6 +31,11 @@ class GroupCounts:
         self.ready = 0
         self.staying = 0
         """Those that are alive and not about to stop for good."""
+        self.warm = 0
+        """Of these, the ones that do not serve yet."""
+        self.serving_ready = 0
+        self.by_node: Counter[str] = Counter()
+        """Those that stay, by node."""
         self.held = SortedKeys()
         """The ids of those that have ended and that an operator holds stopped."""
         self.ended = SortedKeys()
@@ -55,11 +60,20 @@ class GroupCounts:
     def _count(self, record: InstanceRecord, by: int) -> None:
         self.live += by * live(record.state)
         self.ready += by * is_ready(record)
-        self.staying += by * stays(record)
+        self.serving_ready += by * (is_ready(record) and not record.warm)
+        if stays(record):
+            self.staying += by
+            self.warm += by * record.warm
+            _count_at(self.by_node, record.node, by)
         if record.state is InstanceState.OFFLINE:
-            self.away[record.node] += by
-            if not self.away[record.node]:
-                del self.away[record.node]
+            _count_at(self.away, record.node, by)
+
+
+def _count_at(counts: Counter[str], key: str, by: int) -> None:
+    """Change a count; one that is 0 again is left out."""
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]
 
 
 def number_of(id: str) -> tuple[str, int]:
@@ -156,9 +170,7 @@ class InstanceMirror(Mirror[InstanceRecord]):
 
     def _count_live(self, record: InstanceRecord, by: int) -> None:
         if live(record.state):
-            self._live_on[record.node] += by
-            if not self._live_on[record.node]:
-                del self._live_on[record.node]
+            _count_at(self._live_on, record.node, by)
 
 
 def _set(numbers: dict[str, NumberRuns], group: str, number: int, there: bool) -> None:

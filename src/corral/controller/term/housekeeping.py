@@ -22,6 +22,7 @@ from corral.controller.state.collections import (
     IDEMPOTENCY,
     INSTANCE_DECISIONS_PREFIX,
     JOIN_TOKENS,
+    NODE_DECISIONS_PREFIX,
     NODE_LOG_PREFIX,
     TEMPLATES,
 )
@@ -125,6 +126,7 @@ class Housekeeping:
         await self._forget(NODE_LOG_PREFIX, lambda name: state.nodes.find(name) is not None)
         await self._forget(INSTANCE_DECISIONS_PREFIX, lambda name: state.instances.find(name) is not None)
         await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None)
+        await self._forget(NODE_DECISIONS_PREFIX, lambda name: state.nodes.find(name) is not None)
 
     async def _forget(self, prefix: str, exists: Callable[[str], bool]) -> None:
         for journal in await self._reads.journals(prefix):

@@ -151,6 +151,7 @@ class NodeServices:
             ticket_keys=functools.partial(ticket_keys, ledger.state, deps.config.cluster_key_path),
             api_url=deps.api_url,
             resend_seconds=deps.config.reconcile.resend_seconds,
+            placement=deps.config.placement,
         )
 
 

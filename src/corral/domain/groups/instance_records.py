@@ -75,6 +75,8 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     """The count of the last `scale`; never fewer than `spec.min` are kept."""
     failures: tuple[dt.datetime, ...] = ()
     """The latest crashes and failed starts, as many as the crash-loop rule needs."""
+    failed_on: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
+    """The nodes of the latest failures, with the time of the last one there: others are preferred for a while."""
     paused: CrashLoop | None = None
     pause_ends: BootMoment | None = None
     """The end of the pause by the clock of the controller that began it: `paused.until` moves with the wall clock."""
@@ -216,6 +218,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """The starts before this one that ran, the oldest first, `EARLIER_STARTS` at most."""
     request: str = ""
     """The id of the request behind `decision`, for log records here and on the node; empty: no request."""
+    warm: bool = False
+    """It is kept ready beside those that serve, until one of them is missing."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):

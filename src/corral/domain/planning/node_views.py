@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import NodeLedger
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.planning.node_usage import PortKey, SharedPorts, Usage, port_keys
+from corral.domain.planning.node_usage import LeasedPorts, PortKey, PortLookup, SharedPorts, Usage, port_keys
 from corral.domain.records import NodeRecord
 
 BUSY: Final = dt.timedelta(seconds=60)
@@ -30,10 +30,40 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
     memory_mb: int = 0
     cpus: int = 0
+    admission_reason: str = ""
+    reconnect_until: dt.datetime | None = None
+    """It lost its connection moments ago, and is waited for until then."""
+    cpu_mean: float = 0.0
+    """The CPUs that were busy in the last minute, on average."""
+    free_disk_mb: int | None = None
+    """As it last reported; None: unknown."""
+    preparing_disk_mb: int = 0
+    """What runs need that are placed there and not prepared yet: it is not taken from the free disk so far."""
     usage: Usage = Usage()
-    leased: Set[PortKey] = frozenset()
+    leased: PortLookup = LeasedPorts()
     """Ports leased on this node and on all others with its address."""
     refused: frozenset[PortKey] = frozenset()
+
+    @property
+    def port_space(self) -> str:
+        return self.address or f"node:{self.id}"
+
+
+class NodeTraits(Protocol):
+    """The traits of a node that decide which groups may ever run there: in a `NodeView`, and in a
+    `NodeRecord`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def runtimes(self) -> Collection[str]: ...
+
+    @property
+    def capabilities(self) -> Collection[str]: ...
 
 
 class Ledgers(Protocol):
@@ -42,6 +72,18 @@ class Ledgers(Protocol):
     def ledger(self, node: str) -> NodeLedger: ...
 
     def usage(self, node: str) -> Usage: ...
+
+
+class NodeSignals(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a node beside its record and its reservations; see `NodeView`."""
+
+    reconnect_until: dt.datetime | None = None
+    cpu_mean: float = 0.0
+    free_disk_mb: int | None = None
+    preparing_disk_mb: int = 0
+
+
+_NO_SIGNALS: Final = NodeSignals()
 
 
 def node_views(nodes: Iterable[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
@@ -57,30 +99,43 @@ def by_space(nodes: Iterable[NodeRecord]) -> dict[str, list[NodeRecord]]:
     return spaces
 
 
-def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
+def views_of_space(
+    records: Sequence[NodeRecord],
+    ledgers: Ledgers,
+    now: dt.datetime,
+    signals: Callable[[NodeRecord], NodeSignals] = lambda _: _NO_SIGNALS,
+) -> list[NodeView]:
     """The views of all nodes of one address."""
     usages = [ledgers.usage(record.id) for record in records]
     leased = usages[0].ports if len(usages) == 1 else SharedPorts([usage.ports for usage in usages])
     refused = frozenset[PortKey]().union(
         *(refused_ports(ledgers.ledger(record.id), now) for record in records)
     )
-    return [
-        NodeView(
-            id=record.id,
-            address=record.address,
-            state=record.state,
-            admission=record.admission,
-            labels=record.labels,
-            runtimes=frozenset(record.runtimes),
-            capabilities=frozenset(record.capabilities),
-            memory_mb=record.memory_mb,
-            cpus=record.cpus,
-            usage=usage,
-            leased=leased,
-            refused=refused,
+    views: list[NodeView] = []
+    for record, usage in zip(records, usages, strict=True):
+        seen = signals(record)
+        views.append(
+            NodeView(
+                id=record.id,
+                address=record.address,
+                state=record.state,
+                admission=record.admission,
+                admission_reason=record.admission_reason,
+                reconnect_until=seen.reconnect_until,
+                labels=record.labels,
+                runtimes=frozenset(record.runtimes),
+                capabilities=frozenset(record.capabilities),
+                memory_mb=record.memory_mb,
+                cpus=record.cpus,
+                cpu_mean=seen.cpu_mean,
+                free_disk_mb=seen.free_disk_mb,
+                preparing_disk_mb=seen.preparing_disk_mb,
+                usage=usage,
+                leased=leased,
+                refused=refused,
+            )
         )
-        for record, usage in zip(records, usages, strict=True)
-    ]
+    return views
 
 
 def port_space(record: NodeRecord) -> str:

@@ -1,321 +1,331 @@
-"""Placement: which nodes can take a run, with which ports, which of them suits best, and why the others
-cannot.
+"""Placement: which nodes can take a run, which of them suits best, and why the others do not.
 
-Ports are chosen by (host address, port, transport), and none is leased twice.
+A score is a base that does not depend on the group (free memory, CPU, number of runs), less what speaks against the
+node for this group. So nodes are looked at in the order of their bases, and the search ends at the first base below
+the best score found.
 """
 
 from __future__ import annotations
 
 import collections
-import enum
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from typing import Final, Protocol
+import zlib
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
-from corral.domain.groups.group import GroupSpec, PortProtocol, PortSpec
+from corral.domain.decisions import Alternative, Numbers
+from corral.domain.groups.group import AffinitySpec, GroupSpec, SpreadSpec
 from corral.domain.groups.instance_records import LeasedPort
-from corral.domain.groups.port_sets import PortSet, port_sets
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.planning.node_usage import PortKey, PortLookup, port_keys
+from corral.domain.planning.node_table import NodeTable, Room
 from corral.domain.planning.node_views import NodeView
-from corral.errors import Code, Rejected
+from corral.domain.planning.ports import NoPort, choose_ports, free_share
+from corral.domain.planning.refusals import (
+    LOWER,
+    TIE,
+    NodeRefusal,
+    PlacementRefusal,
+    RefusalCode,
+    count_codes,
+)
+
+_DIGITS: Final = 6
+_OF_PORTS: Final = 0.10
+_FAILED_THERE: Final = 0.50
+_AFFINITY_SCALE: Final = 200
+_PREFERRED: Final = 1.0
+"""More than all other terms of a score together can outweigh."""
+BY_NODE: Final = "node"
 
 
-class NoPort(Exception):
-    """No number is free for one of the ports; the text names the port and the reason."""
+class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that needs a node."""
 
-
-def choose_ports(
-    specs: Mapping[str, PortSpec],
-    *,
-    leased: Set[PortKey],
-    refused: Set[PortKey],
-    last: Sequence[LeasedPort] = (),
-) -> tuple[LeasedPort, ...]:
-    """For each port its `last` number if that is free, else the lowest free one; fixed ones come first, then
-    those that had a number. Tied ports get their numbers together, or none does. Raises `NoPort`."""
-    taken: set[PortKey] = set()
-    chosen: list[LeasedPort] = []
-    before = {port.name: port.port for port in last}
-    for tied in sorted(port_sets(specs), key=lambda each: (not each.fixed, each.name not in before)):
-        number = _free(tied, before.get(tied.name), leased, refused, taken)
-        if number is None:
-            raise NoPort(_why(tied, leased, refused))
-        for port in tied.members:
-            taken.update(port_keys(number + port.offset, port.protocol))
-            chosen.append(LeasedPort(name=port.name, port=number + port.offset, protocol=port.protocol))
-    return tuple(sorted(chosen, key=lambda port: port.name))
-
-
-def _free(tied: PortSet, first: int | None, *occupied: Set[PortKey]) -> int | None:
-    """The first choice if it is in the range and free, else the lowest free number."""
-    needed = [
-        (port.offset, transport)
-        for port in tied.members
-        for _, transport in port_keys(tied.low, port.protocol)
-    ]
-    numbers = range(tied.low, tied.high + 1)
-    if first is not None and first in numbers and _next_free(first, needed, occupied) == first:
-        return first
-    number = tied.low
-    while number in numbers:
-        found = _next_free(number, needed, occupied)
-        if found == number:
-            return number
-        number = found
-    return None
-
-
-def _next_free(
-    number: int, needed: Sequence[tuple[int, PortProtocol]], occupied: Sequence[Set[PortKey]]
-) -> int:
-    """A number from this one on below which none is free for all that is needed; the same one: it is free."""
-    for some in occupied:
-        for offset, kind in needed:
-            if isinstance(some, PortLookup):
-                number = some.next_free(number + offset, kind) - offset
-            else:
-                while (number + offset, kind) in some:
-                    number += 1
-    return number
-
-
-def _why(tied: PortSet, leased: Set[PortKey], refused: Set[PortKey]) -> str:
-    first, *others = tied.members
-    numbers = {number + port.offset for port in tied.members for number in range(tied.low, tied.high + 1)}
-    text = f"port '{tied.name}': "
-    text += f"{tied.low}" if tied.low == tied.high else f"each of {tied.low}-{tied.high}"
-    text += f" ({first.protocol}"
-    text += "".join(f"; '{port.name}' = {tied.name}{port.offset:+d} {port.protocol}" for port in others)
-    held = {number for number, _ in leased if number in numbers}
-    busy = {number for number, _ in refused if number in numbers} - held
-    parts = [f"{len(held)} leased"] if held else []
-    parts += [f"{len(busy)} in use by something else on the node"] if busy else []
-    return f"{text}) is taken: {', '.join(parts) or 'by this instance itself'}"
-
-
-def free_share(specs: Mapping[str, PortSpec], leased: Set[PortKey]) -> float:
-    """The free share of the scarcest range, from 0 to 1. A tied port follows the port of its range: only that one is
-    counted."""
-    share = 1.0
-    for spec in specs.values():
-        if spec.of is not None:
-            continue
-        low, high = spec.bounds()
-        if isinstance(leased, PortLookup):
-            used = leased.count(low, high)
-        else:
-            used = sum(low <= number <= high for number, _ in leased)
-        per_port = 2 if spec.protocol is PortProtocol.BOTH else 1
-        share = min(share, 1.0 - min(1.0, used / ((high - low + 1) * per_port)))
-    return share
-
-
-_LISTED: Final = 20
-
-
-class Obstacle(enum.StrEnum):
-    """Why a node cannot take a run, in the order of the checks."""
-
-    STATE = "not connected"
-    ADMISSION = "takes nothing new"
-    CHOICE = "not among the nodes it may run on"
-    LABELS = "other labels"
-    RUNTIME = "lacks the runtime"
-    CAPABILITIES = "lacks a capability"
-    MEMORY = "not enough memory"
-    PORTS = "no free port"
-
-
-_ROOM: Final = frozenset({Obstacle.MEMORY, Obstacle.PORTS})
-
-
-class NodeTraits(Protocol):
-    """The traits of a node that decide which groups may ever run there: in a `NodeView`, and in a
-    `NodeRecord`."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-    @property
-    def runtimes(self) -> Collection[str]: ...
-
-    @property
-    def capabilities(self) -> Collection[str]: ...
-
-
-class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    node: str
-    obstacle: Obstacle
-    reason: str
+    instance: str
+    only: str | None = None
+    """The one node that it may run on."""
+    world: bool = False
+    """`only` has the instance's directory; otherwise an operator chose it."""
+    avoid: str | None = None
+    """A node to take when no other can."""
+    prefer: str | None = None
+    """A node to take if it can."""
+    last_ports: tuple[LeasedPort, ...] = ()
+    """Taken again where they are free."""
+    failed_on: frozenset[str] = frozenset()
+    """Nodes on which the group failed lately."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """The node and ports of a run, and the rejected nodes."""
+    """The node and ports of a run, and the nodes that were not chosen."""
 
     node: str
     ports: tuple[LeasedPort, ...]
     score: float
     refusals: tuple[NodeRefusal, ...]
-    others: tuple[tuple[str, float], ...]
-    """Nodes that rank after it, with their lower scores; their ports were not checked."""
+    others: tuple[tuple[str, float], ...] = ()
+    """Nodes that rank after it, with their scores, the best first; their ports were not checked."""
+    ties: tuple[str, ...] = ()
+    """Nodes that have the same score, and are not preferred by the hash."""
+    below: int = 0
+    """The number of further nodes, whose scores cannot be higher: they were not looked at."""
+
+    def alternatives(self) -> list[Alternative]:
+        """The nodes that were not chosen, as a decision stores them: those next to the choice first."""
+        tied = [_alternative(node, TIE, {"score": self.score}) for node in self.ties]
+        lower = [_alternative(node, LOWER, {"score": s, "best": self.score}) for node, s in self.others]
+        return [*tied, *(refusal.alternative() for refusal in self.refusals), *lower]
+
+    def counts(self) -> dict[str, int]:
+        """How many nodes were not chosen, by code."""
+        counts = count_codes(self.refusals)
+        counts |= {TIE: len(self.ties)} if self.ties else {}
+        lower = len(self.others) + self.below
+        return counts | ({LOWER: lower} if lower else {})
 
 
-class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """No node can take it."""
+def _alternative(node: str, code: str, numbers: Numbers) -> Alternative:
+    return Alternative(subject=f"node/{node}", code=code, numbers=numbers)
 
-    code: Code
-    summary: str
-    """Counts by obstacle: it changes only when something relevant does."""
-    refusals: tuple[NodeRefusal, ...] = ()
-    cause: Rejected | None = None
-    """No node was checked: there is no plan, for this reason."""
 
-    @classmethod
-    def without_plan(cls, error: Rejected) -> PlacementRefusal:
-        """Something that the group's document names does not exist, or does not fit together."""
-        return cls(code=error.code, summary=error.message, cause=error)
+def place(table: NodeTable, spec: GroupSpec, request: PlacementRequest) -> Placement | PlacementRefusal:
+    """Choose a node and its ports; the same table always gives the same answer."""
+    return _Search(table, spec, request).run()
 
-    @classmethod
-    def without_number(cls, error: Rejected) -> PlacementRefusal:
-        """There is no number left for another start."""
-        return cls(code=error.code, summary=f"{error.message}; {error.hint}", cause=error)
 
-    @classmethod
-    def claimed(cls, id: str, node: str) -> PlacementRefusal:
-        """A node lists a run of the id that nothing proves to be the cluster's: a second one is not started
-        beside it."""
-        error = Rejected(
-            Code.CONFLICT,
-            f"node '{node}' runs '{id}' already, and nothing proves that it was started by us",
-            hint=f"end it on '{node}' and restart the daemon there, or revoke that node",
+class _Candidate(NamedTuple):
+    rank: float
+    """The score, and whether it is preferred or avoided."""
+    hash: int
+    node: str
+    score: float
+    ports: tuple[LeasedPort, ...]
+
+
+class _Search:
+    """The search for the node of one run."""
+
+    def __init__(self, table: NodeTable, spec: GroupSpec, request: PlacementRequest) -> None:
+        self._table = table
+        self._spec = spec
+        self._request = request
+        self._unsuited = table.unsuited(spec)
+        self._here = table.runs(spec.name)
+        self._spreads = [_Spread(table, spec, each, self._here) for each in spec.spread]
+        self._attraction = sum(each.weight for each in spec.affinity if each.weight > 0) / _AFFINITY_SCALE
+        self._refusals: list[NodeRefusal] = []
+        self._lower: list[tuple[str, float]] = []
+        self._best: _Candidate | None = None
+        self._ties: list[_Candidate] = []
+
+    def run(self) -> Placement | PlacementRefusal:
+        request = self._request
+        seen = 0
+        for room in self._table.rooms(request.prefer, request.only):
+            if self._best is not None and self._is_below(room):
+                break
+            seen += 1
+            self._look_at(room)
+        if self._best is None:
+            return PlacementRefusal.by_nodes(self._refusals)
+        best = self._best
+        return Placement(
+            node=best.node,
+            ports=best.ports,
+            score=best.score,
+            refusals=tuple(sorted(self._refusals, key=lambda refusal: refusal.node)),
+            others=tuple(sorted(self._lower, key=lambda other: (-other[1], other[0]))),
+            ties=tuple(sorted(each.node for each in self._ties if each.node != best.node)),
+            below=len(self._table) - seen,
         )
-        return cls(code=error.code, summary=error.message, cause=error)
 
-    def at_home(self, id: str, home: str) -> PlacementRefusal:
-        """The same, for an instance whose directory is on one node: other nodes do not matter."""
-        own = tuple(each for each in self.refusals if each.node == home)
-        # The free amounts change constantly, and are left out.
-        reasons = "; ".join(each.obstacle if each.obstacle in _ROOM else each.reason for each in own)
-        return PlacementRefusal(
-            code=self.code,
-            summary=f"the directory of '{id}' is on node '{home}': {reasons}; wait for that node, "
-            "or delete the instance to begin anew elsewhere",
-            refusals=own,
-        )
+    def _is_below(self, room: Room) -> bool:
+        """Can neither this node nor any with a lower base be better, or as good?"""
+        assert self._best is not None
+        return round(room.base + self._attraction, _DIGITS) < self._best.rank
 
-    def error(self, group: str) -> Rejected:
-        if self.cause is not None:
-            return Rejected(
-                self.code, f"group '{group}' cannot be started: {self.summary}", hint=self.cause.hint
-            )
-        reasons = "; ".join(f"{each.node}: {each.reason}" for each in self.refusals[:_LISTED])
-        more = len(self.refusals) - _LISTED
-        reasons += f"; and {more} more" if more > 0 else ""
-        return Rejected(
-            self.code,
-            f"no node can take an instance of group '{group}'" + (f" ({reasons})" if reasons else ""),
-            hint=self.summary,
-        )
-
-
-def place(
-    spec: GroupSpec,
-    nodes: Iterable[NodeView],
-    *,
-    only: str | None = None,
-    avoid: str | None = None,
-    prefer: str | None = None,
-    last_ports: Sequence[LeasedPort] = (),
-) -> Placement | PlacementRefusal:
-    """Choose a node and its ports; the same snapshot always gives the same answer.
-
-    `only` is a hard filter, `avoid` a node to take when no other can, `prefer` one to take if it can; `last_ports`
-    are taken again where they are free.
-    """
-    refusals: list[NodeRefusal] = []
-    fits: list[tuple[float, str, NodeView]] = []
-    for node in nodes:
-        found = _obstacle(spec, node, only)
-        if found is not None:
-            refusals.append(NodeRefusal(node=node.id, obstacle=found[0], reason=found[1]))
-        else:
-            bias = (1.0 if node.id == prefer else 0.0) - (1.0 if node.id == avoid else 0.0)
-            fits.append((-_score(spec, node) - bias, node.id, node))
-    fits.sort(key=lambda fit: fit[:2])
-    for place, (score, id, node) in enumerate(fits):
-        # Only for the candidates: the search for ports costs more than all other checks.
+    def _look_at(self, room: Room) -> None:
+        view = room.view
+        refusal = self._refusal(room)
+        if refusal is not None:
+            self._refusals.append(refusal)
+            return
+        score = self._score(room)
+        request = self._request
+        rank = score + _PREFERRED * ((view.id == request.prefer) - (view.id == request.avoid))
+        if self._best is not None and rank < self._best.rank:
+            self._lower.append((view.id, score))
+            return
+        # Only for candidates: the search for ports costs more than all other checks.
         try:
-            ports = choose_ports(spec.ports, leased=node.leased, refused=node.refused, last=last_ports)
+            ports = choose_ports(
+                self._spec.ports, leased=room.ports, refused=view.refused, last=request.last_ports
+            )
         except NoPort as error:
-            refusals.append(NodeRefusal(node=id, obstacle=Obstacle.PORTS, reason=str(error)))
-            continue
-        others = tuple((other, -worse) for worse, other, _ in fits[place + 1 :])
-        return Placement(node=id, ports=ports, score=-score, refusals=_by_id(refusals), others=others)
-    return _refused(_by_id(refusals))
+            self._refusals.append(self._refused(view, RefusalCode.PORTS, {"taken": str(error)}))
+            return
+        ordinal = request.instance.removeprefix(f"{self._spec.name}-")
+        chance = zlib.crc32(f"{self._spec.name}/{ordinal}/{view.id}".encode())
+        self._compare(_Candidate(rank, chance, view.id, score, ports))
 
+    def _compare(self, found: _Candidate) -> None:
+        best = self._best
+        if best is None or found.rank > best.rank:
+            self._lower += [(each.node, each.score) for each in self._ties]
+            self._ties = [found]
+            self._best = found
+        else:
+            self._ties.append(found)
+            self._best = min(best, found, key=lambda each: (each.hash, each.node))
 
-def _by_id(refusals: Sequence[NodeRefusal]) -> tuple[NodeRefusal, ...]:
-    return tuple(sorted(refusals, key=lambda refusal: refusal.node))
+    # the filters, in the order of `RefusalCode`
 
+    def _refusal(self, room: Room) -> NodeRefusal | None:
+        view = room.view
+        if view.state is not NodeState.ONLINE:
+            if view.reconnect_until is not None and self._lasting(room) is None:
+                until = f"{view.reconnect_until:%H:%M:%S} UTC"
+                return self._refused(view, RefusalCode.RECONNECTING, {"until": until})
+            return self._refused(view, RefusalCode.STATE, {"state": view.state.value})
+        return self._lasting(room)
 
-def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstacle, str] | None:
-    if node.state is not NodeState.ONLINE:
-        return Obstacle.STATE, f"it is {node.state}"
-    if node.admission is not Admission.OPEN:
-        return Obstacle.ADMISSION, f"it is {node.admission}"
-    if only is not None and node.id != only:
-        return Obstacle.CHOICE, f"node '{only}' was asked for"
-    foreign = unsuited(spec, node)
-    if foreign is not None:
-        return foreign
-    free = node.memory_mb - node.usage.memory_mb
-    if spec.memory_mb > max(0, free):
-        return (
-            Obstacle.MEMORY,
-            f"{spec.memory_mb} MB are wanted, {max(0, free)} of {node.memory_mb} MB are free",
+    def _lasting(self, room: Room) -> NodeRefusal | None:
+        """Why the node could not take the run, were it connected."""
+        view = room.view
+        if view.admission is not Admission.OPEN:
+            numbers: Numbers = {"admission": view.admission.value, "reason": view.admission_reason}
+            return self._refused(view, RefusalCode.ADMISSION, numbers)
+        only = self._request.only
+        if only is not None and view.id != only:
+            kind = "world" if self._request.world else "asked"
+            numbers = {"kind": kind, "wanted": only, "instance": self._request.instance}
+            return self._refused(view, RefusalCode.CHOICE, numbers)
+        return self._unsuited.get(view.id) or self._misplaced(view) or self._full(room)
+
+    def _misplaced(self, view: NodeView) -> NodeRefusal | None:
+        for each in self._spec.affinity:
+            if each.required and self._applies(each, view) != (each.weight >= 0):
+                kind = ("" if each.weight >= 0 else "no_") + ("group" if each.group else "label")
+                numbers: Numbers = {"kind": kind, "wanted": each.group or each.label}
+                return self._refused(view, RefusalCode.AFFINITY, numbers)
+        for spread in self._spreads:
+            skewed = spread.skewed(view)
+            if skewed is not None:
+                return self._refused(view, RefusalCode.SKEW, skewed)
+        return None
+
+    def _applies(self, affinity: AffinitySpec, view: NodeView) -> bool:
+        if affinity.group:
+            return self._table.runs(affinity.group).get(view.id, 0) > 0
+        key, _, value = affinity.label.partition("=")
+        return view.labels.get(key) == value
+
+    def _full(self, room: Room) -> NodeRefusal | None:
+        spec, view = self._spec, room.view
+        free = max(0, view.memory_mb - room.memory_mb)
+        if spec.memory_mb > free:
+            return self._lacking(view, RefusalCode.MEMORY, spec.memory_mb, free, view.memory_mb)
+        total = view.cpus * self._table.overcommit
+        free_cpu = max(0.0, round(total - room.cpu, _DIGITS))
+        if view.cpus and spec.cpu > free_cpu:  # a node that does not know its CPUs is not held to them
+            return self._lacking(view, RefusalCode.CPU, spec.cpu, free_cpu, total)
+        if spec.disk_mb:
+            if view.free_disk_mb is None:
+                unknown: Numbers = {"kind": "unknown", "needed": spec.disk_mb}
+                return self._refused(view, RefusalCode.DISK, unknown)
+            free_disk = max(0, view.free_disk_mb - room.disk_mb)
+            if spec.disk_mb > free_disk:
+                return self._lacking(view, RefusalCode.DISK, spec.disk_mb, free_disk, free_disk, kind="known")
+        return None
+
+    def _lacking(
+        self, view: NodeView, code: RefusalCode, needed: float, free: float, total: float, **more: str
+    ) -> NodeRefusal:
+        lacks = round(needed - free, _DIGITS)
+        return self._refused(
+            view, code, {"needed": needed, "free": free, "total": total, "lacks": lacks, **more}
         )
-    return None
+
+    @staticmethod
+    def _refused(view: NodeView, code: RefusalCode, numbers: Numbers) -> NodeRefusal:
+        return NodeRefusal(node=view.id, code=code, numbers=numbers)
+
+    # the score
+
+    def _score(self, room: Room) -> float:
+        spec, view = self._spec, room.view
+        score = room.base - sum(spread.penalty(view) for spread in self._spreads)
+        if spec.ports:
+            score -= _OF_PORTS * (1.0 - free_share(spec.ports, room.ports))
+        if view.id in self._request.failed_on:
+            score -= _FAILED_THERE
+        for each in spec.affinity:
+            if not each.required and self._applies(each, view):
+                score += each.weight / _AFFINITY_SCALE
+        return round(score, _DIGITS)
 
 
-def unsuited(spec: GroupSpec, node: NodeTraits) -> tuple[Obstacle, str] | None:
-    """Why a group never runs on such a node, whatever its free capacity; None: it may."""
-    if spec.nodes and node.id not in spec.nodes:
-        return Obstacle.CHOICE, "it is not in the group's 'nodes'"
-    for key, value in sorted(spec.node_labels.items()):
-        if node.labels.get(key) != value:
-            has = f"is '{node.labels[key]}'" if key in node.labels else "is missing"
-            return Obstacle.LABELS, f"label '{key}' {has}, '{value}' is wanted"
-    if spec.runtime not in node.runtimes:
-        return Obstacle.RUNTIME, f"it has no runtime '{spec.runtime}'"
-    missing = [name for name in spec.node_capabilities if name not in node.capabilities]
-    if missing:
-        return Obstacle.CAPABILITIES, f"it has not proven {', '.join(missing)}"
-    return None
+class _Spread:
+    """How the instances of a group are spread over nodes, or over the values of a label."""
 
+    def __init__(self, table: NodeTable, spec: GroupSpec, rule: SpreadSpec, here: Mapping[str, int]) -> None:
+        self._rule = rule
+        self._here = here
+        self._domains: collections.Counter[str] = collections.Counter()
+        self._fewest = ("", 0)
+        if rule.by != BY_NODE or rule.max_skew is not None:
+            self._count(table, spec)
 
-def _score(spec: GroupSpec, node: NodeView) -> float:
-    """Between 0 and 1: free memory counts most, then CPU, then the numbers of runs and of free ports."""
-    memory = 1.0
-    if node.memory_mb:
-        memory = max(0.0, 1.0 - (node.usage.memory_mb + spec.memory_mb) / node.memory_mb)
-    cpu = max(0.0, 1.0 - (node.usage.cpu + spec.cpu) / node.cpus) if node.cpus else 0.0
-    fewness = 1.0 / (1.0 + node.usage.runs)
-    ports = free_share(spec.ports, node.leased)
-    return round(0.45 * memory + 0.2 * cpu + 0.25 * fewness + 0.1 * ports, 6)
+    def _count(self, table: NodeTable, spec: GroupSpec) -> None:
+        """Count the instances of each domain. One where no node can take any of them now does not count as empty: it
+        would keep all others from growing."""
+        unsuited = table.unsuited(spec)
+        usable: set[str] = set()
+        for room in table.rooms(None, None):
+            view = room.view
+            domain = self._domain(view)
+            if domain is None:
+                continue
+            self._domains[domain] += self._here.get(view.id, 0)
+            if (
+                view.state is NodeState.ONLINE
+                and view.admission is Admission.OPEN
+                and view.id not in unsuited
+            ):
+                usable.add(domain)
+        found = [(count, domain) for domain, count in self._domains.items() if domain in usable]
+        count, domain = min(found, default=(0, ""))
+        self._fewest = domain, count
 
+    def _domain(self, view: NodeView) -> str | None:
+        return view.id if self._rule.by == BY_NODE else view.labels.get(self._rule.by)
 
-def _refused(refusals: Sequence[NodeRefusal]) -> PlacementRefusal:
-    counts = collections.Counter(each.obstacle for each in refusals)
-    reachable = [each for each in refusals if each.obstacle not in (Obstacle.STATE, Obstacle.CHOICE)]
-    only_ports = bool(reachable) and all(each.obstacle is Obstacle.PORTS for each in reachable)
-    counted = ", ".join(f"{counts[each]} {each}" for each in Obstacle if counts[each])
-    return PlacementRefusal(
-        code=Code.PORT_RANGE_EXHAUSTED if only_ports else Code.NO_CAPACITY,
-        summary=f"of {len(refusals)} nodes: {counted}" if refusals else "there is no node; enrol one",
-        refusals=tuple(refusals),
-    )
+    def penalty(self, view: NodeView) -> float:
+        if self._rule.by == BY_NODE:
+            more = self._here.get(view.id, 0)
+        else:
+            domain = self._domain(view)
+            more = max(0, self._domains[domain] - self._fewest[1]) if domain is not None else 0
+        return self._rule.weight / 100 * (1.0 - 1.0 / (1 + more))
+
+    def skewed(self, view: NodeView) -> Numbers | None:
+        """Would one more there be more than `max_skew` above the fewest elsewhere?"""
+        most = self._rule.max_skew
+        if most is None:
+            return None
+        domain = self._domain(view)
+        if domain is None:
+            return {"kind": "none", "by": self._rule.by}
+        count, (fewest_in, fewest) = self._domains[domain], self._fewest
+        if count + 1 - fewest <= most:
+            return None
+        return {
+            "kind": "node" if self._rule.by == BY_NODE else "label",
+            "by": self._rule.by,
+            "domain": domain,
+            "count": count,
+            "fewest_in": fewest_in,
+            "fewest": fewest,
+            "max_skew": most,
+        }

@@ -20,6 +20,7 @@ from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.ids import same_start
 from corral.domain.permissions import Permission
+from corral.domain.planning.refusals import sentence
 from corral.errors import Code, Rejected
 from corral.store.port import Entry, ReadEngine
 
@@ -53,6 +54,13 @@ class DecisionShape(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, str | int | float | bool]
     rejected: list[Alternative]
     request: str
+    rule: str
+    node: str
+    rejected_counts: dict[str, int]
+    ties: list[str]
+    causes: list[str]
+    root: str
+    wake_at: dt.datetime | None
 
 
 class RestartShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,9 +123,22 @@ def _shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:
         cause=record.cause,
         epoch=record.epoch,
         inputs=record.inputs,
-        rejected=list(record.rejected),
+        rejected=[_worded(each) for each in record.rejected],
         request=record.request,
+        rule=record.rule,
+        node=record.node,
+        rejected_counts=record.rejected_counts,
+        ties=list(record.ties),
+        causes=list(record.causes),
+        root=record.root,
+        wake_at=record.wake_at,
     )
+
+
+def _worded(other: Alternative) -> Alternative:
+    """With its sentence, which is not stored where there is a code."""
+    reason = other.reason or sentence(other.code, other.numbers)
+    return msgspec.structs.replace(other, reason=reason)
 
 
 async def _recent(reads: ReadEngine, journal: Journal[DecisionRecord]) -> list[DecisionShape]:

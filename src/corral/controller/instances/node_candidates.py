@@ -1,0 +1,129 @@
+"""The nodes that a transaction may place on: their records, what is reserved there, and their present load."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import NODE_LEDGERS, RESERVATIONS
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.instance_states import InstanceState
+from corral.domain.node_states import NodeState
+from corral.domain.planning.node_views import (
+    Ledgers,
+    NodeSignals,
+    NodeView,
+    by_space,
+    port_space,
+    views_of_space,
+)
+from corral.domain.records import NodeRecord
+
+_UNPREPARED: Final = (InstanceState.SCHEDULED, InstanceState.PREPARING)
+
+
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The load of a connected node."""
+
+    cpu_mean: float = 0.0
+    """The CPUs that were busy in the last minute, on average."""
+    free_disk_mb: int | None = None
+
+
+class PlacementRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of placement, and how it learns the load of a node."""
+
+    cpu_overcommit: float = 1.0
+    wait_reconnect_seconds: float = 30.0
+    load: Callable[[str], NodeLoad | None] = lambda _: None
+
+
+DEFAULT_RULES: Final = PlacementRules()
+
+
+class NodeCandidates:
+    """The views of all nodes, made when they are first read. A changed reservation outdates those of one address."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        ledgers: Ledgers,
+        changed_instances: Mapping[str, Any],
+        *,
+        now: dt.datetime,
+        rules: PlacementRules,
+    ) -> None:
+        self._state = state
+        self._ledgers = ledgers
+        self._changed_instances = changed_instances
+        self._now = now
+        self._rules = rules
+        self._spaces: dict[str, list[NodeRecord]] | None = None
+        self._views: dict[str, list[NodeView]] = {}
+        self._preparing: Counter[str] | None = None
+
+    def views(self) -> list[NodeView]:
+        """Nodes that may be placed on. Excluded are those with unreadable records of what runs there."""
+        for space, records in self._by_space().items():
+            if space not in self._views:
+                self._views[space] = views_of_space(records, self._ledgers, self._now, self._signals)
+        unreadable = self._state.quarantine.owners(NODE_LEDGERS.name, RESERVATIONS.name)
+        return [view for views in self._views.values() for view in views if view.id not in unreadable]
+
+    def shared_space(self, node: str) -> str:
+        """The address of a node, if it has that in common with others; else empty."""
+        stored = self._state.nodes.find(node)
+        space = port_space(stored.record) if stored else ""
+        return space if len(self._by_space().get(space, ())) > 1 else ""
+
+    def outdate(self, node: str) -> None:
+        stored = self._state.nodes.find(node)
+        if stored is not None:
+            self._views.pop(port_space(stored.record), None)
+        self._preparing = None
+
+    def clear(self) -> None:
+        self._views.clear()
+        self._preparing = None
+
+    def _by_space(self) -> dict[str, list[NodeRecord]]:
+        if self._spaces is None:
+            self._spaces = by_space(stored.record for stored in self._state.nodes)
+        return self._spaces
+
+    def _signals(self, record: NodeRecord) -> NodeSignals:
+        load = self._rules.load(record.id)
+        if load is None:
+            return NodeSignals(reconnect_until=self._awaited_until(record))
+        return NodeSignals(
+            cpu_mean=load.cpu_mean,
+            free_disk_mb=load.free_disk_mb,
+            preparing_disk_mb=self._preparing_disk()[record.id],
+        )
+
+    def _awaited_until(self, record: NodeRecord) -> dt.datetime | None:
+        """Until when a node that disconnected moments ago is waited for: a restarting daemon or controller needs a
+        moment. A clock that was set back does not make it longer."""
+        wait = dt.timedelta(seconds=self._rules.wait_reconnect_seconds)
+        if record.state is NodeState.DISCONNECTED and abs(self._now - record.state_since) < wait:
+            return record.state_since + wait
+        return None
+
+    def _preparing_disk(self) -> Counter[str]:
+        """By node, the disk that runs need which are placed there and not prepared."""
+        if self._preparing is None:
+            self._preparing = Counter()
+            instances = self._state.instances
+            stored = {id for state in _UNPREPARED for id in instances.narrowed(state=state)}
+            records = [instances.require(id).record for id in stored - self._changed_instances.keys()]
+            records += [each for each in self._changed_instances.values() if isinstance(each, InstanceRecord)]
+            for record in records:
+                group = self._state.groups.find(record.group)
+                if record.state in _UNPREPARED and group is not None:
+                    self._preparing[record.node] += group.record.spec.disk_mb
+        return self._preparing

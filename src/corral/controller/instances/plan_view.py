@@ -1,0 +1,182 @@
+"""A transaction as the planner sees it: the stored state with the changes that the transaction makes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.instance_mirror import number_of
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live
+from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
+from corral.domain.ids import InstanceId
+from corral.domain.planning.group_plans import is_held
+from corral.domain.planning.node_views import NodeView
+from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.tallies import GroupTally
+from corral.errors import Rejected
+
+
+class WorkspaceView:
+    """The `PlanView` of a transaction."""
+
+    def __init__(self, ws: Workspace, *, pause_over: Callable[[str], bool] = lambda _: True) -> None:
+        self._ws = ws
+        self._pause_over = pause_over
+        self._nodes: list[NodeView] | None = None
+        self._plans: dict[str, tuple[GroupSpec, ResolvedPlan | PlacementRefusal]] = {}
+
+    @property
+    def now(self) -> dt.datetime:
+        return self._ws.now
+
+    @property
+    def cpu_overcommit(self) -> float:
+        return self._ws.cpu_overcommit
+
+    def group(self, name: str) -> GroupRecord | None:
+        return self._ws.group(name)
+
+    def tally(self, group: str) -> GroupTally:
+        return self._ws.tally(group)
+
+    def instances_of(self, group: str) -> Sequence[InstanceRecord]:
+        return self._ws.instances_of(group)
+
+    def pause_over(self, group: str) -> bool:
+        return self._pause_over(group)
+
+    def unreadable_of(self, group: str) -> Sequence[str]:
+        return self._ws.unreadable_of(group)
+
+    def nodes(self) -> Sequence[NodeView]:
+        return self._ws.nodes()
+
+    def runs_by_node(self, group: str) -> Mapping[str, int]:
+        return self._ws.runs_by_node(group)
+
+    def start_requests(self, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
+        return next_requests(self._ws, group, reason=reason)
+
+    def unstartable(self, group: GroupRecord, request: StartRequest) -> PlacementRefusal | None:
+        """Why there can be no plan for such a run, whatever the nodes are. What a plan draws by chance is drawn when
+        the run is started: here the first of each is taken."""
+        if request.claimed_by:
+            return PlacementRefusal.claimed(request.id, request.claimed_by)
+        found = self._plans.get(group.spec.name)
+        if found is None or found[0] is not group.spec:
+            found = self._plans[group.spec.name] = group.spec, self._resolved(group.spec)
+        resolved = found[1]
+        if isinstance(resolved, PlacementRefusal):
+            return resolved
+        try:
+            check_instance_variables(resolved.plan, request.variables)
+        except Rejected as error:
+            return PlacementRefusal.without_plan(error)
+        return None
+
+    def _resolved(self, spec: GroupSpec) -> ResolvedPlan | PlacementRefusal:
+        try:
+            return self._ws.resolve(spec, draw=lambda _: 0)
+        except Rejected as error:
+            return PlacementRefusal.without_plan(error)
+
+    def home_of(self, group: GroupRecord, request: StartRequest) -> str:
+        return home_of(self._ws, group, request)
+
+    def chosen_node(self, request: StartRequest) -> str | None:
+        """The node that the instance is bound to, unless it was removed: then nothing would ever start there."""
+        known = request.only is not None and self._ws.state.nodes.find(request.only) is not None
+        return request.only if known else None
+
+
+def plan_run(
+    ws: Workspace, group: GroupRecord, variables: Mapping[str, str]
+) -> ResolvedPlan | PlacementRefusal:
+    """The plan of a run with these variables of its own, as of now; changes nothing."""
+    try:
+        resolved = ws.resolve(group.spec)
+        check_instance_variables(resolved.plan, variables)
+    except Rejected as error:
+        return PlacementRefusal.without_plan(error)
+    return resolved
+
+
+def home_of(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
+    """The node of the instance's directory, as long as it is a member: on another node the instance would
+    start with an empty directory."""
+    kept = group.spec.static and ws.state.nodes.find(request.home) is not None
+    return request.home if kept else ""
+
+
+def next_requests(
+    ws: Workspace, group: GroupRecord, *, reason: str, by_hand: bool = False
+) -> Iterator[StartRequest]:
+    """The next instances of a group. Those of a static group are its ordinals: the lowest that does not run
+    comes first, under its own id, so that each directory is used again. Of records that an earlier group of
+    the same name left, only the place of the directory is used. Instances that an operator stopped are
+    started only `by_hand`."""
+    if not group.spec.static:
+        yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, group.spec))
+        return
+    for each in _ordinals(ws, group, reason=reason):
+        record = ws.instance(each.id)
+        if by_hand or record is None or not is_held(group, record):
+            yield _unless_claimed(ws, each)
+
+
+def free_instance_ids(ws: Workspace, spec: GroupSpec) -> Iterator[InstanceId]:
+    """The ids of a group in ascending order, without those that a record has or a node lists as running."""
+    unreadable = ws.unreadable_of(spec.name)
+    return (
+        InstanceId(id)
+        for id in _ordinal_ids(ws, spec, ended=False)
+        if id not in unreadable and not ws.claimant(id)
+    )
+
+
+def _ordinal_ids(ws: Workspace, spec: GroupSpec, *, ended: bool) -> Iterator[str]:
+    """The ids of a group that no record has, in ascending order, without an end; with `ended` also those whose run has
+    ended. The first are its `static_names`, the others `GROUP-N`."""
+    for id in spec.static_names:
+        record = ws.instance(id)
+        if record is None or (ended and record.group == spec.name and not live(record.state)):
+            yield id
+    first = len(spec.static_names) + 1
+    changed = (number_of(id) for id in ws.changed_instances())
+    own = sorted(number for prefix, number in changed if number >= first and prefix == spec.name)
+    stored = ws.state.instances.numbers(spec.name, live=ended).free(first)
+    for number, _ in itertools.groupby(heapq.merge(own, stored)):
+        record = ws.instance(id := f"{spec.name}-{number}")
+        if record is None or (ended and not live(record.state)):
+            yield id
+
+
+def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
+    unreadable = ws.unreadable_of(group.spec.name)
+    for id in _ordinal_ids(ws, group.spec, ended=True):
+        if id in unreadable:
+            continue  # it may be running
+        record = ws.instance(id)
+        if record is None:
+            yield StartRequest(id=InstanceId(id), reason=reason)
+        elif record.created_at < group.created_at:
+            yield StartRequest(id=record.id, reason=reason, home=record.home)
+        else:
+            yield StartRequest.after(record, reason=reason)
+
+
+def _unless_claimed(ws: Workspace, request: StartRequest) -> StartRequest:
+    """Hold back the start where a node lists a run of it and its directory may be on that node. An instance
+    whose directory is known to be on another node is not held back: otherwise any node could prevent any
+    instance from starting."""
+    node = ws.claimant(request.id)
+    if not node or request.home not in ("", node):
+        return request
+    return msgspec.structs.replace(request, claimed_by=node)

@@ -1,0 +1,364 @@
+"""The planner: a snapshot of groups, instances and nodes in, decisions out.
+
+It reads no clock, draws no lots, logs and changes nothing: the same snapshot gives the same decisions. The reconciler
+carries them out; dry runs and `why` only show them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from corral.domain.decisions import DecisionKind, Numbers, Rule
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_ready, stays
+from corral.domain.planning.group_plans import GroupNeed, group_need
+from corral.domain.planning.node_table import NodeTable
+from corral.domain.planning.node_views import NodeView
+from corral.domain.planning.placement import Placement, PlacementRequest, place
+from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.tallies import GroupTally
+
+_DEEPEST: Final = 64
+"""Dependencies are without cycles when a document is accepted; a stored one may be older than that rule."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one pass does; the rest is left for the next."""
+
+    starts: int = 50
+    starts_of_group: int = 10
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+class PlanView(Protocol):
+    """What the planner reads: one state of the cluster, that does not change during a pass."""
+
+    @property
+    def now(self) -> dt.datetime: ...
+
+    def group(self, name: str) -> GroupRecord | None: ...
+
+    def tally(self, group: str) -> GroupTally: ...
+
+    def instances_of(self, group: str) -> Sequence[InstanceRecord]: ...
+
+    def pause_over(self, group: str) -> bool:
+        """Is the time of its crash pause over?"""
+
+    def unreadable_of(self, group: str) -> Sequence[str]:
+        """Instances that may be of this group and running, and whose records cannot be read."""
+
+    def start_requests(self, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
+        """The next instances to start, without an end."""
+
+    def unstartable(self, group: GroupRecord, request: StartRequest) -> PlacementRefusal | None:
+        """Why there can be no plan for such a run, whatever the nodes are."""
+
+    def home_of(self, group: GroupRecord, request: StartRequest) -> str:
+        """The node with the directory of a static instance; empty: it has none."""
+
+    def chosen_node(self, request: StartRequest) -> str | None:
+        """The node that the instance is bound to, if it exists."""
+
+    def nodes(self) -> Sequence[NodeView]: ...
+
+    def runs_by_node(self, group: str) -> Mapping[str, int]: ...
+
+    @property
+    def cpu_overcommit(self) -> float: ...
+
+
+class PlannedDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to do, or a reason for doing nothing."""
+
+    kind: DecisionKind
+    rule: Rule
+    group: str
+    instance: str = ""
+    reason: str
+    inputs: Numbers = {}
+    request: StartRequest | None = None
+    placement: Placement | None = None
+    refusal: PlacementRefusal | None = None
+    wake_at: dt.datetime | None = None
+
+
+class GroupResult(msgspec.Struct, kw_only=True):
+    """What a pass found out about one group."""
+
+    need: GroupNeed
+    reason: str = ""
+    """Why it has fewer instances than wanted; empty: it has not, or is about to get them."""
+    wake_at: dt.datetime | None = None
+    error: Exception | None = None
+    """It could not be planned; nothing is done for it."""
+
+
+class PlanResult(msgspec.Struct, frozen=True, kw_only=True):
+    decisions: tuple[PlannedDecision, ...]
+    groups: dict[str, GroupResult]
+    """Every group that was looked at."""
+    unfinished: tuple[str, ...] = ()
+    """Groups for which more is to do at once."""
+
+    @property
+    def wake_at(self) -> dt.datetime | None:
+        return min((each.wake_at for each in self.groups.values() if each.wake_at), default=None)
+
+
+class _Pending(msgspec.Struct, kw_only=True):
+    """A start that waits for its place in the order."""
+
+    order: tuple[int, int, int, int, str, int]
+    group: GroupRecord
+    need: GroupNeed
+    request: StartRequest
+    rule: Rule
+
+
+def plan(view: PlanView, scope: Collection[str], limits: Limits = DEFAULT_LIMITS) -> PlanResult:
+    """Decide what these groups need now."""
+    return _Pass(view, limits).run(scope)
+
+
+def place_one(view: PlanView, group: GroupRecord, request: StartRequest) -> Placement | PlacementRefusal:
+    """The place of a single start that an operator or a report asks for."""
+    return view.unstartable(group, request) or _placed(view, _table(view), group, request)
+
+
+def _table(view: PlanView) -> NodeTable:
+    return NodeTable(view.nodes(), view.runs_by_node, cpu_overcommit=view.cpu_overcommit)
+
+
+def _placed(
+    view: PlanView, table: NodeTable, group: GroupRecord, request: StartRequest
+) -> Placement | PlacementRefusal:
+    home = view.home_of(group, request)
+    placing = PlacementRequest(
+        instance=request.id,
+        only=home or view.chosen_node(request),
+        world=bool(home),
+        avoid=request.avoid,
+        prefer=request.prefer,
+        last_ports=request.last_ports if group.spec.static else (),
+        failed_on=failed_lately(group, view.now),
+    )
+    found = place(table, group.spec, placing)
+    return found.at_home(request.id, home) if isinstance(found, PlacementRefusal) and home else found
+
+
+def failed_lately(group: GroupRecord, now: dt.datetime) -> frozenset[str]:
+    """The nodes on which an instance of the group failed within the time of its crash rule."""
+    within = dt.timedelta(seconds=group.spec.crash_loop.within_seconds)
+    return frozenset(node for node, at in group.failed_on.items() if abs(now - at) <= within)
+
+
+class _Pass:
+    """One pass over some groups."""
+
+    def __init__(self, view: PlanView, limits: Limits) -> None:
+        self._view = view
+        self._limits = limits
+        self._made_table: NodeTable | None = None
+        self._decisions: list[PlannedDecision] = []
+        self._groups: dict[str, GroupResult] = {}
+        self._unfinished: dict[str, None] = {}
+        self._pending: list[_Pending] = []
+        self._tiers: dict[str, int] = {}
+        self._without_place: set[str] = set()
+        """Groups of which no further instance finds a place in this pass, wherever it might run."""
+
+    def run(self, scope: Collection[str]) -> PlanResult:
+        for name in sorted(scope):
+            try:
+                self._look_at(name)
+            except Exception as error:  # one broken group delays no other
+                self._groups[name] = GroupResult(need=GroupNeed(), error=error)
+        self._pending.sort(key=lambda each: each.order)
+        for pending in self._pending[: self._limits.starts]:
+            self._place(pending)
+        for pending in self._pending[self._limits.starts :]:
+            self._unfinished[pending.group.spec.name] = None
+        return PlanResult(
+            decisions=tuple(self._decisions), groups=self._groups, unfinished=tuple(self._unfinished)
+        )
+
+    def _look_at(self, name: str) -> None:
+        group = self._view.group(name)
+        if group is None:
+            return
+        need = group_need(
+            group, self._view.tally(name), pause_over=self._view.pause_over(name), now=self._view.now
+        )
+        need = self._promoted(group, need)
+        need = self._depending(group, need)
+        result = self._groups[name] = GroupResult(need=need, reason=need.reason, wake_at=need.wake_at)
+        if need.rule is not None:
+            self._decide(DecisionKind.SKIP, need.rule, group, need, need.reason, wake_at=need.wake_at)
+        if need.warm_surplus:
+            self._stop_warm(group, need)
+        if need.start or need.refill:
+            self._ask_for_starts(group, need, result)
+
+    def _promoted(self, group: GroupRecord, need: GroupNeed) -> GroupNeed:
+        """Let warm instances serve where some are missing: the one that has been ready for longest comes first."""
+        if not need.missing or not need.warm:
+            return need
+        warm = [each for each in self._view.instances_of(group.spec.name) if each.warm and stays(each)]
+        ready = sorted((each for each in warm if is_ready(each)), key=lambda each: (each.created_at, each.id))
+        chosen = ready[: need.missing]
+        for each in chosen:
+            reason = f"{need.wanted} are wanted, {need.present} are there: it was kept warm for this"
+            self._decide(DecisionKind.PROMOTE, Rule.WARM_PROMOTE, group, need, reason, instance=each.id)
+        return need.with_promoted(len(chosen), group)
+
+    def _depending(self, group: GroupRecord, need: GroupNeed) -> GroupNeed:
+        """Start nothing before the groups that it depends on have ready instances."""
+        if not need.start and not need.refill:
+            return need
+        for each in group.spec.depends_on:
+            ready = self._view.tally(each.group).ready
+            if ready < each.ready:
+                text = f"waits for '{each.group}': {ready} of {each.ready} ready"
+                return need.waiting(Rule.DEPENDS_WAIT, text)
+        return need
+
+    def _stop_warm(self, group: GroupRecord, need: GroupNeed) -> None:
+        """Stop warm instances that are too many, the youngest first."""
+        warm = [each for each in self._view.instances_of(group.spec.name) if each.warm and stays(each)]
+        youngest = sorted(warm, key=lambda each: (each.created_at, each.id), reverse=True)
+        promoted = {each.instance for each in self._decisions if each.kind is DecisionKind.PROMOTE}
+        for each in [each for each in youngest if each.id not in promoted][: need.warm_surplus]:
+            reason = f"{group.spec.warm} warm ones are wanted, there are more"
+            self._decide(DecisionKind.STOP, Rule.SURPLUS_STOP, group, need, reason, instance=each.id)
+
+    def _ask_for_starts(self, group: GroupRecord, need: GroupNeed, result: GroupResult) -> None:
+        name = group.spec.name
+        unreadable = self._view.unreadable_of(name)
+        start = max(0, need.start - len(unreadable))
+        if unreadable and not start:
+            result.reason = f"the record of {unreadable[0]} cannot be read; it counts as running"
+            return
+        most = self._limits.starts_of_group
+        if start + need.refill > most:
+            self._unfinished[name] = None
+        requests = self._view.start_requests(group, reason=need.start_reason)
+        for number, request in enumerate(itertools.islice(requests, min(start + need.refill, most))):
+            warm = number >= start
+            if warm:
+                request = msgspec.structs.replace(request, warm=True, reason=need.refill_reason(group))
+            order = (
+                int(warm),
+                self._tier(name),
+                -group.spec.priority,
+                -group.spec.memory_mb,
+                name,
+                number,
+            )
+            rule = Rule.WARM_REFILL if warm else Rule.MIN_RESTORE
+            self._pending.append(_Pending(order=order, group=group, need=need, request=request, rule=rule))
+
+    def _place(self, pending: _Pending) -> None:
+        group, need, request = pending.group, pending.need, pending.request
+        result = self._groups[group.spec.name]
+        bound = bool(request.home or request.claimed_by)
+        if group.spec.name in self._without_place and not bound:
+            return  # no other finds a place either; but one that waits for its own node delays no other
+        found = self._view.unstartable(group, request) or _placed(self._view, self._table, group, request)
+        if isinstance(found, PlacementRefusal):
+            if not bound:
+                self._without_place.add(group.spec.name)
+            self._fall_short(pending, found, result)
+            return
+        self._table.take(group.spec, found.node, found.ports)
+        self._decide(
+            request.kind,
+            pending.rule,
+            group,
+            need,
+            request.reason,
+            instance=request.id,
+            request=request,
+            placement=found,
+        )
+
+    @property
+    def _table(self) -> NodeTable:
+        """Made when the first start needs a node: most passes start nothing."""
+        if self._made_table is None:
+            self._made_table = _table(self._view)
+        return self._made_table
+
+    def _fall_short(self, pending: _Pending, refused: PlacementRefusal, result: GroupResult) -> None:
+        """Record why there are fewer instances than wanted: once a pass, by the first refusal."""
+        if result.reason:
+            return
+        group, need = pending.group, pending.need
+        returning = refused.returning()
+        if returning:
+            until = max(
+                view.reconnect_until
+                for view in self._view.nodes()
+                if view.id in returning and view.reconnect_until is not None
+            )
+            result.reason = f"waits for {_listed(returning)} to reconnect, until {until:%H:%M:%S} UTC"
+            result.wake_at = min(result.wake_at or until, until)
+            kind, rule = DecisionKind.SKIP, Rule.RECONNECT_WAIT
+        else:
+            result.reason = f"{refused.code.name}: {refused.summary}"
+            kind, rule = DecisionKind.REFUSE, Rule.PLACE_REFUSE
+        text = f"{need.start_reason}; {result.reason}"
+        self._decide(kind, rule, group, need, text, refusal=refused, wake_at=result.wake_at)
+
+    def _decide(
+        self,
+        kind: DecisionKind,
+        rule: Rule,
+        group: GroupRecord,
+        need: GroupNeed,
+        reason: str,
+        *,
+        instance: str = "",
+        request: StartRequest | None = None,
+        placement: Placement | None = None,
+        refusal: PlacementRefusal | None = None,
+        wake_at: dt.datetime | None = None,
+    ) -> None:
+        self._decisions.append(
+            PlannedDecision(
+                kind=kind,
+                rule=rule,
+                group=group.spec.name,
+                instance=instance,
+                reason=reason,
+                inputs={"wanted": need.wanted, "present": need.present},
+                request=request,
+                placement=placement,
+                refusal=refusal,
+                wake_at=wake_at,
+            )
+        )
+
+    def _tier(self, name: str, depth: int = 0) -> int:
+        """How many groups come before it, by the longest chain of dependencies."""
+        known = self._tiers.get(name)
+        if known is not None or depth > _DEEPEST:
+            return known or 0
+        group = self._view.group(name)
+        before = group.spec.depends_on if group is not None else ()
+        tier = max((self._tier(each.group, depth + 1) + 1 for each in before), default=0)
+        self._tiers[name] = tier
+        return tier
+
+
+def _listed(nodes: Iterable[str]) -> str:
+    names = sorted(nodes)
+    shown = ", ".join(f"'{name}'" for name in names[:3])
+    return f"node {shown}" if len(names) == 1 else f"nodes {shown}" + (", …" if len(names) > 3 else "")

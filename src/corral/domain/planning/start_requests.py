@@ -1,0 +1,56 @@
+"""The inputs of a start before it is placed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import InstanceRecord, LeasedPort, StartFailure
+from corral.domain.ids import InstanceId
+
+
+class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One run to be started."""
+
+    id: InstanceId
+    kind: DecisionKind = DecisionKind.START
+    reason: str
+    only: str | None = None
+    avoid: str | None = None
+    prefer: str | None = None
+    attempts: int = 0
+    failure: StartFailure | None = None
+    created_at: dt.datetime | None = None
+    """When the first run under this id was created; None: this is the first."""
+    variables: Mapping[str, str] = {}
+    """The instance's own variables, a layer above the group's."""
+    pinned: bool = False
+    """The operator chose the node."""
+    home: str = ""
+    """The node with the directory of a static instance that has run before."""
+    last_ports: tuple[LeasedPort, ...] = ()
+    """The ports of the previous run; a static instance gets them again while they are free."""
+    claimed_by: str = ""
+    """A node that lists a run of this id. The instance is not started as long as the node does."""
+    carries_on: str = ""
+    """The id of an earlier request that this start completes: a restart, once its stop is done."""
+    warm: bool = False
+    """It is kept ready beside those that serve."""
+
+    @classmethod
+    def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
+        """A further run under the id of an earlier one, with what belongs to the id."""
+        return cls(
+            id=record.id,
+            created_at=record.created_at,
+            variables=record.variables,
+            pinned=record.pinned,
+            home=record.home,
+            last_ports=record.ports,
+            warm=record.warm,
+            **{"only": record.node if record.pinned else None, **facts},
+        )
