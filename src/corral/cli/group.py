@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, Final
 
 import click
@@ -31,9 +30,6 @@ _REASONS: Final = 5
 READ_ONLY: Final = ("status", "revision")
 """Fields that the API adds to a document: a group that was read can be written back."""
 _NAMES_SHOWN: Final = 5
-_OVER: Final = ("STOPPED", "CRASHED")
-_NOT_OF_RUNS: Final = {"min", "max", "crash_loop", "nodes", "node_labels", "node_capabilities"}
-"""Fields whose change does not matter to instances that run already."""
 
 COLUMNS: Final = (
     Column("NAME", "name"),
@@ -120,6 +116,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Ready", _counts(found)),
         ("Instances", str(status.get("instances", 0))),
         ("Reason", plain(_reason(found))),
+        ("Drift", _drift(found)),
         ("Paused until", full_time(paused.get("until"))),
         ("Runtime", plain(found.get("runtime"))),
         ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),
@@ -136,6 +133,25 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Updated", full_time(status.get("updated_at"))),
         ("Revision", plain(found.get("revision"))),
     ]
+
+
+def _drift(found: Item) -> str:
+    """Who does not run as the document says, and what brings them up to date."""
+    drift = _status(found).get("drift") or {}
+    parts = [
+        f"{drift[f'{kind}_count']} {kind} ({_shown(drift[kind])})"
+        for kind in ("outdated", "placement")
+        if drift.get(f"{kind}_count")
+    ]
+    if drift.get("unknown_count"):
+        parts.append(f"{drift['unknown_count']} unknown")
+    if not parts:
+        return "-"
+    return ", ".join(parts) + (f": {drift['command']}" if drift.get("command") else "")
+
+
+def _shown(ids: list[str]) -> str:
+    return ", ".join(ids[:_NAMES_SHOWN]) + (", …" if len(ids) > _NAMES_SHOWN else "")
 
 
 def _artifact(found: Item) -> str:
@@ -185,7 +201,8 @@ def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
         fields = differing(before, changed) - set(READ_ONLY)
         what = f"group '{target}' is changed" if fields else f"group '{target}': nothing changed"
         show_done(session.output, changed, what, name="name")
-        note_instances_to_restart(session, changed, fields)
+        if fields and session.output == "table":
+            _note_drift(session.client.get(f"{GROUPS}/{segment(target)}"))
 
 
 def _patch(session: ApiSession, name: str, patch: dict[str, Any], *, yes: bool) -> Any:
@@ -346,24 +363,14 @@ def differing(before: Item, after: Item) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def note_instances_to_restart(session: ApiSession, group: Item, fields: Collection[str]) -> None:
-    """After a change of these fields: who was started before it, and how to start them again."""
-    if session.output != "table" or not set(fields) - _NOT_OF_RUNS:
-        return
-    name, since = str(group.get("name")), str((group.get("status") or {}).get("updated_at"))
-    found = session.client.pages("/api/v1/instances", {"group": name})
-    old = [
-        str(each.get("id"))
-        for each in found
-        if each.get("state") not in _OVER and str(_ordered_at(each)) < since
-    ]
-    if old:
-        shown = ", ".join(old[:_NAMES_SHOWN]) + (", …" if len(old) > _NAMES_SHOWN else "")
-        runs = "instance runs" if len(old) == 1 else "instances run"
-        note(f"{len(old)} {runs} as the group was before ({shown}): corral group restart {name}")
-
-
-def _ordered_at(instance: Item) -> Any:
-    """When it was started by the controller: a run that its node makes of it again is as the one before it."""
-    began = instance.get("created_at")
-    return began if instance.get("restarts") else instance.get("started_at") or began
+def _note_drift(group: Item) -> None:
+    """After a change: who does not run as the document says, and how to change that."""
+    drift = _status(group).get("drift") or {}
+    for kind, sentence in (
+        ("outdated", "as the group was before"),
+        ("placement", "on nodes that the group would not choose now"),
+    ):
+        count = drift.get(f"{kind}_count", 0)
+        if count:
+            runs = "instance runs" if count == 1 else "instances run"
+            note(f"{count} {runs} {sentence} ({_shown(drift[kind])}): {drift['command']}")

@@ -75,20 +75,29 @@ def test_a_group_is_shown_and_its_document_can_be_written_back(
 def test_a_changed_group_says_what_still_runs_as_it_was_before(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:
-    changed = {**GROUP, "memory_mb": 512, "status": {**GROUP["status"], "updated_at": "2026-01-02T00:00:00Z"}}
-    server.answers["GET", "/api/v1/groups/lobby"] = (200, GROUP)
+    changed = {**GROUP, "memory_mb": 512}
+    drift = {
+        "outdated": ["lobby-1"],
+        "outdated_count": 1,
+        "placement": ["lobby-2", "lobby-3"],
+        "placement_count": 2,
+        "unknown_count": 0,
+        "command": "corral group restart lobby",
+    }
+    after = {**changed, "status": {**GROUP["status"], "drift": drift}}
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(GROUP, after)
     server.answers["PATCH", "/api/v1/groups/lobby"] = (200, changed)
-    runs = [
-        {"id": "lobby-1", "state": "RUNNING", "created_at": "2026-01-01T00:00:00Z", "restarts": 1},
-        {"id": "lobby-2", "state": "STOPPED", "created_at": "2026-01-01T00:00:00Z"},
-        {"id": "lobby-3", "state": "RUNNING", "created_at": "2026-01-02T00:00:01Z"},
-    ]
-    server.answers["GET", "/api/v1/instances"] = (200, {"items": runs, "next": None})
     file = tmp_path / "lobby.yaml"
     file.write_text("name: lobby\nmemory_mb: 512\n")
     done = corral("group", "update", "-f", str(file))
     assert done.stdout == "group 'lobby' is changed\n", done.stderr
-    assert done.stderr == "1 instance runs as the group was before (lobby-1): corral group restart lobby\n"
+    assert done.stderr == (
+        "1 instance runs as the group was before (lobby-1): corral group restart lobby\n"
+        "2 instances run on nodes that the group would not choose now (lobby-2, lobby-3): "
+        "corral group restart lobby\n"
+    )
+    shown = corral("group", "get", "lobby").stdout
+    assert "1 outdated (lobby-1), 2 placement (lobby-2, lobby-3): corral group restart lobby" in shown
 
 
 @pytest.mark.parametrize(

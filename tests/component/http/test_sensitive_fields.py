@@ -268,6 +268,7 @@ TELLING = re.compile(
 """Names of fields that hold what people type, or pass on to programs."""
 OPEN = {
     "FrontendShape.url": "where a module's page is served, by this controller",
+    "GroupDriftShape.command": "a command of ours, made of the name of the group",
 }
 
 

@@ -58,6 +58,7 @@ COLUMNS: Final = (
     Column("PID", "pid", rank=6),
     Column("UPTIME", lambda instance: _uptime(instance)),
     Column("RESTARTS", lambda instance: str(instance.get("restarts", 0)), rank=3),
+    Column("DRIFT", "drift", wide=True),
     Column("REASON", lambda instance: _reason(instance), rank=1, stretched=True),
 )
 
@@ -149,6 +150,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Wanted", plain(found.get("wanted"))),
         ("Ready", plain(found.get("ready"))),
         ("Reason", plain(found.get("reason"))),
+        ("Drift", plain(found.get("drift"))),
         ("Stage", plain(found.get("stage"))),
         ("Players", _players(found)),
         ("Node", plain(found.get("node"))),

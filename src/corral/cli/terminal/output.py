@@ -52,8 +52,12 @@ def _form(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 
 def _width() -> int | None:
     """The width that a table is fitted into; None: nothing is left out or cut."""
+    return None if _is_wide() else terminal_width()
+
+
+def _is_wide() -> bool:
     ctx = click.get_current_context(silent=True)
-    return None if ctx is not None and ctx.meta.get(_WIDE) else terminal_width()
+    return ctx is not None and bool(ctx.meta.get(_WIDE))
 
 
 def limit_option(default: int) -> Callable[[F], F]:
@@ -70,9 +74,9 @@ def limit_option(default: int) -> Callable[[F], F]:
 
 class Column:
     """A title, where its text comes from, how it is coloured, and how it gives way on a narrow terminal
-    (see `ColumnLayout`)."""
+    (see `ColumnLayout`); with `wide` it is shown with '-o wide' only."""
 
-    __slots__ = ("layout", "paint", "text", "title")
+    __slots__ = ("layout", "paint", "text", "title", "wide")
 
     def __init__(
         self,
@@ -82,8 +86,10 @@ class Column:
         paint: Paint | None = None,
         rank: int = 0,
         stretched: bool = False,
+        wide: bool = False,
     ) -> None:
         self.title = title
+        self.wide = wide
         self.paint = paint
         self.layout = ColumnLayout(rank, stretched)
         self.text: Callable[[Item], str] = (
@@ -149,6 +155,7 @@ def show_list(
 def list_table(items: Sequence[Item], columns: Sequence[Column], *, by: str | None = None) -> str:
     if by is not None:
         items = sorted(items, key=lambda item: natural_order(str(item.get(by, ""))))
+    columns = [column for column in columns if _is_wide() or not column.wide]
     return draw(
         [column.title for column in columns],
         [[column.text(item) for column in columns] for item in items],

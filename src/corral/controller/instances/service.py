@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Callable, Collection
 
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
+from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.node_candidates import NodeLoad, PlacementRules
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
@@ -147,6 +148,7 @@ class InstanceService:
         self.placing = asyncio.Lock()
         """Held from the search for a place until its commit: otherwise many concurrent starts would choose
         the same place and conflict with each other repeatedly."""
+        self.drift = DriftView(ledger.state)
         self.documents = asyncio.Lock()
         """Held from the check of group documents until their commit: a document may depend on others, which the
         transaction does not write."""

@@ -68,6 +68,7 @@ def start_run(
         ports=placed.ports,
         memory_mb=group.spec.memory_mb,
         plan_hash=resolved.record.hash,
+        basis=resolved.basis,
         decision=decision,
         reason=request.reason,
         created_at=request.created_at or ws.now,

@@ -37,6 +37,8 @@ class Mirror(Generic[R]):
         self._noun = noun
         self._documents: dict[str, StoredRecord[R]] = {}
         self._ids = SortedKeys()
+        self.folds = 0
+        """Grows with each change: what is derived from all documents holds as long as it is the same."""
 
     def find(self, id: str) -> StoredRecord[R] | None:
         return self._documents.get(id)
@@ -73,6 +75,7 @@ class Mirror(Generic[R]):
         return self._ids.in_order()
 
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        self.folds += 1
         if body is None:
             if self._documents.pop(id, None) is not None:
                 self._ids.discard(id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 from collections.abc import Mapping
@@ -45,20 +46,27 @@ def brief_document(spec: GroupSpec) -> dict[str, Any]:
 
 def _brief(value: Any) -> Any:
     if isinstance(value, Spec):
-        fields = msgspec.structs.fields(value)
         return {
-            field.encode_name: _brief(getattr(value, field.name))
-            for field in fields
-            if field.required or getattr(value, field.name) != _default(field)
+            encoded: _brief(given)
+            for name, encoded, default in _defaults(type(value))
+            if (given := getattr(value, name)) != default
         }
     if isinstance(value, list | tuple):
         return [_brief(each) for each in value]
     if isinstance(value, dict):
         return {key: _brief(each) for key, each in value.items()}
-    return msgspec.to_builtins(value)
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+@functools.cache
+def _defaults(kind: type[Spec]) -> tuple[tuple[str, str, Any], ...]:
+    """Each field, its name in documents, and its default; of a required one something that equals nothing."""
+    return tuple((field.name, field.encode_name, _default(field)) for field in msgspec.structs.fields(kind))
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.required:
+        return object()
     return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
 
 

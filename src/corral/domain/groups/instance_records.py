@@ -166,6 +166,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     ports: tuple[LeasedPort, ...] = ()
     memory_mb: int = 0
     plan_hash: str = ""
+    basis: str = ""
+    """What its plan was made of, as a digest (see `drift`); empty: started before it was recorded."""
     decision: str = ""
     reason: str = ""
     pid: int = 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from corral.domain.decisions import Alternative
 from corral.domain.file_paths import check_path
 from corral.domain.groups.artifacts import CatalogRecord, file_of
+from corral.domain.groups.drift import start_basis
 from corral.domain.groups.extensions import (
     Candidate,
     ExtensionPackage,
@@ -39,7 +40,13 @@ from corral.domain.groups.plans import (
     encode_plan,
 )
 from corral.domain.groups.secret_masks import refuse_in_command
-from corral.domain.groups.template_selection import Draw, Layer, TemplateSources, select_templates
+from corral.domain.groups.template_selection import (
+    Draw,
+    Layer,
+    TemplateSources,
+    candidate_layers,
+    select_templates,
+)
 from corral.domain.groups.variable_checks import check_names, check_values
 from corral.domain.groups.variables import (
     declared,
@@ -74,6 +81,8 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The templates that were chosen at random among several, for the decision's record."""
     passed_over: tuple[Alternative, ...] = ()
     """Extensions for every group that have nothing for this one."""
+    basis: str = ""
+    """See `drift`."""
 
 
 def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedPlan:
@@ -88,21 +97,41 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         defaults(types), template_layer(settings), property_variables(spec.properties), spec.variables
     )
     check_values(types, variables)
-    plan = Plan(
+    placed = place_extensions(extensions, artifact)
+    plan = _plan(
+        spec,
+        variables=variables,
+        variable_types=types,
+        substitute=_united(spec.substitute, settings),
+        templates=_templates(selection.layers),
+        artifact=artifact,
+        extensions=placed,
+        category=_category(spec, program),
+        config_format=_config_format(spec, program),
+    )
+    refuse_in_command(plan)
+    layers = candidate_layers(spec, sources) if selection.picks else selection.layers
+    return ResolvedPlan(
+        plan=plan,
+        record=encode_plan(plan),
+        picks=selection.picks,
+        passed_over=passed_over,
+        basis=start_basis(spec, layers, artifact, placed),
+    )
+
+
+def _plan(spec: GroupSpec, *, artifact: PlanArtifact | None, **looked_up: Any) -> Plan:
+    """What is in the document as it is there, and what was looked up."""
+    return Plan(
         group=spec.name,
         runtime=spec.runtime,
         command=spec.command,
         args=spec.args,
         env=spec.env,
-        variables=variables,
-        variable_types=types,
         strict_variables=spec.strict_variables,
-        substitute=_united(spec.substitute, settings),
-        templates=_templates(selection.layers),
         merge=spec.merge,
         patches=spec.patches,
         artifact=artifact,
-        extensions=place_extensions(extensions, artifact),
         jvm=_jvm(spec, artifact),
         warm_paths=spec.warmup.paths,
         memory_mb=spec.memory_mb,
@@ -128,11 +157,8 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         probes=tuple(PlanProbe(**msgspec.structs.asdict(probe)) for probe in spec.probes),
         static=spec.static,
         protected_paths=spec.protected_paths,
-        category=_category(spec, program),
-        config_format=_config_format(spec, program),
+        **looked_up,
     )
-    refuse_in_command(plan)
-    return ResolvedPlan(plan=plan, record=encode_plan(plan), picks=selection.picks, passed_over=passed_over)
 
 
 def check_instance_variables(plan: Plan, variables: Mapping[str, str], *, field: str = "variables") -> None:

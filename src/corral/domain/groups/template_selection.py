@@ -71,6 +71,18 @@ def select_templates(spec: GroupSpec, sources: TemplateSources, draw: Draw) -> S
     return Selection(layers=tuple(stack.layers.values()), picks=tuple(drawn))
 
 
+def candidate_layers(spec: GroupSpec, sources: TemplateSources) -> tuple[Layer, ...]:
+    """As `select_templates`, with every template that may be drawn. Raises the same."""
+    stack = _Stack(sources)
+    for position, name in enumerate(spec.templates):
+        field = f"templates/{position}"
+        stack.lay(_required(sources, name, field), True, (), field)
+    picks, _ = _picks(spec.template_selection, sources, None)
+    for pick in sorted(picks, key=lambda pick: (pick.priority, pick.record.name)):
+        stack.lay(pick.record, pick.override, (), pick.field)
+    return tuple(stack.layers.values())
+
+
 def check_parents(
     name: str, parents: Sequence[str], sources: TemplateSources, *, field: str = "parents"
 ) -> None:
@@ -116,8 +128,9 @@ class _Stack:
 
 
 def _picks(
-    selection: TemplateSelection, sources: TemplateSources, draw: Draw
+    selection: TemplateSelection, sources: TemplateSources, draw: Draw | None
 ) -> tuple[list[_Pick], list[str]]:
+    """`draw` None: all of the equals instead of one."""
     picks = _named(selection.all_of, "all_of", sources) + _grouped(
         selection.all_in_groups, "all_in_groups", sources
     )
@@ -128,6 +141,9 @@ def _picks(
     ):
         if candidates:
             best = _highest(candidates)
+            if draw is None:
+                picks += best
+                continue
             pick = best[draw(len(best))] if len(best) > 1 else best[0]
             picks.append(pick)
             if len(best) > 1:

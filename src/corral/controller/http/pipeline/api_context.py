@@ -26,6 +26,7 @@ from corral.controller.http.pipeline.log_sources import RecentLogs
 from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.controller.http.server.metrics import HttpMetrics
+from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
@@ -153,6 +154,10 @@ class InstanceControl(Protocol):
     @property
     def placing(self) -> asyncio.Lock:
         """Held during a placement and its commit: concurrent placements would only conflict."""
+
+    @property
+    def drift(self) -> DriftView:
+        """Which instances run as the present documents say."""
 
     @property
     def documents(self) -> asyncio.Lock:

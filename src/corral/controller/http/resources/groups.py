@@ -22,14 +22,26 @@ from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
+from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
-from corral.domain.groups.instance_records import CrashLoop, GroupRecord, live
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold, live
 from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count, Spec
 from corral.domain.urls import shown_url
 
 _NODES_NAMED: Final = 5
+
+
+class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Instances that do not run as the present document says; at most 100 ids of each kind are listed."""
+
+    outdated: tuple[str, ...]
+    outdated_count: int
+    placement: tuple[str, ...]
+    placement_count: int
+    unknown_count: int
+    command: str
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +54,9 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     paused: CrashLoop | None
     deleting: bool
+    owner: str
+    hold: Hold | None
+    drift: GroupDriftShape | None
     created_at: dt.datetime
     updated_at: dt.datetime
 
@@ -97,7 +112,9 @@ class Cascade(Confirmed, frozen=True, kw_only=True):
     cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
 
 
-def group_shape(state: ClusterState, stored: StoredRecord[GroupRecord]) -> GroupShape:
+def group_shape(
+    state: ClusterState, stored: StoredRecord[GroupRecord], *, drift: GroupDriftShape | None = None
+) -> GroupShape:
     record = stored.record
     counts = state.instances.counts(record.spec.name)
     status = GroupStatus(
@@ -108,6 +125,9 @@ def group_shape(state: ClusterState, stored: StoredRecord[GroupRecord]) -> Group
         reason=record.reason or _away(counts.away),
         paused=record.paused,
         deleting=record.deleting,
+        owner=record.owner,
+        hold=record.hold,
+        drift=drift,
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
@@ -129,8 +149,25 @@ async def list_groups(state: ClusterState, call: ApiCall[None, PageQuery]) -> Pa
     )
 
 
-async def get_group(state: ClusterState, call: ApiCall[None, NoQuery]) -> GroupShape:
-    return group_shape(state, state.groups.require(call.path["name"]))
+async def get_group(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]
+) -> GroupShape:
+    stored = state.groups.require(call.path["name"])
+    return group_shape(state, stored, drift=_drift(instances, stored.record.spec.name))
+
+
+def _drift(instances: InstanceControl, name: str) -> GroupDriftShape:
+    found = instances.drift.of_group(name)
+    ids, counts = found.ids, found.counts
+    stale = counts.get(Drift.OUTDATED, 0) + counts.get(Drift.PLACEMENT, 0)
+    return GroupDriftShape(
+        outdated=tuple(ids.get(Drift.OUTDATED, ())),
+        outdated_count=counts.get(Drift.OUTDATED, 0),
+        placement=tuple(ids.get(Drift.PLACEMENT, ())),
+        placement_count=counts.get(Drift.PLACEMENT, 0),
+        unknown_count=counts.get(Drift.UNKNOWN, 0),
+        command=f"corral group restart {name}" if stale else "",
+    )
 
 
 def the_group(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[GroupRecord]:

@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
+from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import PRIMARY
 from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
@@ -71,6 +72,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     runtime: str
     deployment_revision: int
+    drift: Drift
     uptime_ms: int
     last_seen: dt.datetime | None
     """Time of the last report about it, by its node, which may be gone since; of an ended one, its end."""
@@ -92,6 +94,7 @@ class InstanceView:
     nodes: LiveNodes
     workload: Workloads
     setting: ProcessContext
+    instances: InstanceControl
 
 
 def instance_shape(view: InstanceView, stored: StoredRecord[InstanceRecord]) -> InstanceShape:
@@ -122,6 +125,7 @@ def instance_shape(view: InstanceView, stored: StoredRecord[InstanceRecord]) -> 
         restarts=record.restarts,
         runtime=group.record.spec.runtime if group else "process",
         deployment_revision=0,
+        drift=view.instances.drift.of(record),
         uptime_ms=_uptime_ms(record, view.setting.clock.now()),
         last_seen=_last_seen(view, record),
         memory_mb=record.memory_mb,

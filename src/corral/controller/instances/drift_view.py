@@ -1,0 +1,105 @@
+"""The drift of instances, as of now; see `domain.groups.drift`. What it takes to plan a group is looked up again only when
+the group, a template, the catalog or a module has changed."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from corral.controller.instances.plans import StateSources
+from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.drift import Drift, drift_of, misplaced
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import InstanceRecord, stays
+from corral.domain.groups.plan_resolution import resolve_plan
+from corral.errors import Rejected
+
+SHOWN: Final = 100
+"""The most ids of a kind that are listed for a group."""
+
+
+class _Known(NamedTuple):
+    stamp: tuple[int, ...]
+    basis: str
+    bound: bool
+    """Some field restricts the nodes."""
+
+
+class GroupDrift(NamedTuple):
+    """The instances of a group by their drift."""
+
+    ids: dict[Drift, list[str]]
+    """At most `SHOWN` of each."""
+    counts: dict[Drift, int]
+
+
+class DriftView:
+    """Bases of groups over one state of the cluster."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._known: dict[str, _Known] = {}
+
+    def basis(self, group: str) -> str:
+        """The basis of the group's next start; empty: it does not exist, is abstract or cannot be planned."""
+        known = self._find(group)
+        return known.basis if known else ""
+
+    def of(self, record: InstanceRecord) -> Drift:
+        """The drift of an instance; of one that is not to stay there is none."""
+        if not stays(record):
+            return Drift.NONE
+        known = self._find(record.group)
+        if known is None:
+            return Drift.UNKNOWN
+        return drift_of(
+            record.basis, known.basis, elsewhere=known.bound and self._misplaced(record.group, record.node)
+        )
+
+    def of_group(self, name: str) -> GroupDrift:
+        found = GroupDrift(ids={}, counts={})
+        for stored in self._state.instances.of_group(name):
+            drift = self.of(stored.record)
+            if drift is Drift.NONE:
+                continue
+            found.counts[drift] = found.counts.get(drift, 0) + 1
+            ids = found.ids.setdefault(drift, [])
+            if len(ids) < SHOWN:
+                ids.append(stored.record.id)
+        return found
+
+    def _misplaced(self, group: str, node: str) -> bool:
+        stored, there = self._state.groups.find(group), self._state.nodes.find(node)
+        return stored is not None and there is not None and misplaced(stored.record.spec, there.record)
+
+    def _find(self, group: str) -> _Known | None:
+        state = self._state
+        stored = state.groups.find(group)
+        if stored is None:
+            self._known.pop(group, None)
+            return None
+        stamp = (stored.revision, state.templates.folds, state.catalog.folds, state.modules.folds)
+        known = self._known.get(group)
+        if known is None or known.stamp != stamp:
+            spec = stored.record.spec
+            known = self._known[group] = _Known(stamp, self._planned(spec), _bound(spec))
+        return known
+
+    def _planned(self, spec: GroupSpec) -> str:
+        try:
+            return "" if spec.abstract else resolve_plan(spec, StateSources(self._state), _first).basis
+        except Rejected:
+            return ""
+
+
+def _bound(spec: GroupSpec) -> bool:
+    return bool(
+        spec.nodes
+        or spec.node_labels
+        or spec.node_capabilities
+        or any(each.required and each.label for each in spec.affinity)
+    )
+
+
+def _first(count: int) -> int:
+    del count
+    return 0

@@ -1,0 +1,98 @@
+"""Which instances still run by a former document, and how they are brought up to date."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+from http_rig import Rig
+
+GROUPS = "/api/v1/groups"
+
+
+async def drift(client: httpx.AsyncClient, name: str = "lobby") -> Any:
+    return (await client.get(f"{GROUPS}/{name}")).json()["status"]["drift"]
+
+
+async def of_instance(client: httpx.AsyncClient, id: str = "lobby-1") -> Any:
+    return (await client.get(f"/api/v1/instances/{id}")).json()["drift"]
+
+
+async def test_a_change_of_what_runs_is_drift_and_one_of_numbers_is_not(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.group(max=9)
+    await rig.instance()
+    none = {
+        "outdated": [],
+        "outdated_count": 0,
+        "placement": [],
+        "placement_count": 0,
+        "unknown_count": 0,
+        "command": "",
+    }
+    assert (await drift(client), await of_instance(client)) == (none, "none")
+    for patch in ({"min": 1}, {"labels": {"a": "b"}}, {"priority": 9}, {"env": {}}):
+        assert (await client.patch(f"{GROUPS}/lobby", json=patch)).status_code == 200
+        assert await drift(client) == none
+    await client.patch(f"{GROUPS}/lobby", json={"env": {"A": "1"}})
+    found = await drift(client)
+    assert (found["outdated"], found["command"]) == (["lobby-1"], "corral group restart lobby")
+    assert await of_instance(client) == "outdated"
+    listed = (await client.get("/api/v1/instances")).json()["items"]
+    assert [each["drift"] for each in listed] == ["outdated"]
+    await rig.instance()
+    assert await of_instance(client, "lobby-2") == "none"
+    await client.patch(f"{GROUPS}/lobby", json={"env": None})
+    assert ((await drift(client))["outdated"], await of_instance(client)) == (["lobby-2"], "none")
+
+
+async def test_a_node_that_would_not_be_chosen_now_is_drift_of_placement(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.online("node-1", labels={"disk": "slow"})
+    await rig.instance()
+    for patch, expected in (
+        ({"node_labels": {"disk": "slow"}}, "none"),
+        ({"node_labels": {"disk": "fast"}}, "placement"),
+        ({"node_labels": None, "nodes": ["node-9"]}, "placement"),
+        ({"nodes": None, "affinity": [{"label": "disk=fast", "required": True}]}, "placement"),
+        ({"affinity": [{"label": "disk=fast", "required": True, "weight": -1}]}, "none"),
+        ({"affinity": [{"label": "disk=fast"}]}, "none"),
+    ):
+        assert (await client.patch(f"{GROUPS}/lobby", json=patch)).status_code == 200
+        assert await of_instance(client) == expected, patch
+        assert (await drift(client))["placement"] == (["lobby-1"] if expected == "placement" else [])
+
+
+async def test_contents_that_a_group_names_are_drift_and_a_draw_is_none(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    for name in ("one", "two", "three"):
+        await rig.template(name)
+    choices = [{"name": "one"}, {"name": "two"}]
+    await rig.group(template_selection={"one_of": choices})
+    for number in range(1, 9):
+        await rig.instance()
+        assert await of_instance(client, f"lobby-{number}") == "none", "what was drawn is no drift"
+    await rig.template("three", {"a.txt": b"other"})
+    assert (await drift(client))["outdated"] == []
+    await rig.template("two", {"a.txt": b"other"})
+    assert (await drift(client))["outdated_count"] == 8
+
+
+async def test_a_run_from_before_this_was_recorded_is_unknown(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.instance(basis="")
+    assert ((await drift(client))["unknown_count"], await of_instance(client)) == (1, "unknown")
+    await rig.report("lobby-1", state="STOPPED")
+    assert ((await drift(client))["unknown_count"], await of_instance(client)) == (0, "none")
+
+
+async def test_a_change_of_a_parent_is_drift_of_its_children(client: httpx.AsyncClient, rig: Rig) -> None:
+    await client.post(GROUPS, json={"name": "base", "abstract": True, "memory_mb": 1})
+    await client.post(GROUPS, json={"name": "lobby", "parent": "base", "command": ["x"]})
+    await rig.instance()
+    await client.patch(f"{GROUPS}/base", json={"max": 5})
+    assert await of_instance(client) == "none"
+    await client.patch(f"{GROUPS}/base", json={"memory_mb": 2})
+    assert await of_instance(client) == "outdated"
