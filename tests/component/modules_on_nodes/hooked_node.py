@@ -408,7 +408,7 @@ def arguments(run: Run) -> list[str]:
 
 def _told(run: Run, name: str) -> bytes:
     """What /proc says of a run's process. In the middle of an `exec` that is nothing, for a moment."""
-    path, until = pathlib.Path(f"/proc/{run.pid}/{name}"), time.monotonic() + 10
+    path, until = pathlib.Path(f"/proc/{run.pid}/{name}"), time.monotonic() + 60
     while not (told := path.read_bytes()):
         assert time.monotonic() < until, f"{path} is empty"
     return told
