@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import signal
-import time
 
 import pytest
 
@@ -101,10 +100,10 @@ class Executing:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
         fleeing = shell("trap '' TERM; (setsid sh -c 'echo $$ > fled; exec sleep 3600' &); sleep 3600")
-        began = time.monotonic()
-        assert await _code(house, handle, *fleeing, timeout=1.0) is Code.TIMEOUT
-        assert time.monotonic() - began < 10
-        fled = _pid_in(pathlib.Path(spec.directory, "fled"))
+        for timeout in (1.0, 4.0, 16.0):  # on a busy machine it takes longer to get so far
+            assert await _code(house, handle, *fleeing, timeout=timeout) is Code.TIMEOUT
+            if fled := _pid_in(pathlib.Path(spec.directory, "fled")):
+                break
         assert fled
         assert not is_running(fled)
         assert is_running(handle.pid)
