@@ -17,7 +17,7 @@ from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.module_processes import measured_lag
 from corral.testing.waiting import eventually
 
-CALM: Final = 5.0
+CALM: Final = 30.0
 """Seconds in which the controller answers and its loop gets round, also on a machine that is busy with
 other tests. A host that a module can hold up stands still for ever, or for the module's own time."""
 MODULES: Final = "/api/v1/modules"

@@ -12,7 +12,7 @@ from corral.testing.module_processes import measured_lag
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb
 
-CALM = 5.0
+CALM = 30.0
 """Seconds, on a machine that is busy with other tests; in this process it would take a minute."""
 CHOOSY = """
 from corral.sdk import DaemonModule

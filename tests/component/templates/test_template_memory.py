@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pathlib
 import random
@@ -13,10 +12,12 @@ from collections.abc import AsyncIterator
 import pytest
 from library_cases import a_library, a_version, sha256
 
+from corral.controller.templates.archive_import import ArchiveUnpacking
 from corral.controller.templates.tar_writer import header_of
 from corral.domain.templates import TemplateFile
 from corral.store.port import Store
 from corral.testing.archives import in_chunks, tar_gz
+from corral.testing.counted_calls import calls_by_turn
 
 MIB = 1024 * 1024
 
@@ -40,25 +41,6 @@ def peak_of_memory() -> int:
     raise AssertionError("no VmHWM")
 
 
-class Heartbeat:
-    """The longest time for which the loop did not come round."""
-
-    async def __aenter__(self) -> Heartbeat:
-        self.longest = 0.0
-        self._task = asyncio.create_task(self._beat())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _beat(self) -> None:
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(0.005)
-            self.longest = max(self.longest, time.monotonic() - began - 0.005)
-
-
 @pytest.mark.system
 @pytest.mark.trap("T9")
 async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
@@ -68,7 +50,7 @@ async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
     await library.intake_archive(in_chunks(tar_gz({"warm": os.urandom(9 * MIB)})))
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     before = peak_of_memory()
-    async with Heartbeat() as heartbeat:
+    async with calls_by_turn() as count:
         intake = await library.intake_archive(large_archive(2, 64 * MIB))
         size = 0
         async for block in library.archive(a_version(intake)):
@@ -76,16 +58,18 @@ async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
     assert size == intake.archive_size
     assert intake.size == 128 * MIB
     assert peak_of_memory() - before < 48 * MIB
-    assert heartbeat.longest < 1.5
+    assert count.of(ArchiveUnpacking.next) == 0, "it was unpacked in the loop"
+    assert count.most_in_a_turn < 20_000
 
 
 async def test_a_tree_of_many_small_files_is_taken_in_quickly(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     data = tar_gz({f"mods/{number % 50}/{number}.json": str(number).encode() * 20 for number in range(5000)})
     began = time.monotonic()
-    async with Heartbeat() as heartbeat:
+    async with calls_by_turn() as count:
         intake = await library.intake_archive(in_chunks(data))
     assert time.monotonic() - began < 60
-    assert heartbeat.longest < 1.5
+    assert count.of(ArchiveUnpacking.next) == 0, "it was unpacked in the loop"
+    assert count.most_in_a_turn < 150_000
     archive = b"".join([block async for block in library.archive(a_version(intake))])
     assert sha256(archive) == intake.hash
