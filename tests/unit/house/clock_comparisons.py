@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import datetime as dt
+import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 CLOCKS = frozenset({"time", "monotonic", "perf_counter", "process_time", "thread_time", "now"})
@@ -29,33 +31,29 @@ class Shared:
 class SourceFile:
     def __init__(self, source: str, shared: Shared) -> None:
         self._nodes = list(ast.walk(ast.parse(source)))
+        self._bound = [binding for node in self._nodes for binding in _bindings(node)]
         self._shared = shared
         self._clocks: set[str] = set()
         self._moments: set[str] = set()
         self._spans: set[str] = set()
         self._limits: dict[str, float] = {}
-        self._note_clocks_and_constants()
+        self._note_clocks()
         self.follow()
 
-    def _note_clocks_and_constants(self) -> None:
+    def _note_clocks(self) -> None:
         for node in self._nodes:
             if isinstance(node, ast.ImportFrom) and node.module == "time":
                 self._clocks |= {each.asname or each.name for each in node.names if each.name in _EVERY_CLOCK}
-            for target, value in _bindings(node):
-                if isinstance(value, ast.Attribute) and value.attr in _EVERY_CLOCK:
-                    self._clocks.add(target)
-                number = constant(value, {})
-                if number is not None and target.isupper():
-                    known = self._shared.constants.get(target, number)
-                    self._shared.constants[target] = min(known, number)
+        for target, value in self._bound:
+            if isinstance(value, ast.Attribute) and value.attr in _EVERY_CLOCK:
+                self._clocks.add(target)
 
     def follow(self) -> None:
         """Until nothing more is found. Once more when other files were read."""
         while True:
             before = len(self._moments), len(self._spans), len(self._limits), len(self._shared.spans)
-            for node in self._nodes:
-                for target, value in _bindings(node):
-                    self._bind(target, value)
+            for target, value in self._bound:
+                self._bind(target, value)
             if before == (len(self._moments), len(self._spans), len(self._limits), len(self._shared.spans)):
                 return
 
@@ -121,16 +119,42 @@ class SourceFile:
 
 
 _EVERY_CLOCK = CLOCKS | NANOSECONDS
+_A_CLOCK = re.compile(r"\b(?:monotonic|perf_counter|process_time|thread_time)|\.(?:time|time_ns|now)\b")
+_A_CONSTANT = re.compile(
+    r"^([A-Z_][A-Z0-9_]*)(?:: [\w.\[\]]+)? = ([\d._]+(?: [*+] [\d._]+)*)\s*(?:#.*)?$", re.MULTILINE
+)
+_OPERATIONS = {
+    ast.Add: operator.add,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+    ast.Div: operator.truediv,
+}
 _COLLECTING = frozenset({"append", "add", "put_nowait"})
 
 
 def tight_comparisons(sources: Mapping[str, str]) -> list[str]:
     """`file:line` of each, for files that know each other."""
-    shared = Shared()
-    files = {name: SourceFile(source, shared) for name, source in sources.items()}
+    shared = Shared(constants=_constants(sources.values()))
+    files = {name: SourceFile(text, shared) for name, text in sources.items() if _A_CLOCK.search(text)}
+    reading = re.compile("|".join(map(re.escape, shared.spans)) or "(?!)")
+    files |= {
+        name: SourceFile(text, shared)
+        for name, text in sources.items()
+        if name not in files and reading.search(text)
+    }
     for file in files.values():
         file.follow()
     return [f"{name}:{line}" for name, file in files.items() for line in file.lines()]
+
+
+def _constants(sources: Iterable[str]) -> dict[str, float]:
+    """By name; of several of one name the least."""
+    found: dict[str, float] = {}
+    for name, text in (each for source in sources for each in _A_CONSTANT.findall(source)):
+        number = constant(ast.parse(text.strip(), mode="eval").body, {})
+        if number is not None:
+            found[name] = min(number, found.get(name, number))
+    return found
 
 
 def constant(node: ast.AST, known: Mapping[str, float]) -> float | None:
@@ -140,11 +164,9 @@ def constant(node: ast.AST, known: Mapping[str, float]) -> float | None:
             return float(value)
         case ast.Name(id=name):
             return known.get(name)
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Add() as op, right=right):
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
             one, other = constant(left, known), constant(right, known)
-            if one is None or other is None:
-                return None
-            return one * other if isinstance(op, ast.Mult) else one + other
+            return _OPERATIONS[type(op)](one, other) if one is not None and other is not None else None
         case ast.Call(
             func=ast.Attribute(attr="timedelta") | ast.Name(id="timedelta"), args=[], keywords=given
         ):
