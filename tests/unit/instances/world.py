@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from corral.controller.instances.node_candidates import NodeLoad, PlacementRules
 from corral.controller.instances.node_inventory import ListedRuns, add_listed, reconcile_listed
+from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.run_match import Stray
 from corral.controller.instances.start_identity import StartTickets
 from corral.controller.instances.workspace import Workspace
@@ -20,6 +21,7 @@ from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import Epoch, NodeId, first_incarnation
 from corral.domain.node_states import NodeState
+from corral.domain.planning.planner import DEFAULT_LIMITS, Limits, PlanResult, plan
 from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion
 from corral.store.port import Append, Change, Commit, Delete, Put
@@ -50,19 +52,19 @@ class World:
         self._numbers = Numbers()
         self.add_node(N1)
 
-    def add_node(self, id: NodeId, *, memory: int = 1000) -> None:
-        record = NodeRecord(
-            id=id,
-            state=NodeState.ONLINE,
-            state_since=NOW,
-            reason="",
-            enrolled_at=NOW,
-            serials=(),
-            address=f"{id}.example",
-            memory_mb=memory,
-            runtimes=("process",),
-        )
-        self.apply([NODES.put(id, record, expect=None)])
+    def add_node(self, id: NodeId, *, memory: int = 1000, **fields) -> None:
+        facts = {
+            "id": id,
+            "state": NodeState.ONLINE,
+            "state_since": NOW,
+            "reason": "",
+            "enrolled_at": NOW,
+            "serials": (),
+            "address": f"{id}.example",
+            "memory_mb": memory,
+            "runtimes": ("process",),
+        }
+        self.apply([NODES.put(id, NodeRecord(**facts | fields), expect=None)])
 
     def add_template(self, name: str, *hashes: str, **settings) -> TemplateRecord:
         """A template with a version for each hash; the last is the current one."""
@@ -114,11 +116,21 @@ class World:
 
     def keep(self, name: str = "lobby") -> tuple[int, bool]:
         """Bring a group to its desired state, as the reconciler does; how many were started, and are more left?"""
-        ws = self.workspace()
-        result = keep_groups(ws, {name: Wake(cause="test")}, pause_over=lambda _: False)
-        self.apply(ws.steps())
+        result = self.keep_all([name])
         started = [each for each in result.decisions if each.placement is not None]
         return len(started), bool(result.unfinished)
+
+    def keep_all(self, names: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> PlanResult:
+        """One pass of the reconciler over these groups."""
+        ws = self.workspace()
+        wakes = {name: Wake(cause="test", causes=("event:1-1",)) for name in names}
+        result = keep_groups(ws, wakes, pause_over=lambda _: False, limits=limits)
+        self.apply(ws.steps())
+        return result
+
+    def planned(self, names: Iterable[str]) -> PlanResult:
+        """What a pass would do; nothing is done."""
+        return plan(WorkspaceView(self.workspace(), pause_over=lambda _: False), list(names))
 
     def apply(self, steps: Sequence[Step]) -> None:
         """What the store and the fold would do, compare-and-set included."""

@@ -98,9 +98,11 @@ class NodeCandidates:
 
     def _signals(self, record: NodeRecord) -> NodeSignals:
         load = self._rules.load(record.id)
+        until = self._awaited_until(record)
         if load is None:
-            return NodeSignals(reconnect_until=self._awaited_until(record))
+            return NodeSignals(reconnect_until=until)
         return NodeSignals(
+            reconnect_until=until,
             cpu_mean=load.cpu_mean,
             free_disk_mb=load.free_disk_mb,
             preparing_disk_mb=self._preparing_disk()[record.id],

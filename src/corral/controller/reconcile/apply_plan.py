@@ -99,7 +99,7 @@ def _carry_out(
                     ws, ws.require_instance(decision.instance), reason=decision.reason, rule=decision.rule
                 )
             case _:
-                _record_wait(ws, group, decision, found.reason)
+                _record_wait(ws, decision, found.reason)
     _set_reason(ws, name, "" if group.deleting else reason)
 
 
@@ -128,9 +128,9 @@ def _promote(ws: Workspace, decision: PlannedDecision) -> None:
     ws.event(EventType.INSTANCE_PROMOTED, record.id, group=record.group, node=record.node, decision=made)
 
 
-def _record_wait(ws: Workspace, group: GroupRecord, decision: PlannedDecision, reason: str) -> None:
-    """Record why there are fewer instances than wanted, once per reason."""
-    if reason == group.reason or decision.rule in _RECORDED_BEFORE:
+def _record_wait(ws: Workspace, decision: PlannedDecision, reason: str) -> None:
+    """Record why there are fewer instances than wanted."""
+    if decision.rule in _RECORDED_BEFORE:
         return
     refusals = decision.refusal.refusals if decision.refusal is not None else ()
     ws.decide(

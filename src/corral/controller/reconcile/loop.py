@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import itertools
 from collections.abc import Callable
 from typing import Final
 
@@ -33,9 +34,11 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Event, EventType
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import BootMoment
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
+from corral.domain.planning.planner import needed
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
@@ -45,6 +48,8 @@ from corral.system.controller_config import ReconcileSection
 
 _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
+_SWEPT: Final = 50
+"""The most groups short of instances that are checked at once."""
 _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
 _MAY_MEND: Final = frozenset(
@@ -77,6 +82,12 @@ class Reconciler:
         self._clock = clock
         self._dirty: dict[str, Wake] = {}
         self._short: set[str] = set()
+        """Groups with fewer instances than wanted."""
+        self._to_sweep: dict[str, None] = {}
+        """Those of them that are to be checked because something was released."""
+        self._dependents: dict[str, set[str]] = {}
+        """By group, those that may wait for its instances before they start any."""
+        self._dependencies: dict[str, frozenset[str]] = {}
         self._capacity_changed = False
         self._swept_at = 0.0
         self._floor_at = 0.0
@@ -115,6 +126,9 @@ class Reconciler:
                 stored = self._ledger.state.instances.find(change.id)
                 if stored is not None:
                     self._mark(stored.record.group, commit, change)
+                    for name in self._dependents.get(stored.record.group, ()):
+                        if name in self._short:
+                            self._mark(name, commit, change)
             elif change.collection == NODES.name:
                 self._note_node(change.id)
                 self._capacity_changed = True
@@ -162,6 +176,7 @@ class Reconciler:
     def _note_group(self, name: str) -> None:
         """Note when the group's pause ends, by the monotonic clock: the wall clock may be set meanwhile."""
         stored = self._ledger.state.groups.find(name)
+        self._note_dependencies(name, stored.record.spec if stored is not None else None)
         paused = stored.record.paused if stored else None
         if stored is None or paused is None:
             self._pauses.pop(name, None)
@@ -173,6 +188,18 @@ class Reconciler:
             self._short.add(name)
         else:
             self._short.discard(name)
+
+    def _note_dependencies(self, name: str, spec: GroupSpec | None) -> None:
+        now = needed(spec) if spec is not None else frozenset()
+        before = self._dependencies.get(name, frozenset())
+        for other in before - now:
+            self._dependents[other].discard(name)
+        for other in now - before:
+            self._dependents.setdefault(other, set()).add(name)
+        if now:
+            self._dependencies[name] = now
+        else:
+            self._dependencies.pop(name, None)
 
     def _note_node(self, node: str) -> None:
         """Set the deadline of a disconnected node to reconnect; a removed one is lost at once. A node with an
@@ -239,17 +266,25 @@ class Reconciler:
             self._floor_at = now + self._config.floor_seconds
             for name, _ in self._ledger.state.groups.items():
                 self._dirty.setdefault(name, Wake(cause=_FLOOR))
-        if self._capacity_changed and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
-            self._capacity_changed = False
+        if (self._capacity_changed or self._to_sweep) and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
             self._swept_at = now
-            for name in self._short:
-                self._dirty.setdefault(name, Wake(cause=_MENDED))
+            self._sweep()
         for name, (_, deadline) in self._pauses.items():
             if now >= deadline:
                 self._dirty.setdefault(name, Wake(cause="the end of its pause"))
         for name in [name for name, due in self._due.items() if now >= due]:
             del self._due[name]
             self._dirty.setdefault(name, Wake(cause="the time at which it was to be looked at again"))
+
+    def _sweep(self) -> None:
+        """Have groups checked that are short of instances, some at a time."""
+        if self._capacity_changed:
+            self._capacity_changed = False
+            self._to_sweep |= dict.fromkeys(self._short)
+        for name in list(itertools.islice(self._to_sweep, _SWEPT)):
+            del self._to_sweep[name]
+            if name in self._short:
+                self._dirty.setdefault(name, Wake(cause=_MENDED))
 
     def _pause(self) -> float:
         """Wait until something is due without an event."""
@@ -262,7 +297,7 @@ class Reconciler:
             ends = (deadline for _, deadline in self._pauses.values())
             moments += [deadline for deadline in ends if deadline > self._collected_at]
             moments += self._due.values()
-            if self._capacity_changed and self._short:
+            if self._to_sweep or (self._capacity_changed and self._short):
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
 

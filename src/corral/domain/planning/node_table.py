@@ -100,9 +100,10 @@ class NodeTable:
         return len(self._rooms)
 
     def rooms(self, first: str | None, only: str | None) -> Iterable[Room]:
-        """All of them, the highest base first; `first` before them. With `only` that one comes first: no other is
-        chosen."""
-        first = only or first
+        """All of them, the highest base first; `first` before them. With `only` that one alone."""
+        if only is not None:
+            yield from [self._rooms[only]] if only in self._rooms else []
+            return
         if first is not None and first in self._rooms:
             yield self._rooms[first]
         for _, id in self._order:
@@ -135,7 +136,7 @@ def unsuited(spec: GroupSpec, node: NodeTraits) -> NodeRefusal | None:
         return NodeRefusal(node=node.id, code=code, numbers={**numbers})
 
     if spec.nodes and node.id not in spec.nodes:
-        return refused(RefusalCode.CHOICE, kind="nodes")
+        return refused(RefusalCode.CHOICE)
     for key, value in sorted(spec.node_labels.items()):
         has = node.labels.get(key)
         if has is None:

@@ -44,9 +44,7 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     instance: str
     only: str | None = None
-    """The one node that it may run on."""
-    world: bool = False
-    """`only` has the instance's directory; otherwise an operator chose it."""
+    """The one node that it may run on: others are not looked at."""
     avoid: str | None = None
     """A node to take when no other can."""
     prefer: str | None = None
@@ -137,7 +135,7 @@ class _Search:
             refusals=tuple(sorted(self._refusals, key=lambda refusal: refusal.node)),
             others=tuple(sorted(self._lower, key=lambda other: (-other[1], other[0]))),
             ties=tuple(sorted(each.node for each in self._ties if each.node != best.node)),
-            below=len(self._table) - seen,
+            below=len(self._table) - seen if request.only is None else 0,
         )
 
     def _is_below(self, room: Room) -> bool:
@@ -196,11 +194,6 @@ class _Search:
         if view.admission is not Admission.OPEN:
             numbers: Numbers = {"admission": view.admission.value, "reason": view.admission_reason}
             return self._refused(view, RefusalCode.ADMISSION, numbers)
-        only = self._request.only
-        if only is not None and view.id != only:
-            kind = "world" if self._request.world else "asked"
-            numbers = {"kind": kind, "wanted": only, "instance": self._request.instance}
-            return self._refused(view, RefusalCode.CHOICE, numbers)
         return self._unsuited.get(view.id) or self._misplaced(view) or self._full(room)
 
     def _misplaced(self, view: NodeView) -> NodeRefusal | None:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.domain.decisions import DecisionKind, Numbers, Rule
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_ready, stays
 from corral.domain.planning.group_plans import GroupNeed, group_need
 from corral.domain.planning.node_table import NodeTable
@@ -23,6 +24,8 @@ from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
 from corral.domain.planning.tallies import GroupTally
 
+_REPORT: Final = dt.timedelta(seconds=5)
+"""How often a node reports its load."""
 _DEEPEST: Final = 64
 """Dependencies are without cycles when a document is accepted; a stored one may be older than that rule."""
 
@@ -32,6 +35,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     starts: int = 50
     starts_of_group: int = 10
+    searches: int = 500
+    """How often a node is looked for, found or not."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -96,9 +101,12 @@ class GroupResult(msgspec.Struct, kw_only=True):
     need: GroupNeed
     reason: str = ""
     """Why it has fewer instances than wanted; empty: it has not, or is about to get them."""
+    refusal: PlacementRefusal | None = None
+    """Why no node takes the next instance."""
     wake_at: dt.datetime | None = None
     error: Exception | None = None
     """It could not be planned; nothing is done for it."""
+    started: int = 0
 
 
 class PlanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +152,6 @@ def _placed(
     placing = PlacementRequest(
         instance=request.id,
         only=home or view.chosen_node(request),
-        world=bool(home),
         avoid=request.avoid,
         prefer=request.prefer,
         last_ports=request.last_ports if group.spec.static else (),
@@ -152,6 +159,12 @@ def _placed(
     )
     found = place(table, group.spec, placing)
     return found.at_home(request.id, home) if isinstance(found, PlacementRefusal) and home else found
+
+
+def needed(spec: GroupSpec) -> frozenset[str]:
+    """The groups whose instances decide whether one of this group can be started."""
+    near = (each.group for each in spec.affinity if each.group and each.required)
+    return frozenset((*near, *(each.group for each in spec.depends_on)))
 
 
 def failed_lately(group: GroupRecord, now: dt.datetime) -> frozenset[str]:
@@ -181,14 +194,30 @@ class _Pass:
                 self._look_at(name)
             except Exception as error:  # one broken group delays no other
                 self._groups[name] = GroupResult(need=GroupNeed(), error=error)
-        self._pending.sort(key=lambda each: each.order)
-        for pending in self._pending[: self._limits.starts]:
-            self._place(pending)
-        for pending in self._pending[self._limits.starts :]:
-            self._unfinished[pending.group.spec.name] = None
+        self._place_all()
         return PlanResult(
             decisions=tuple(self._decisions), groups=self._groups, unfinished=tuple(self._unfinished)
         )
+
+    def _place_all(self) -> None:
+        """Look for a node for each start, in their order, until this pass has done enough."""
+        limits = self._limits
+        started = searched = 0
+        for pending in sorted(self._pending, key=lambda each: each.order):
+            name, result = pending.group.spec.name, self._groups[pending.group.spec.name]
+            bound = bool(pending.request.home or pending.request.claimed_by)
+            if name in self._without_place and not bound:
+                continue  # no other finds a place either; but one that waits for its own node delays no other
+            enough = started == limits.starts or searched == limits.searches
+            if enough or result.started == limits.starts_of_group:
+                self._unfinished[name] = None
+                continue
+            searched += 1
+            if self._place(pending, result):
+                started += 1
+                result.started += 1
+            elif not bound:
+                self._without_place.add(name)
 
     def _look_at(self, name: str) -> None:
         group = self._view.group(name)
@@ -200,7 +229,7 @@ class _Pass:
         need = self._promoted(group, need)
         need = self._depending(group, need)
         result = self._groups[name] = GroupResult(need=need, reason=need.reason, wake_at=need.wake_at)
-        if need.rule is not None:
+        if need.rule is not None and need.reason != group.reason:
             self._decide(DecisionKind.SKIP, need.rule, group, need, need.reason, wake_at=need.wake_at)
         if need.warm_surplus:
             self._stop_warm(group, need)
@@ -246,11 +275,8 @@ class _Pass:
         if unreadable and not start:
             result.reason = f"the record of {unreadable[0]} cannot be read; it counts as running"
             return
-        most = self._limits.starts_of_group
-        if start + need.refill > most:
-            self._unfinished[name] = None
         requests = self._view.start_requests(group, reason=need.start_reason)
-        for number, request in enumerate(itertools.islice(requests, min(start + need.refill, most))):
+        for number, request in enumerate(itertools.islice(requests, start + need.refill)):
             warm = number >= start
             if warm:
                 request = msgspec.structs.replace(request, warm=True, reason=need.refill_reason(group))
@@ -265,18 +291,13 @@ class _Pass:
             rule = Rule.WARM_REFILL if warm else Rule.MIN_RESTORE
             self._pending.append(_Pending(order=order, group=group, need=need, request=request, rule=rule))
 
-    def _place(self, pending: _Pending) -> None:
+    def _place(self, pending: _Pending, result: GroupResult) -> bool:
+        """Find a node for a start; is there one?"""
         group, need, request = pending.group, pending.need, pending.request
-        result = self._groups[group.spec.name]
-        bound = bool(request.home or request.claimed_by)
-        if group.spec.name in self._without_place and not bound:
-            return  # no other finds a place either; but one that waits for its own node delays no other
         found = self._view.unstartable(group, request) or _placed(self._view, self._table, group, request)
         if isinstance(found, PlacementRefusal):
-            if not bound:
-                self._without_place.add(group.spec.name)
             self._fall_short(pending, found, result)
-            return
+            return False
         self._table.take(group.spec, found.node, found.ports)
         self._decide(
             request.kind,
@@ -288,6 +309,7 @@ class _Pass:
             request=request,
             placement=found,
         )
+        return True
 
     @property
     def _table(self) -> NodeTable:
@@ -300,6 +322,7 @@ class _Pass:
         """Record why there are fewer instances than wanted: once a pass, by the first refusal."""
         if result.reason:
             return
+        result.refusal = refused
         group, need = pending.group, pending.need
         returning = refused.returning()
         if returning:
@@ -314,8 +337,11 @@ class _Pass:
         else:
             result.reason = f"{refused.code.name}: {refused.summary}"
             kind, rule = DecisionKind.REFUSE, Rule.PLACE_REFUSE
-        text = f"{need.start_reason}; {result.reason}"
-        self._decide(kind, rule, group, need, text, refusal=refused, wake_at=result.wake_at)
+            if any(each.waits_for_report for each in refused.refusals):
+                result.wake_at = self._view.now + _REPORT
+        if result.reason != group.reason:  # else it was decided before
+            text = f"{need.start_reason}; {result.reason}"
+            self._decide(kind, rule, group, need, text, refusal=refused, wake_at=result.wake_at)
 
     def _decide(
         self,

@@ -64,9 +64,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     RefusalCode.STATE: "it is {state}",
     RefusalCode.RECONNECTING: "it is reconnecting, and waited for until {until}",
     RefusalCode.ADMISSION: "it is {admission}{because}",
-    "CHOICE:asked": "node '{wanted}' was asked for",
-    "CHOICE:world": "the directory of '{instance}' is on node '{wanted}'",
-    "CHOICE:nodes": "it is not in the group's 'nodes'",
+    RefusalCode.CHOICE: "it is not in the group's 'nodes'",
     "LABELS:other": "label '{label}' is '{has}', '{wanted}' is wanted",
     "LABELS:none": "label '{label}' is missing, '{wanted}' is wanted",
     RefusalCode.RUNTIME: "it has no runtime '{runtime}'",
@@ -111,6 +109,11 @@ class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         return sentence(self.code, self.numbers)
+
+    @property
+    def waits_for_report(self) -> bool:
+        """Has the node just connected, and not reported yet what this is about?"""
+        return self.code is RefusalCode.DISK and self.numbers.get("kind") == "unknown"
 
     def alternative(self) -> Alternative:
         """As a decision stores it."""
