@@ -52,6 +52,7 @@ class ConsoleRelay:
             self._into_out = os.open(source, flags)
             self._input = os.open(f"{directory}/{INPUT}", flags)
         self._typed = b""
+        self._pollers: dict[tuple[tuple[int, ...], bool], select.poll] = {}
 
     def note_loss(self, *, main_ended: bool, terminal_lost: bool) -> None:
         """Record a gap on a takeover, where bytes may be lost: if no process held the console meanwhile, what
@@ -62,32 +63,43 @@ class ConsoleRelay:
         self._pump.size_source()  # after the gap: if we die in between, the next one still records it
 
     def wait(self, descriptors: tuple[int, ...], timeout: float | None = None) -> set[int]:
-        """Serve the console until an event or the timeout; returns those of `descriptors` that are ready."""
+        """Serve the console until one of `descriptors` is ready, or an event or the timeout where there is one;
+        returns those that are ready."""
+        while True:
+            pause, poller = self._poller(descriptors)
+            if timeout is not None:
+                pause = timeout if pause is None else min(pause, timeout)
+            events = poller.poll(None if pause is None else pause * 1000 + 0.5)
+            self._handle(events)
+            ready = {descriptor for descriptor, _ in events if descriptor in descriptors}
+            if ready or timeout is not None:
+                return ready
+
+    def _poller(self, descriptors: tuple[int, ...]) -> tuple[float | None, select.poll]:
+        """What to poll now, and after how many seconds to come back without an event. Without a terminal only
+        two sets of descriptors occur, and each is made once: a console may wake us a hundred times a second."""
+        begin = max(self._quiet_until, self._pump.ready_at)
+        pause = begin - time.monotonic() if begin else 0.0
+        polls_out = pause <= 0
+        key = (descriptors, polls_out)
+        poller = self._pollers.get(key) if self._master < 0 else None
+        if poller is None:
+            poller = self._registered(descriptors, polls_out=polls_out)
+            if self._master < 0:
+                self._pollers[key] = poller
+        return (None if polls_out else pause), poller
+
+    def _registered(self, descriptors: tuple[int, ...], *, polls_out: bool) -> select.poll:
         poller = select.poll()
         for descriptor in descriptors:
             poller.register(descriptor, select.POLLIN)
-        pause = self._register(poller)
-        if timeout is not None:
-            pause = timeout if pause is None else min(pause, timeout)
-        events = poller.poll(None if pause is None else pause * 1000 + 0.5)
-        self._handle(events)
-        return {descriptor for descriptor, _ in events if descriptor in descriptors}
-
-    def _register(self, poller: select.poll) -> float | None:
-        """Register the descriptors that matter now; returns after how many seconds to come back without an
-        event."""
-        now = time.monotonic()
-        pauses = []
-        begin = max(self._quiet_until, self._pump.ready_at)
-        if begin > now:
-            pauses.append(begin - now)
-        else:
+        if polls_out:
             poller.register(self._out, select.POLLIN)
         if self._master >= 0:
             poller.register(self._master, select.POLLIN | (select.POLLOUT if self._typed else 0))
             if not self._typed:
                 poller.register(self._input, select.POLLIN)
-        return min(pauses) if pauses else None
+        return poller
 
     def _handle(self, events: list[tuple[int, int]]) -> None:
         for descriptor, event in events:

@@ -42,6 +42,7 @@ class Segments:
         self.segment_bytes = max(SMALLEST_SEGMENT, limit)
         self.newest = self._index = -1
         self.room = self._first = self._index_end = self._inode = 0
+        self._name = segment_name(0)
         self._older: list[tuple[int, int]] = []  # first offset and size, without the newest
         self._stamped_at = 0.0
 
@@ -98,7 +99,7 @@ class Segments:
         if self.newest < 0:
             return None
         try:
-            found = os.stat(segment_name(self._first), dir_fd=self._directory)
+            found = os.stat(self._name, dir_fd=self._directory)
         except FileNotFoundError:
             return self._first
         except OSError:
@@ -134,7 +135,7 @@ class Segments:
         self.newest = os.open(segment_name(first), flags, 0o600, dir_fd=self._directory)
         self.room = self.segment_bytes - os.lseek(self.newest, 0, os.SEEK_END)
         self._inode = os.fstat(self.newest).st_ino
-        self._first = first
+        self._first, self._name = first, segment_name(first)
         self._index_end = 0
         self._stamped_at = 0.0
         with contextlib.suppress(OSError):
