@@ -6,7 +6,7 @@ import datetime as dt
 import itertools
 from collections.abc import Iterable, Sequence
 
-from corral.controller.instances.node_candidates import NodeLoad, PlacementRules
+from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
 from corral.controller.instances.node_inventory import ListedRuns, add_listed, reconcile_listed
 from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.run_match import Stray
@@ -50,6 +50,8 @@ class World:
         self.events: list[Event] = []
         self.decisions: list[Append] = []
         self._numbers = Numbers()
+        load = NodeLoad(free_disk_mb=100_000)
+        self._rules = PlacementRules(load=lambda _: load, known=KnownViews())
         self.add_node(N1)
 
     def add_node(self, id: NodeId, *, memory: int = 1000, **fields) -> None:
@@ -111,7 +113,7 @@ class World:
             epoch=Epoch(1),
             entropy=SystemEntropy(),
             numbers=self._numbers,
-            placing=PlacementRules(load=lambda _: NodeLoad(free_disk_mb=100_000)),
+            placing=self._rules,
         )
 
     def keep(self, name: str = "lobby") -> tuple[int, bool]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import NODE_LEDGERS, RESERVATIONS
+from corral.controller.state.mirrors import Mirror
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
+from corral.domain.planning.node_usage import Usage
 from corral.domain.planning.node_views import (
     Ledgers,
     NodeSignals,
@@ -35,12 +37,37 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
     free_disk_mb: int | None = None
 
 
+class _Known(NamedTuple):
+    record: NodeRecord
+    usage: Usage
+    signals: NodeSignals
+    view: NodeView
+
+
+class KnownViews:
+    """Views of nodes that earlier transactions made, for as long as they hold: most nodes did not change since."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, _Known] = {}
+        self.spaces: dict[str, list[NodeRecord]] = {}
+        self.folds = -1
+
+    def by_space(self, nodes: Mirror[NodeRecord]) -> dict[str, list[NodeRecord]]:
+        if self.folds != nodes.folds:
+            self.folds = nodes.folds
+            self.spaces = by_space(stored.record for stored in nodes)
+            self.views = {id: known for id, known in self.views.items() if nodes.find(id) is not None}
+        return self.spaces
+
+
 class PlacementRules(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of placement, and how it learns the load of a node."""
 
     cpu_overcommit: float = 1.0
     wait_reconnect_seconds: float = 30.0
     load: Callable[[str], NodeLoad | None] = lambda _: None
+    known: KnownViews | None = None
+    """Of the state that all transactions with these rules are about; None: nothing is kept."""
 
 
 DEFAULT_RULES: Final = PlacementRules()
@@ -63,7 +90,7 @@ class NodeCandidates:
         self._changed_instances = changed_instances
         self._now = now
         self._rules = rules
-        self._spaces: dict[str, list[NodeRecord]] | None = None
+        self._known = rules.known or KnownViews()
         self._views: dict[str, list[NodeView]] = {}
         self._preparing: Counter[str] | None = None
 
@@ -71,9 +98,24 @@ class NodeCandidates:
         """Nodes that may be placed on. Excluded are those with unreadable records of what runs there."""
         for space, records in self._by_space().items():
             if space not in self._views:
-                self._views[space] = views_of_space(records, self._ledgers, self._now, self._signals)
+                self._views[space] = self._views_of(records)
         unreadable = self._state.quarantine.owners(NODE_LEDGERS.name, RESERVATIONS.name)
         return [view for views in self._views.values() for view in views if view.id not in unreadable]
+
+    def _views_of(self, records: list[NodeRecord]) -> list[NodeView]:
+        if len(records) > 1 or self._ledgers.ledger(records[0].id).refused_ports:
+            return views_of_space(records, self._ledgers, self._now, self._signals)
+        record = records[0]
+        usage, signals = self._ledgers.usage(record.id), self._signals(record)
+        known = self._known.views.get(record.id)
+        if known is not None and known.record is record and known.usage is usage and known.signals == signals:
+            return [known.view]
+        [view] = views_of_space(records, self._ledgers, self._now, lambda _: signals)
+        if usage is self._state.reservations.usage(
+            record.id
+        ):  # and not what only this transaction makes of it
+            self._known.views[record.id] = _Known(record, usage, signals, view)
+        return [view]
 
     def shared_space(self, node: str) -> str:
         """The address of a node, if it has that in common with others; else empty."""
@@ -92,9 +134,7 @@ class NodeCandidates:
         self._preparing = None
 
     def _by_space(self) -> dict[str, list[NodeRecord]]:
-        if self._spaces is None:
-            self._spaces = by_space(stored.record for stored in self._state.nodes)
-        return self._spaces
+        return self._known.by_space(self._state.nodes)
 
     def _signals(self, record: NodeRecord) -> NodeSignals:
         load = self._rules.load(record.id)
@@ -111,10 +151,10 @@ class NodeCandidates:
     def _awaited_until(self, record: NodeRecord) -> dt.datetime | None:
         """Until when a node that disconnected moments ago is waited for: a restarting daemon or controller needs a
         moment. A clock that was set back does not make it longer."""
+        if record.state is not NodeState.DISCONNECTED:
+            return None
         wait = dt.timedelta(seconds=self._rules.wait_reconnect_seconds)
-        if record.state is NodeState.DISCONNECTED and abs(self._now - record.state_since) < wait:
-            return record.state_since + wait
-        return None
+        return record.state_since + wait if abs(self._now - record.state_since) < wait else None
 
     def _preparing_disk(self) -> Counter[str]:
         """By node, the disk that runs need which are placed there and not prepared."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
-from corral.controller.instances.node_candidates import NodeLoad, PlacementRules
+from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.session_registry import Sessions
@@ -144,6 +144,7 @@ class InstanceService:
             cpu_overcommit=placement.cpu_overcommit,
             wait_reconnect_seconds=placement.wait_reconnect_seconds,
             load=self._load,
+            known=KnownViews(),
         )
         self.placing = asyncio.Lock()
         """Held from the search for a place until its commit: otherwise many concurrent starts would choose

@@ -24,7 +24,7 @@ _NONE_REMOVED: Final = LeasedPorts()
 class Room:
     """What is free on a node, less what was placed there in this pass."""
 
-    __slots__ = ("base", "cpu", "disk_mb", "leased", "memory_mb", "runs", "view")
+    __slots__ = ("base", "cpu", "disk_mb", "memory_mb", "runs", "view")
 
     def __init__(self, view: NodeView) -> None:
         self.view = view
@@ -32,8 +32,6 @@ class Room:
         self.cpu = view.usage.cpu
         self.runs = view.usage.runs
         self.disk_mb = view.preparing_disk_mb
-        self.leased: LeasedPorts | None = None
-        """Ports of this pass, those of all nodes with its address; None: no port was leased there."""
         self.base = self._base()
 
     def _base(self) -> float:
@@ -48,11 +46,6 @@ class Room:
         self.disk_mb += spec.disk_mb
         self.runs += 1
         self.base = self._base()
-
-    @property
-    def ports(self) -> PortLookup:
-        stored = self.view.leased
-        return stored if self.leased is None else ChangedPorts(stored, self.leased, _NONE_REMOVED)
 
 
 RunsByNode = Callable[[str], Mapping[str, int]]
@@ -72,7 +65,7 @@ class NodeTable:
         self._runs: dict[str, collections.Counter[str]] = {}
         self._leased: dict[str, LeasedPorts] = {}
         """The ports of this pass, by port space."""
-        self._unsuited: dict[tuple[object, ...], dict[str, NodeRefusal]] = {}
+        self._unsuited: dict[tuple[object, ...], dict[str, NodeRefusal | None]] = {}
 
     def runs(self, group: str) -> Mapping[str, int]:
         """How many instances of a group are on each node, those of this pass included."""
@@ -87,14 +80,16 @@ class NodeTable:
             for port in ports:
                 for key in port_keys(port.port, port.protocol):
                     leased.add(key)
-            for other in self._rooms.values():
-                if other.view.port_space == room.view.port_space:
-                    other.leased = leased
         del self._order[bisect.bisect_left(self._order, (-room.base, node))]
         room.take(spec)
         bisect.insort(self._order, (-room.base, node))
         counts = self._runs.setdefault(spec.name, collections.Counter(self._stored_runs(spec.name)))
         counts[node] += 1
+
+    def ports(self, view: NodeView) -> PortLookup:
+        """The ports that are leased on a node and on those with its address, those of this pass included."""
+        leased = self._leased.get(view.port_space)
+        return view.leased if leased is None else ChangedPorts(view.leased, leased, _NONE_REMOVED)
 
     def __len__(self) -> int:
         return len(self._rooms)
@@ -110,18 +105,21 @@ class NodeTable:
             if id != first:
                 yield self._rooms[id]
 
-    def unsuited(self, spec: GroupSpec) -> Mapping[str, NodeRefusal]:
-        """The nodes that such a group never runs on, with the reason: the same for all groups with these demands."""
+    def unsuited(self, spec: GroupSpec) -> Callable[[NodeView], NodeRefusal | None]:
+        """As the function `unsuited`, for one group: looked up once a node for all groups with the same demands."""
         key = (
             spec.nodes,
             tuple(sorted(spec.node_labels.items())),
             spec.runtime,
             spec.node_capabilities,
         )
-        found = self._unsuited.get(key)
-        if found is None:
-            refused = (unsuited(spec, room.view) for room in self._rooms.values())
-            found = self._unsuited[key] = {each.node: each for each in refused if each is not None}
+        known = self._unsuited.setdefault(key, {})
+
+        def found(view: NodeView) -> NodeRefusal | None:
+            if view.id not in known:
+                known[view.id] = unsuited(spec, view)
+            return known[view.id]
+
         return found
 
     @property

@@ -158,7 +158,10 @@ class _Search:
         # Only for candidates: the search for ports costs more than all other checks.
         try:
             ports = choose_ports(
-                self._spec.ports, leased=room.ports, refused=view.refused, last=request.last_ports
+                self._spec.ports,
+                leased=self._table.ports(view),
+                refused=view.refused,
+                last=request.last_ports,
             )
         except NoPort as error:
             self._refusals.append(self._refused(view, RefusalCode.PORTS, {"taken": str(error)}))
@@ -194,7 +197,7 @@ class _Search:
         if view.admission is not Admission.OPEN:
             numbers: Numbers = {"admission": view.admission.value, "reason": view.admission_reason}
             return self._refused(view, RefusalCode.ADMISSION, numbers)
-        return self._unsuited.get(view.id) or self._misplaced(view) or self._full(room)
+        return self._unsuited(view) or self._misplaced(view) or self._full(room)
 
     def _misplaced(self, view: NodeView) -> NodeRefusal | None:
         for each in self._spec.affinity:
@@ -250,7 +253,7 @@ class _Search:
         spec, view = self._spec, room.view
         score = room.base - sum(spread.penalty(view) for spread in self._spreads)
         if spec.ports:
-            score -= _OF_PORTS * (1.0 - free_share(spec.ports, room.ports))
+            score -= _OF_PORTS * (1.0 - free_share(spec.ports, self._table.ports(view)))
         if view.id in self._request.failed_on:
             score -= _FAILED_THERE
         for each in spec.affinity:
@@ -281,11 +284,7 @@ class _Spread:
             if domain is None:
                 continue
             self._domains[domain] += self._here.get(view.id, 0)
-            if (
-                view.state is NodeState.ONLINE
-                and view.admission is Admission.OPEN
-                and view.id not in unsuited
-            ):
+            if view.state is NodeState.ONLINE and view.admission is Admission.OPEN and unsuited(view) is None:
                 usable.add(domain)
         found = [(count, domain) for domain, count in self._domains.items() if domain in usable]
         count, domain = min(found, default=(0, ""))
