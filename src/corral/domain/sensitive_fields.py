@@ -137,6 +137,42 @@ def redacted(value: T) -> T:
     return hidden
 
 
+def redacted_document(document: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """A document of plain values that describes a `kind`, with everything in it that is sensitive hidden."""
+    hidden: dict[str, Any] = _walked_document(document, inspect.type_info(kind))
+    return hidden
+
+
+def _walked_document(value: Any, info: inspect.Type) -> Any:
+    match info:
+        case inspect.StructType(cls=cls, fields=fields) if isinstance(value, dict):
+            rules, types = _rules(cls), {field.encode_name: field.type for field in fields}
+            return {
+                key: _hide(item, rules[key])
+                if key in rules
+                else _walked_document(item, types[key])
+                if key in types
+                else HIDDEN
+                for key, item in value.items()
+            }
+        case inspect.DictType(value_type=item) if isinstance(value, dict):
+            return {key: _walked_document(each, item) for key, each in value.items()}
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return [_walked_document(each, item) for each in value] if isinstance(value, list) else value
+        case inspect.UnionType(types=types) if value is not None:
+            fitting = next((each for each in types if _fits(each, value)), None)
+            return value if fitting is None else _walked_document(value, fitting)
+        case _:
+            return value
+
+
+def _fits(info: inspect.Type, value: Any) -> bool:
+    """Is the value written as this type is?"""
+    if isinstance(info, inspect.StructType | inspect.DictType):
+        return isinstance(value, dict)
+    return isinstance(info, inspect.VarTupleType | inspect.ListType) and isinstance(value, list)
+
+
 def redacted_event(event: Event) -> Event:
     """An event for callers who may not see all; the same one when nothing of it is hidden. Data that a module
     publishes is not redacted."""

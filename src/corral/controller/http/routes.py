@@ -11,7 +11,6 @@ from corral.controller.http.resources import (
     cluster,
     decisions,
     events,
-    groups,
     join_tokens,
     logs,
     nodes,
@@ -19,6 +18,7 @@ from corral.controller.http.resources import (
     tokens,
     workload,
 )
+from corral.controller.http.resources.groups import group_operations, groups
 from corral.controller.http.resources.instances import (
     commands,
     consoles,
@@ -50,6 +50,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *nodes.ROUTES,
         *node_caches.ROUTES,
         *groups.ROUTES,
+        *group_operations.ROUTES,
         *instances.ROUTES,
         *instance_files.ROUTES,
         *runs.ROUTES,

@@ -1,0 +1,1 @@
+"""Routes of groups: their documents, and what is ordered of all instances of one."""

@@ -1,0 +1,59 @@
+"""Changes of groups: what their routes share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from corral.controller.http.messages.call import ApiCall
+from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.resources.groups.group_schemas import audited, group_shape
+from corral.controller.http.resources.instances.instance_changes import workspace
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.ledger import Mutation
+from corral.domain.groups.instance_records import GroupRecord
+
+
+def the_group(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[GroupRecord]:
+    return state.groups.require(path["name"])
+
+
+def writing(instances: InstanceControl, call: ApiCall[Any, Any]) -> asyncio.Lock:
+    """The lock of group documents."""
+    del call
+    return instances.documents
+
+
+def changing(
+    state: ClusterState,
+    instances: InstanceControl,
+    call: ApiCall[Any, Any],
+    action: str,
+    change: Callable[[Workspace], GroupRecord],
+) -> Mutation:
+    stored = state.groups.require(call.path["name"])
+    ws = workspace(instances, call, action)
+    return changed(state, ws, action, stored.record.spec.name, stored, change(ws))
+
+
+def changed(
+    state: ClusterState,
+    ws: Workspace,
+    action: str,
+    name: str,
+    before: StoredRecord[GroupRecord] | None,
+    record: GroupRecord,
+    *,
+    status: int = 200,
+) -> Mutation:
+    return Mutation(
+        action=action,
+        subject=name,
+        steps=ws.steps(),
+        body=group_shape(state, StoredRecord(before.revision if before else 0, record)),
+        status=status,
+        before=audited(before.record) if before else None,
+        after=audited(record),
+    )

@@ -1,0 +1,79 @@
+"""Operations on groups: how many instances, a crash loop that is over, a restart of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
+from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.route_table import Mutate, Route
+from corral.controller.http.resources.groups.group_changes import changing, the_group
+from corral.controller.http.resources.groups.group_schemas import GroupShape
+from corral.controller.http.resources.instances.instance_changes import placing
+from corral.controller.instances import group_changes, instance_changes
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Mutation
+from corral.domain.groups.instance_records import GroupRecord, live
+from corral.domain.instance_states import Wanted
+from corral.domain.permissions import Permission
+from corral.domain.spec import Count
+
+
+class Scale(RequestBody, frozen=True, kw_only=True):
+    count: Count
+
+
+def scale_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Scale, NoQuery]) -> Mutation:
+    name, count = call.path["name"], call.body.count
+    return changing(
+        state, instances, call, "groups.scale", lambda ws: group_changes.scale_group(ws, name, count)
+    )
+
+
+def unpause_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
+    name = call.path["name"]
+    return changing(
+        state, instances, call, "groups.unpause", lambda ws: group_changes.unpause_group(ws, name)
+    )
+
+
+def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
+    """All of its instances that are wanted, at once."""
+    name = call.path["name"]
+
+    def restart(ws: Workspace) -> GroupRecord:
+        record = ws.require_group(name)
+        for instance in ws.instances_of(name):
+            if live(instance.state) and instance.wanted is Wanted.RUN:
+                instance_changes.restart_instance(ws, instance.id, reason="the group is restarted")
+                ws.put_group(record)  # the revision in the answer is the group's own
+        return record
+
+    return changing(state, instances, call, "groups.restart", restart)
+
+
+def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
+    return Mutate(
+        method="POST",
+        path=f"/api/v1/groups/{{name}}/{verb}",
+        permission=Permission.GROUPS_MANAGE,
+        summary=summary,
+        response=GroupShape,
+        handler=handler,
+        revises=the_group,
+        **more,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _operation("scale", "How many instances a group shall have", scale_group, body=Scale),
+    _operation("unpause", "Try a crash-looping group again now", unpause_group),
+    _operation(
+        "restart",
+        "Restart every instance of a group, all at once",
+        restart_group,
+        turn=placing,
+    ),
+)

@@ -1,0 +1,169 @@
+"""Schemas of groups in the API: the document as it is sent, the group as it is shown, and what the audit keeps of it."""
+
+from __future__ import annotations
+
+import builtins
+import datetime as dt
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from corral.controller.http.messages.call import RequestBody
+from corral.controller.instances.drift_view import DriftView
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.domain.groups.drift import Drift
+from corral.domain.groups.group import ArtifactSpec, GroupSpec
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold
+from corral.domain.spec import Spec
+from corral.domain.urls import shown_url
+
+_NODES_NAMED: Final = 5
+
+
+class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Instances that do not run as the present document says; at most 100 ids of each kind are listed."""
+
+    outdated: tuple[str, ...]
+    outdated_count: int
+    placement: tuple[str, ...]
+    placement_count: int
+    unknown_count: int
+    command: str
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a group fares. `wanted` instances are kept, `instances` exist, `ready` of them are ready."""
+
+    wanted: int
+    target: int
+    instances: int
+    ready: int
+    reason: str
+    paused: CrashLoop | None
+    deleting: bool
+    owner: str
+    hold: Hold | None
+    drift: GroupDriftShape | None
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class GroupShape(GroupSpec, frozen=True, kw_only=True):
+    """A group's document with the fields of its parents and all defaults, and how it fares."""
+
+    status: GroupStatus
+    revision: int
+
+
+def document_type(name: str, *, whole: bool) -> type[RequestBody]:
+    """Every field of a group's document, optional but for the name of a `whole` one; null goes back to the default.
+    What is written inside objects is checked with the group: a part may be given, and is merged into what is there."""
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(GroupSpec):
+        if whole and field.required:
+            fields.append((field.name, field.type))
+            continue
+        kind = dict[str, Any] if _is_object(field.type) else field.type
+        fields.append((field.name, kind | None | UnsetType, UNSET))
+    made: Any = msgspec.defstruct(
+        name,
+        fields,
+        bases=(RequestBody,),
+        kw_only=True,
+        frozen=True,
+        forbid_unknown_fields=True,
+        module=__name__,
+    )
+    document: type[RequestBody] = made
+    return document
+
+
+def _is_object(type: Any) -> bool:
+    """Is it written as a JSON object?"""
+    kinds = typing.get_args(type) if isinstance(type, types.UnionType) else (type,)
+    return any(
+        typing.get_origin(kind) is dict or (isinstance(kind, builtins.type) and issubclass(kind, Spec))
+        for kind in kinds
+    )
+
+
+NewGroup: Final = document_type("NewGroup", whole=True)
+GroupPatch: Final = document_type("GroupPatch", whole=False)
+GroupDocument: Final = document_type("GroupDocument", whole=False)
+
+
+def group_shape(
+    state: ClusterState, stored: StoredRecord[GroupRecord], *, drift: GroupDriftShape | None = None
+) -> GroupShape:
+    record = stored.record
+    counts = state.instances.counts(record.spec.name)
+    status = GroupStatus(
+        wanted=record.desired_count,
+        target=record.target,
+        instances=counts.live,
+        ready=counts.ready,
+        reason=record.reason or _away(counts.away),
+        paused=record.paused,
+        deleting=record.deleting,
+        owner=record.owner,
+        hold=record.hold,
+        drift=drift,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )
+    return GroupShape(**msgspec.structs.asdict(record.spec), status=status, revision=stored.revision)
+
+
+def _away(away: Mapping[str, int]) -> str:
+    """Why fewer are ready than are there, where that is because of nodes that are not connected: the number of such
+    instances by node."""
+    if not away:
+        return ""
+    named = ", ".join(sorted(away)[:_NODES_NAMED]) + (", …" if len(away) > _NODES_NAMED else "")
+    return f"{sum(away.values())} of its instances are on nodes that are away ({named})"
+
+
+def drift_shape(view: DriftView, name: str) -> GroupDriftShape:
+    found = view.of_group(name)
+    ids, counts = found.ids, found.counts
+    stale = counts.get(Drift.OUTDATED, 0) + counts.get(Drift.PLACEMENT, 0)
+    return GroupDriftShape(
+        outdated=tuple(ids.get(Drift.OUTDATED, ())),
+        outdated_count=counts.get(Drift.OUTDATED, 0),
+        placement=tuple(ids.get(Drift.PLACEMENT, ())),
+        placement_count=counts.get(Drift.PLACEMENT, 0),
+        unknown_count=counts.get(Drift.UNKNOWN, 0),
+        command=f"corral group restart {name}" if stale else "",
+    )
+
+
+def audited(record: GroupRecord) -> dict[str, object]:
+    """The document without values that may be secret, for the audit is for many: of variables, of patches,
+    and of what a URL carries beside its host and path."""
+    spec = record.spec
+    document: dict[str, object] = msgspec.to_builtins(_with_shown_urls(spec))
+    for field in ("env", "variables", "properties"):
+        document[field] = sorted(getattr(spec, field))
+    document["patches"] = [
+        {"file": patch.file, "path": patch.path, "op": patch.op.value} for patch in spec.patches
+    ]
+    return {**document, "target": record.target, "paused": record.paused is not None}
+
+
+def _with_shown_urls(spec: GroupSpec) -> GroupSpec:
+    def shown(artifact: ArtifactSpec | None) -> ArtifactSpec | None:
+        if artifact is None or not artifact.url:
+            return artifact
+        return msgspec.structs.replace(artifact, url=shown_url(artifact.url))
+
+    return msgspec.structs.replace(
+        spec,
+        artifact=shown(spec.artifact),
+        extensions=tuple(
+            msgspec.structs.replace(each, artifact=shown(each.artifact)) for each in spec.extensions
+        ),
+    )

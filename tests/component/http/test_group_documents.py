@@ -1,0 +1,108 @@
+"""The document of a group as it was written, replaced as a whole, and its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from http_rig import Rig
+
+from corral.domain.groups.group import GroupSpec
+from corral.domain.permissions import Role
+from corral.domain.sensitive_fields import HIDDEN
+
+GROUPS = "/api/v1/groups"
+BASE: dict[str, Any] = {"name": "base", "abstract": True, "memory_mb": 256, "env": {"A": "1"}}
+LOBBY: dict[str, Any] = {
+    "name": "lobby",
+    "parent": "base",
+    "command": ["serve", "--key", "secret"],
+    "probes": [{"kind": "tcp"}],
+    "ports": {"primary": {"range": [30000, 30100]}},
+    "env": {"A": None, "B": "secret"},
+    "jvm": None,
+    "artifact": {"url": "https://user:secret@files.example/a.jar?key=secret", "sha256": "ab" * 32},
+    "variable_types": {"KEY": {"default": "secret"}},
+}
+
+
+@pytest.fixture
+async def family(client: httpx.AsyncClient) -> None:
+    for document in (BASE, LOBBY):
+        answer = await client.post(GROUPS, json=document)
+        assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.usefixtures("family")
+async def test_a_document_comes_back_as_it_was_written(client: httpx.AsyncClient) -> None:
+    found = await client.get(f"{GROUPS}/lobby/document")
+    assert found.json() == LOBBY
+    shape = await client.get(f"{GROUPS}/lobby")
+    assert found.headers["etag"] == shape.headers["etag"]
+    assert shape.json()["memory_mb"] == 256
+    again = await client.put(f"{GROUPS}/lobby/document", json=LOBBY)
+    assert (again.status_code, again.headers["etag"]) == (200, found.headers["etag"]), "nothing changed"
+
+
+@pytest.mark.usefixtures("family")
+async def test_what_a_new_document_leaves_out_is_as_in_the_parent_or_the_default(
+    client: httpx.AsyncClient,
+) -> None:
+    smaller = {"parent": "base", "command": ["serve"]}
+    put = await client.put(f"{GROUPS}/lobby/document", json=smaller)
+    assert put.status_code == 200, put.text
+    shape = put.json()
+    assert (shape["probes"], shape["ports"], shape["env"]) == ([], {}, {"A": "1"})
+    assert (await client.get(f"{GROUPS}/lobby/document")).json() == {"name": "lobby", **smaller}
+    alone = await client.put(f"{GROUPS}/lobby/document", json={"command": ["serve"]})
+    assert (alone.json()["parent"], alone.json()["memory_mb"]) == ("", 0)
+
+
+@pytest.mark.usefixtures("family")
+async def test_a_document_is_replaced_under_its_name_and_revision_only(client: httpx.AsyncClient) -> None:
+    url = f"{GROUPS}/lobby/document"
+    renamed = await client.put(url, json={**LOBBY, "name": "other"})
+    assert (renamed.status_code, renamed.json()["error"]["field"]) == (400, "name")
+    tag = (await client.get(url)).headers["etag"]
+    assert (await client.put(url, json={**LOBBY, "min": 1}, headers={"If-Match": tag})).status_code == 200
+    late = await client.put(url, json=LOBBY, headers={"If-Match": tag})
+    assert (late.status_code, late.json()["error"]["code"]) == (412, "REVISION_MISMATCH")
+    assert (await client.put(f"{GROUPS}/lobbi/document", json=LOBBY)).status_code == 404
+    wrong = await client.put(url, json={**LOBBY, "mim": 1})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "UNKNOWN_FIELD")
+    assert (await client.get(url)).json() == {**LOBBY, "min": 1}
+
+
+@pytest.mark.usefixtures("family")
+async def test_who_may_not_see_values_gets_the_document_without_them(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    _, token = await rig.token(Role.VIEWER)
+    async with rig.client(token) as viewer:
+        found = await viewer.get(f"{GROUPS}/lobby/document")
+        assert (await viewer.put(f"{GROUPS}/lobby/document", json=LOBBY)).status_code == 403
+    assert "secret" not in found.text
+    document = found.json()
+    assert document["env"] == {"A": None, "B": HIDDEN}
+    assert document["artifact"]["url"] == "https://files.example/a.jar"
+    assert (document["probes"], document["ports"]) == (LOBBY["probes"], LOBBY["ports"])
+    refused = await client.put(f"{GROUPS}/lobby/document", json=document)
+    assert (refused.status_code, HIDDEN in refused.json()["error"]["message"]) == (400, True)
+
+
+@pytest.mark.usefixtures("family")
+async def test_the_schema_takes_what_the_api_takes_and_has_a_meaning_for_each_field(
+    client: httpx.AsyncClient,
+) -> None:
+    schema = (await client.get("/api/v1/schemas/group")).json()
+    checker = jsonschema_rs.Draft202012Validator(schema)
+    resolved = (await client.get(f"{GROUPS}/lobby")).json()
+    document = {name: resolved[name] for name in GroupSpec.__struct_fields__}
+    assert list(checker.iter_errors(document)) == []
+    wrong = list(checker.iter_errors({**document, "priority": 101}))
+    assert [error.instance_path for error in wrong] == [["priority"]]
+    assert list(checker.iter_errors({**document, "nmae": 1})) != []
+    fields = schema["$defs"]["GroupSpec"]["properties"]
+    assert [name for name, field in fields.items() if not field.get("description")] == []
