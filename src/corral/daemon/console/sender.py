@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import structlog
 
 from corral.daemon.console.feed import BLOCK_BYTES, ConsoleSource, SendCredit
+from corral.daemon.console.growing import GrowingConsoles
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.link.connection import LinkConnection
 from corral.system.aio.pace import Pace
@@ -30,6 +31,9 @@ WATCHED_SECONDS: Final = 0.005
 UNWATCHED_SECONDS: Final = 0.02
 LONGEST_SECONDS: Final = 0.04
 """Under load, both."""
+STEP_SECONDS: Final = 0.01
+"""Consoles are not all read at once, but in parts so far apart: what is read, sent and passed on together waits for each
+other."""
 COLD_SECONDS: Final = 0.1
 """A console that did not grow for so long is no longer polled, only watched."""
 BATCH_BYTES: Final = 120 * 1024
@@ -60,48 +64,6 @@ class Sender(Protocol):
     def close(self) -> None: ...
 
 
-class GrowingConsoles:
-    """The consoles that are polled, in the order of their turns; the watched ones also by themselves, for they are
-    polled more often."""
-
-    def __init__(self) -> None:
-        self._all: dict[ConsoleSource, None] = {}
-        self._watched: dict[ConsoleSource, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __contains__(self, feed: ConsoleSource) -> bool:
-        return feed in self._all
-
-    def add(self, feed: ConsoleSource) -> None:
-        """Behind all others, if it is not among them."""
-        self._all[feed] = None
-        self.note(feed)
-
-    def note(self, feed: ConsoleSource) -> None:
-        """After `watched` of a console may have changed."""
-        if feed.watched and feed in self._all:
-            self._watched[feed] = None
-        else:
-            self._watched.pop(feed, None)
-
-    def discard(self, feed: ConsoleSource) -> None:
-        self._all.pop(feed, None)
-        self._watched.pop(feed, None)
-
-    def clear(self) -> None:
-        self._all.clear()
-        self._watched.clear()
-
-    def turns(self, *, everybody: bool) -> deque[ConsoleSource]:
-        return deque(self._all if everybody else self._watched)
-
-    def kinds(self) -> list[bool]:
-        """Whether some are watched (True), and whether some are not (False)."""
-        return [True] * bool(self._watched) + [False] * (len(self._all) > len(self._watched))
-
-
 class BatchSender:
     """For a controller that takes blocks and acknowledges them."""
 
@@ -114,7 +76,6 @@ class BatchSender:
         self._timer_at = 0.0
         self._growing = GrowingConsoles()
         self._swept_at = 0.0
-        self._swept_all_at = 0.0
         self._pace = Pace(per_cost=_PAUSE_PER_COST, shortest=WATCHED_SECONDS, longest=LONGEST_SECONDS)
         self._starved = False
         self.credit = SendCredit()
@@ -123,7 +84,7 @@ class BatchSender:
         if feed not in self._growing:
             feed.grew_at = self._clock.monotonic()
             self._growing.add(feed)
-            self._schedule(self._due(watched=feed.watched))
+            self._schedule(self._swept_at + self._step())
 
     def removed(self, feed: ConsoleSource) -> None:
         self._growing.discard(feed)
@@ -155,13 +116,15 @@ class BatchSender:
         """Continue as soon as there is enough credit for a batch that is worth a frame."""
         if self._starved and self.credit.left >= BATCH_BYTES:
             self._starved = False
-            self._swept_all_at = 0.0  # all consoles have waited long enough
             self._schedule(0.0)
 
-    def _due(self, *, watched: bool) -> float:
-        """When consoles of this kind may be polled again."""
-        pause = self._pace.pause
-        return self._swept_at + pause if watched else self._swept_all_at + max(UNWATCHED_SECONDS, pause)
+    def _pause(self, watched: bool) -> float:
+        """Between two polls of a console of this kind."""
+        return self._pace.pause if watched else max(UNWATCHED_SECONDS, self._pace.pause)
+
+    def _step(self) -> float:
+        """Between two sweeps: each takes the part of the consoles whose turn it is."""
+        return min(STEP_SECONDS, self._pace.pause)
 
     def _schedule(self, at: float) -> None:
         """Sweep at this time, or earlier if that is planned; at once when it is past."""
@@ -176,21 +139,25 @@ class BatchSender:
         self._timer = self._loop.call_later(self._timer_at - now, self._sweep)
 
     def _sweep(self) -> None:
-        """Give each console its turn, repeatedly, until none has more or the credit is used up."""
+        """Give each console whose turn it is one, repeatedly, until none has more or the credit is used up."""
         self._timer = None
         began, cpu = self._clock.monotonic(), time.thread_time()
-        everybody = began + _TIMER_SLACK >= self._due(watched=False)
-        turns = self._growing.turns(everybody=everybody)
+        since = max(self._step(), began - self._swept_at)
+        turns: deque[ConsoleSource] = deque()
+        for watched in (True, False):
+            pause = self._pause(watched)
+            turns += self._growing.turns(
+                watched=watched, before=began + _TIMER_SLACK - pause, part=min(1.0, since / pause)
+            )
         self._swept_at = began
-        if everybody:
-            self._swept_all_at = began
         self._send_turns(turns)
         self._pace.ran(due=self._timer_at, began=began, cost=time.thread_time() - cpu)
+        for feed in reversed(turns):
+            self._growing.add(feed)
         if turns:
-            self._swept_all_at = 0.0 if everybody else self._swept_all_at
             self._schedule(began)
         elif self._growing:
-            self._schedule(min(self._due(watched=watched) for watched in self._growing.kinds()))
+            self._schedule(max(began + self._step(), self._growing.next_at(self._pause)))
 
     def _send_turns(self, turns: deque[ConsoleSource]) -> None:
         """Send one round; leaves those in `turns` that may have more."""
@@ -229,7 +196,7 @@ class BatchSender:
             _log.warning("console_read.failed", instance=feed.key.instance_id, reason=str(error))
             feed.note_unreadable()
             return 0  # the periodic check retries
-        self._growing.add(feed)
+        self._growing.add(feed, self._swept_at)
         if size:
             feed.grew_at = self._swept_at
             feed.departed(self.credit.departed(size, self._swept_at))
