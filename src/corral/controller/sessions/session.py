@@ -90,7 +90,7 @@ class Session:
         if not message.cause and not message.HasField("module_event"):
             message.cause = cause_of(log_context.bound_request())
         accepted = self.outbox.send(message)
-        self._end_if_overflowed()
+        self._close_if_peer_too_slow()
         return accepted
 
     def first_stop_of(self, id: str, incarnation: int) -> bool:
@@ -120,9 +120,9 @@ class Session:
 
     def confirm_consoles(self, positions: Sequence[ConsolePosition]) -> None:
         self._console_acks.add(positions)
-        self._end_if_overflowed()
+        self._close_if_peer_too_slow()
 
-    def _end_if_overflowed(self) -> None:
+    def _close_if_peer_too_slow(self) -> None:
         if self.outbox.overflowed:
             self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
 
