@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
 FRAME_MESSAGES: Final = 256
@@ -41,6 +41,7 @@ class Outbox(Generic[M]):
         self._queue: deque[tuple[M, int]] = deque()
         self._latest: dict[str, M] = {}
         self._assembled: dict[str, Callable[[], M]] = {}
+        self._made: deque[M] = deque()
         self._bytes = 0
         self._wake = asyncio.Event()
         self._closed = False
@@ -51,7 +52,7 @@ class Outbox(Generic[M]):
         """How many of these are in frames. A call of `next_frame` means that the frame before was written."""
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._latest) + len(self._assembled)
+        return len(self._queue) + len(self._latest) + len(self._assembled) + len(self._made)
 
     @property
     def closed(self) -> bool:
@@ -105,28 +106,35 @@ class Outbox(Generic[M]):
         self._queue.clear()
         self._latest.clear()
         self._assembled.clear()
+        self._made.clear()
         self._bytes = 0
         self._wake.set()
 
     async def next_frame(self) -> M | None:
         """The next frame to write, with all waiting messages up to the frame's bound; None at the end. A call
         means that the frame before was written."""
-        while not len(self):
+        while not (messages := self._take()):
             if self._closed:
                 return None
             self._wake.clear()
             await self._wake.wait()
-        messages = self._take()
         if len(messages) == 1 or self._bundle is None:
             return messages[0]
         return self._bundle(messages)
+
+    def _forms_of(self, made: M) -> Iterable[M]:
+        """The messages that are sent for an assembled one: for peers that do not know it."""
+        return (made,)
 
     def _take(self) -> list[M]:
         limit = FRAME_MESSAGES if self._bundle is not None else 1
         taken: list[M] = []
         total = 0
-        while self._assembled and len(taken) < limit:
-            taken.append(self._assembled.pop(next(iter(self._assembled)))())
+        while (self._made or self._assembled) and len(taken) < limit:
+            if self._made:
+                taken.append(self._made.popleft())
+            else:
+                self._made.extend(self._forms_of(self._assembled.pop(next(iter(self._assembled)))()))
         while self._latest and len(taken) < limit:
             taken.append(self._latest.pop(next(iter(self._latest))))
         while self._queue and len(taken) < limit:

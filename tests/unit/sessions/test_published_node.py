@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode, complete_handshake
@@ -84,6 +86,34 @@ async def test_what_a_daemon_has_no_use_for_is_not_sent(feature, message):
     assert await edge.write() == [PING]
     edge.outbox.close()
     assert not edge.outbox.replace("key", message)
+
+
+async def test_what_is_assembled_for_a_frame_is_translated_when_it_is_made():
+    edge = Edge()
+    edge.outbox.assemble("level", lambda: LEVEL)
+    edge.outbox.assemble("refusal", lambda: REFUSAL)
+    edge.outbox.send(PING)
+    assert [kind_of(message) for message in await edge.write()] == ["error_report"]
+    assert await edge.write() == [PING]
+    assert len(edge.outbox) == 0
+
+
+async def test_an_assembled_message_that_becomes_several_is_sent_as_all_of_them():
+    edge = Edge()
+    order = PreWarmCache(request_id="r-1", entries=[PreWarmEntry(download_url="https://a.example/x.jar")])
+    edge.outbox.assemble("warm", lambda: ControllerMessage(pre_warm_cache=order))
+    sent = [kind_of(message) for _ in range(2) for message in await edge.write()]
+    assert sent == ["pre_warm_cache", "request_cache_status"]
+    assert len(edge.outbox) == 0
+
+
+async def test_an_assembled_message_that_a_daemon_has_no_use_for_makes_no_frame():
+    edge = Edge()
+    edge.outbox.assemble("level", lambda: LEVEL)
+    writing = asyncio.create_task(edge.write(), name="test/write")
+    await asyncio.sleep(0)
+    edge.outbox.send(PING)
+    assert await writing == [PING]
 
 
 async def test_frames_go_one_by_one_to_a_daemon_without_batches():

@@ -195,6 +195,9 @@ class NodeOutbox(Outbox[ControllerMessage]):
             super().replace(key, each)
         return not self.closed
 
+    def _forms_of(self, made: ControllerMessage) -> Iterable[ControllerMessage]:
+        return self._node.translated(made)
+
     async def next_frame(self) -> ControllerMessage | None:
         if self._taken_frame is not None:
             self._node.written(self._taken_frame)
