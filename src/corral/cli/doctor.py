@@ -34,6 +34,8 @@ class Finding(NamedTuple):
 def doctor(ctx: click.Context, part: str, output: str) -> None:
     """Check this machine, and say what to change.
 
+    PART is what it is used for: `node` (the default) checks it as a host of a daemon.
+
     Exit code 1 only for errors: advice is something that works, and could work better.
     """
     findings = [check() for check in CHECKS[part]]
