@@ -267,7 +267,7 @@ async def test_an_instance_explains_itself(client: httpx.AsyncClient, rig: Rig) 
     assert [decision["kind"] for decision in told["decisions"]], "its start was a decision"
     listed = (await client.get("/api/v1/decisions", params={"subject": f"instance/{record.id}"})).json()
     assert listed["items"] == told["decisions"]
-    wrong = await client.get("/api/v1/decisions", params={"subject": "node/x"})
+    wrong = await client.get("/api/v1/decisions", params={"subject": "module/x"})
     assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "subject")
 
 

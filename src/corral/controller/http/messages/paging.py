@@ -169,15 +169,22 @@ class TimedPageQuery(PageQuery, frozen=True, kw_only=True):
 
 
 async def newest_entries(
-    reads: ReadEngine, journal: str, query: TimedPageQuery, *, prefix: bool = False
+    reads: ReadEngine,
+    journal: str,
+    query: TimedPageQuery,
+    *,
+    prefix: bool = False,
+    once: Callable[[Entry], str] | None = None,
 ) -> tuple[list[Entry], str | None]:
     """A page of a journal, or of all whose name begins so, the newest first, and the cursor of the next page.
-    A search is bounded: a page may be short, or even empty, and still have a next one."""
+    A search is bounded: a page may be short, or even empty, and still have a next one. `once`: of entries for which
+    it is the same, only the newest is listed; they must follow one another, so that no page ends among them."""
     span = TimeRange(query.since, query.until)
     before = _number(decode_cursor(journal, query.cursor))
     if before is None and span.until is not None:
         before = await _below(reads, journal, span, prefix=prefix)
     found: list[Entry] = []
+    last = ""
     for _ in range(_SCANS):
         entries = await reads.entries(
             journal, before=before, limit=query.limit + 1, newest=True, prefix=prefix
@@ -185,11 +192,15 @@ async def newest_entries(
         for entry in reversed(entries):
             if span.is_before(entry.at):
                 return found, None
+            if once is not None and found and once(entry) == last:
+                before = entry.number
+                continue
             if len(found) == query.limit:
                 return found, encode_cursor(journal, str(before))
             before = entry.number
             if span.holds(entry.at):
                 found.append(entry)
+                last = once(entry) if once is not None else ""
         if len(entries) <= query.limit:
             return found, None
     return found, encode_cursor(journal, str(before))

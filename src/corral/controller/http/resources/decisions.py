@@ -14,7 +14,13 @@ from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions
+from corral.controller.state.collections import (
+    EVERY_DECISION,
+    Journal,
+    group_decisions,
+    instance_decisions,
+    node_decisions,
+)
 from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
@@ -34,8 +40,8 @@ Subject = Annotated[
     str,
     msgspec.Meta(
         max_length=80,
-        description="`instance/ID` or `group/NAME`.",
-        extra_json_schema={"pattern": "^(instance|group)/[a-z0-9._-]+$"},
+        description="`instance/ID`, `group/NAME` or `node/ID`.",
+        extra_json_schema={"pattern": "^(instance|group|node)/[a-z0-9._-]+$"},
     ),
 ]
 
@@ -89,15 +95,17 @@ class DecisionQuery(TimedPageQuery, frozen=True, kw_only=True):
     subject: Subject | None = None
 
 
+_JOURNALS: Final = {"instance": instance_decisions, "group": group_decisions, "node": node_decisions}
+
+
 def _journal(subject: str) -> Journal[DecisionRecord]:
-    if subject.startswith(_INSTANCE) and len(subject) > len(_INSTANCE):
-        return instance_decisions(subject.removeprefix(_INSTANCE))
-    if subject.startswith(_GROUP) and len(subject) > len(_GROUP):
-        return group_decisions(subject.removeprefix(_GROUP))
+    kind, _, id = subject.partition("/")
+    if id and kind in _JOURNALS:
+        return _JOURNALS[kind](id)
     raise Rejected(
         Code.INVALID_FIELD,
         f"'{subject}' is no subject of decisions",
-        hint="use instance/ID or group/NAME",
+        hint="use instance/ID, group/NAME or node/ID",
         field="subject",
     )
 
@@ -107,8 +115,22 @@ async def list_decisions(reads: ReadEngine, call: ApiCall[None, DecisionQuery]) 
     a while."""
     query = call.query
     journal = EVERY_DECISION if query.subject is None else _journal(query.subject)
-    found, following = await newest_entries(reads, journal.name, query, prefix=query.subject is None)
+    found, following = await newest_entries(
+        reads, journal.name, query, prefix=query.subject is None, once=_decision_id
+    )
     return Page(items=[_shape(journal, entry) for entry in found], next=following)
+
+
+class _Identified(msgspec.Struct, frozen=True):
+    id: str
+
+
+_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+
+
+def _decision_id(entry: Entry) -> str:
+    """A decision is appended to the journals of its instance, its group and its node, one after the other."""
+    return _IDENTIFIED.decode(entry.body).id
 
 
 def _shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:
@@ -262,7 +284,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/decisions",
         permission=Permission.DECISIONS_READ,
-        summary="List decisions about an instance or a group, the newest first",
+        summary="List decisions about an instance, a group or a node, the newest first",
         query=DecisionQuery,
         response=Page[DecisionShape],
         handler=list_decisions,
