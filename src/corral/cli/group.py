@@ -9,8 +9,9 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, WrongUsage, note
-from corral.cli.instance.waits import wait_options, wait_until
+from corral.cli.failure import WrongUsage, note
+from corral.cli.group_waits import GROUPS, counts_of, instances_left, status_of, until_gone, until_met
+from corral.cli.instance.waits import wait_options
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
     Column,
@@ -24,9 +25,6 @@ from corral.cli.terminal.output import (
 )
 from corral.cli.terminal.values import age, full_time
 
-GROUPS: Final = "/api/v1/groups"
-_LOOKED_AT: Final = 500
-_REASONS: Final = 5
 READ_ONLY: Final = ("status", "revision")
 """Fields that the API adds to a document: a group that was read can be written back."""
 _NAMES_SHOWN: Final = 5
@@ -34,11 +32,11 @@ _NAMES_SHOWN: Final = 5
 COLUMNS: Final = (
     Column("NAME", "name"),
     state_column("STATE", lambda group: _state(group)),
-    Column("READY", lambda group: _counts(group)),
+    Column("READY", lambda group: counts_of(group)),
     Column("MIN", lambda group: str(group.get("min", 0)), rank=1),
     Column("MAX", lambda group: plain(group.get("max")), rank=2),
     Column("MEMORY", lambda group: f"{group['memory_mb']} MB" if group.get("memory_mb") else "-", rank=4),
-    Column("UPDATED", lambda group: age(_status(group).get("updated_at")), rank=3),
+    Column("UPDATED", lambda group: age(status_of(group).get("updated_at")), rank=3),
     Column("REASON", lambda group: plain(_reason(group)), rank=1, stretched=True),
 )
 
@@ -47,15 +45,12 @@ file_option = click.option(
 )
 
 
-def _status(group: Item) -> Item:
-    found = group.get("status")
-    return found if isinstance(found, dict) else {}
-
-
 def _state(group: Item) -> str:
-    status = _status(group)
+    status = status_of(group)
     if status.get("deleting"):
         return "DELETING"
+    if status.get("hold"):
+        return "HELD"
     if status.get("paused"):
         return "PAUSED"
     return "MET" if status.get("ready", 0) >= status.get("wanted", 0) else "SHORT"
@@ -63,13 +58,8 @@ def _state(group: Item) -> str:
 
 def _reason(group: Item) -> str:
     """Why it has too few; of one that is left alone, what went wrong."""
-    status = _status(group)
+    status = status_of(group)
     return str((status.get("paused") or {}).get("reason") or status.get("reason") or "")
-
-
-def _counts(group: Item) -> str:
-    status = _status(group)
-    return f"{status.get('ready', 0)}/{status.get('wanted', 0)}"
 
 
 @click.group(cls=Noun)
@@ -108,16 +98,17 @@ def get_group(session: ApiSession, name: str) -> None:
 
 
 def _rows(found: Item) -> list[tuple[str, str]]:
-    status = _status(found)
+    status = status_of(found)
     paused = status.get("paused") or {}
     return [
         ("Name", plain(found.get("name"))),
         ("State", _state(found)),
-        ("Ready", _counts(found)),
+        ("Ready", counts_of(found)),
         ("Instances", str(status.get("instances", 0))),
         ("Reason", plain(_reason(found))),
         ("Drift", _drift(found)),
         ("Paused until", full_time(paused.get("until"))),
+        ("Held", _hold(status.get("hold") or {})),
         ("Runtime", plain(found.get("runtime"))),
         ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),
         ("Templates", plain(found.get("templates"))),
@@ -137,7 +128,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 
 def _drift(found: Item) -> str:
     """Who does not run as the document says, and what brings them up to date."""
-    drift = _status(found).get("drift") or {}
+    drift = status_of(found).get("drift") or {}
     parts = [
         f"{drift[f'{kind}_count']} {kind} ({_shown(drift[kind])})"
         for kind in ("outdated", "placement")
@@ -148,6 +139,13 @@ def _drift(found: Item) -> str:
     if not parts:
         return "-"
     return ", ".join(parts) + (f": {drift['command']}" if drift.get("command") else "")
+
+
+def _hold(hold: Item) -> str:
+    if not hold:
+        return "-"
+    how = ", stopped when empty" if hold.get("when_empty") else ""
+    return f"by {hold.get('by')} since {full_time(hold.get('since'))}{how}: {hold.get('reason')}"
 
 
 def _shown(ids: list[str]) -> str:
@@ -176,7 +174,7 @@ def create(session: ApiSession, path: str, wait: bool, timeout: int) -> None:
     for document in read_documents(path):
         made = session.client.post(GROUPS, _writable(document))
         if wait:
-            made = _until_met(session, str(made["name"]), timeout)
+            made = until_met(session, str(made["name"]), timeout)
         show_done(session.output, made, f"group '{made['name']}' is created", name="name")
 
 
@@ -229,7 +227,7 @@ def scale(session: ApiSession, name: str, count: int, wait: bool, timeout: int) 
     """Have COUNT instances of a group."""
     changed = session.client.post(f"{GROUPS}/{segment(name)}/scale", {"count": count})
     if wait:
-        changed = _until_met(session, name, timeout)
+        changed = until_met(session, name, timeout)
     show_done(session.output, changed, f"group '{name}' shall have {count} instances", name="name")
 
 
@@ -240,6 +238,30 @@ def unpause(session: ApiSession, name: str) -> None:
     """Try a crash-looping group again now."""
     changed = session.client.post(f"{GROUPS}/{segment(name)}/unpause")
     show_done(session.output, changed, f"group '{name}' is tried again", name="name")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for everybody who meets the hold.")
+@click.option("--when-empty", is_flag=True, help="Stop each instance when it has no players.")
+@yes_option
+@api_command
+def hold(session: ApiSession, name: str, reason: str, when_empty: bool, yes: bool) -> None:
+    """Stop every instance of a group and keep all stopped."""
+    when = "each when it is empty" if when_empty else "at once"
+    confirm(f"stop every instance of group '{name}', {when}, and keep all stopped", yes=yes)
+    body = {"reason": reason, "when_empty": when_empty}
+    changed = session.client.post(f"{GROUPS}/{segment(name)}/hold", body)
+    show_done(session.output, changed, f"group '{name}' is held: corral group release {name}", name="name")
+
+
+@group.command()
+@click.argument("name")
+@api_command
+def release(session: ApiSession, name: str) -> None:
+    """Let a held group run again."""
+    changed = session.client.post(f"{GROUPS}/{segment(name)}/release")
+    show_done(session.output, changed, f"group '{name}' is released", name="name")
 
 
 @group.command()
@@ -283,79 +305,12 @@ def delete(session: ApiSession, name: str, cascade: bool, yes: bool, wait: bool,
         yes=yes,
     )
     if wait:
-        _until_gone(session, name, timeout)
-    left = _instances_left(session, name) if cascade and not wait else None
+        until_gone(session, name, timeout)
+    left = instances_left(session, name) if cascade and not wait else None
     done = f"group '{name}' is deleted"
     if left is not None:
         done = f"group '{name}' is being deleted: it goes when its {left} instances have ended"
     show_done(session.output, {"name": name}, done, name="name")
-
-
-def _until_met(session: ApiSession, name: str, timeout: int) -> Any:
-    """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
-    once."""
-    found: list[Any] = []
-
-    def look() -> tuple[bool, str]:
-        found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
-        status = _status(found[0])
-        if status.get("paused"):
-            raise _given_up(session, name, str(status["paused"].get("reason", "")))
-        exact = status.get("instances") == status.get("wanted") == status.get("ready")
-        seen = f"{_counts(found[0])} ready"
-        return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
-
-    try:
-        wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
-    except WaitRanOut as late:
-        raise WaitRanOut(f"{late.message}{_problems(session, name)}", hint=f"corral why {name}") from None
-    return found[0]
-
-
-def _given_up(session: ApiSession, name: str, reason: str) -> CommandRefused:
-    from corral.cli.instance.waits import last_lines
-
-    return CommandRefused(
-        f"group '{name}' is paused as crash-looping: {reason}{last_lines(session, {'group': name})}",
-        hint=f"corral why {name}; once it is mended: corral group unpause {name}",
-        code="CRASH_LOOP",
-    )
-
-
-def _problems(session: ApiSession, name: str) -> str:
-    """Why instances of a group are not ready, each reason once, with one of those it holds for."""
-    from corral.cli.instance.waits import INSTANCES, start_problem, waits_for
-
-    found: dict[str, str] = {}
-    try:
-        instances = session.client.pages(INSTANCES, {"group": name}, limit=_LOOKED_AT)
-    except CommandFailure:
-        return ""  # that time is up counts more
-    for instance in instances:
-        problem = start_problem(instance) or waits_for(instance)
-        if problem:
-            found.setdefault(problem, str(instance["id"]))
-    return "".join(f"\n  {id}: {problem}" for problem, id in list(found.items())[:_REASONS])
-
-
-def _until_gone(session: ApiSession, name: str, timeout: int) -> None:
-    def look() -> tuple[bool, str]:
-        left = _instances_left(session, name)
-        return left is None, f"group '{name}' has {left} instances"
-
-    hint = f"it goes when they have ended: corral instance list --group {name}"
-    wait_until(look, timeout=timeout, what=f"group '{name}' was not gone", hint=hint)
-
-
-def _instances_left(session: ApiSession, name: str) -> int | None:
-    """None: the group is gone."""
-    try:
-        found = session.client.get(f"{GROUPS}/{segment(name)}")
-    except CommandRefused as refusal:
-        if refusal.code != "NOT_FOUND":
-            raise
-        return None
-    return int(_status(found).get("instances", 0))
 
 
 def differing(before: Item, after: Item) -> set[str]:
@@ -365,7 +320,7 @@ def differing(before: Item, after: Item) -> set[str]:
 
 def _note_drift(group: Item) -> None:
     """After a change: who does not run as the document says, and how to change that."""
-    drift = _status(group).get("drift") or {}
+    drift = status_of(group).get("drift") or {}
     for kind, sentence in (
         ("outdated", "as the group was before"),
         ("placement", "on nodes that the group would not choose now"),

@@ -350,3 +350,21 @@ def test_why_finds_instances_first_and_groups_then(corral: Corral, server: Stand
     assert json.loads(corral("why", "group/lobby", "-o", "json").stdout) == told
     missing = corral("why", "nothing")
     assert (missing.returncode, "neither an instance nor a group" in missing.stderr) == (1, True)
+
+
+def test_a_group_is_held_and_released(corral: Corral, server: StandIn) -> None:
+    hold = {"by": "'admin'", "reason": "a new map", "since": "2026-01-01T00:00:00Z", "when_empty": True}
+    server.answers["POST", "/api/v1/groups/lobby/hold"] = (200, GROUP)
+    server.answers["POST", "/api/v1/groups/lobby/release"] = (200, GROUP)
+    done = corral("group", "hold", "lobby", "--reason", "a new map", "--when-empty", "--yes")
+    assert done.stdout == "group 'lobby' is held: corral group release lobby\n", done.stderr
+    assert server.requests[-1].body == {"reason": "a new map", "when_empty": True}
+    assert corral("group", "hold", "lobby", "--yes").returncode == 2, "a reason is needed"
+    assert corral("group", "release", "lobby").stdout == "group 'lobby' is released\n"
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status(hold=hold))
+    shown = corral("group", "get", "lobby").stdout
+    assert "HELD" in shown
+    assert "stopped when empty: a new map" in shown
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    waited = corral("group", "scale", "lobby", "3", "--wait")
+    assert (waited.returncode, "held by 'admin': a new map" in waited.stderr) == (1, True)

@@ -18,7 +18,7 @@ from corral.domain.groups.group import GroupSpec, ScalingMode
 from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.group_documents import brief_document, parse_group, refuse_renaming
 from corral.domain.groups.inheritance import parent_of, patched_document, written_document
-from corral.domain.groups.instance_records import GroupRecord, live, stays
+from corral.domain.groups.instance_records import GroupRecord, Hold, live, stays
 from corral.domain.groups.placement_checks import check_references
 from corral.domain.ids import group_name
 from corral.errors import Code, Rejected, short_list
@@ -157,3 +157,29 @@ def unpause_group(ws: Workspace, name: str) -> GroupRecord:
     """End the pause at once, and reset the count of failures."""
     record = ws.require_group(name)
     return record if record.paused is None else end_pause(ws, record, by="operator")
+
+
+def hold_group(ws: Workspace, name: str, *, by: str, reason: str, when_empty: bool) -> GroupRecord:
+    """Keep every instance of a group stopped, until it is released: those that run are stopped right after, or with
+    `when_empty` each when it has no players."""
+    record = ws.require_group(name)
+    refuse_deleting(record)
+    before = record.hold
+    if before is not None and (before.reason, before.when_empty) == (reason, when_empty):
+        return record
+    hold = Hold(by=by, reason=reason, since=before.since if before else ws.now, when_empty=when_empty)
+    changed = msgspec.structs.replace(record, hold=hold, request=ws.request)
+    ws.put_group(changed)
+    ws.event(EventType.GROUP_HELD, name, by=by, reason=reason, when_empty=when_empty)
+    return changed
+
+
+def release_group(ws: Workspace, name: str, *, by: str) -> GroupRecord:
+    """End the hold; what is wanted is started right after."""
+    record = ws.require_group(name)
+    if record.hold is None:
+        return record
+    changed = msgspec.structs.replace(record, hold=None, request=ws.request)
+    ws.put_group(changed)
+    ws.event(EventType.GROUP_RELEASED, name, by=by, reason=record.hold.reason)
+    return changed

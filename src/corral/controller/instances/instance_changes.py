@@ -20,6 +20,7 @@ from corral.domain.events import EventType
 from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live, stays
 from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.instance_states import Wanted
+from corral.domain.planning.holds import refuse_held
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, count_codes
 from corral.domain.planning.start_requests import StartRequest
 from corral.errors import Code, Rejected, nearest
@@ -39,6 +40,7 @@ def start_instance(
         _refuse_unknown_node(ws, node)
     refuse_deleting(record)
     refuse_abstract(record)
+    refuse_held(record)
     _refuse_over_max(ws, record)
     if variables:
         _check_size(variables)
@@ -156,6 +158,7 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     group = ws.require_group(record.group)
     refuse_deleting(group)
     refuse_abstract(group)
+    refuse_held(group)
     reason = reason or f"restarted by {ws.cause}"
     if live(record.state):
         if record.after_stop is not AfterStop.RESTART:

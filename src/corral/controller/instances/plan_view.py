@@ -16,6 +16,7 @@ from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, l
 from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
 from corral.domain.ids import InstanceId
 from corral.domain.planning.group_plans import is_held
+from corral.domain.planning.holds import Players
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
@@ -26,9 +27,16 @@ from corral.errors import Rejected
 class WorkspaceView:
     """The `PlanView` of a transaction."""
 
-    def __init__(self, ws: Workspace, *, pause_over: Callable[[str], bool] = lambda _: True) -> None:
+    def __init__(
+        self,
+        ws: Workspace,
+        *,
+        pause_over: Callable[[str], bool] = lambda _: True,
+        players: Players = lambda _: None,
+    ) -> None:
         self._ws = ws
         self._pause_over = pause_over
+        self._players = players
         self._nodes: list[NodeView] | None = None
         self._plans: dict[str, tuple[GroupSpec, ResolvedPlan | PlacementRefusal]] = {}
 
@@ -51,6 +59,9 @@ class WorkspaceView:
 
     def pause_over(self, group: str) -> bool:
         return self._pause_over(group)
+
+    def players(self, instance: str) -> int | None:
+        return self._players(instance)
 
     def unreadable_of(self, group: str) -> Sequence[str]:
         return self._ws.unreadable_of(group)

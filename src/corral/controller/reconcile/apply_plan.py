@@ -18,6 +18,7 @@ from corral.controller.state.quarantine import unreadable
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.planning.holds import Players
 from corral.domain.planning.planner import (
     DEFAULT_LIMITS,
     GroupResult,
@@ -50,10 +51,11 @@ def keep_groups(
     wakes: Mapping[str, Wake],
     *,
     pause_over: Callable[[str], bool] = lambda _: True,
+    players: Players = lambda _: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> PlanResult:
     """Plan these groups and carry the plan out. What fails for one group is logged and undone; the others go on."""
-    result = plan(WorkspaceView(ws, pause_over=pause_over), wakes.keys(), limits)
+    result = plan(WorkspaceView(ws, pause_over=pause_over, players=players), wakes.keys(), limits)
     by_group: dict[str, list[PlannedDecision]] = {name: [] for name in result.groups}
     for decision in result.decisions:
         by_group[decision.group].append(decision)

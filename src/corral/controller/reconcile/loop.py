@@ -38,6 +38,7 @@ from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import BootMoment
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
+from corral.domain.planning.holds import Players
 from corral.domain.planning.planner import needed
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit
@@ -57,7 +58,15 @@ _MAY_MEND: Final = frozenset(
 )
 """A change of these collections may provide what a group lacked."""
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
-_ASKED_FOR: Final = frozenset({EventType.GROUP_CREATED, EventType.GROUP_UPDATED, EventType.GROUP_SCALED})
+_ASKED_FOR: Final = frozenset(
+    {
+        EventType.GROUP_CREATED,
+        EventType.GROUP_UPDATED,
+        EventType.GROUP_SCALED,
+        EventType.GROUP_HELD,
+        EventType.GROUP_RELEASED,
+    }
+)
 _log = structlog.get_logger("corral.controller.reconcile")
 
 
@@ -73,13 +82,16 @@ class Reconciler:
         observation: Observation,
         config: ReconcileSection,
         clock: Clock,
+        players: Players = lambda _: None,
     ) -> None:
+        """`players`: the number of players of an instance, where it is known."""
         self._ledger = ledger
         self._instances = instances
         self._sessions = sessions
         self._observation = observation
         self._config = config
         self._clock = clock
+        self._players = players
         self._dirty: dict[str, Wake] = {}
         self._short: set[str] = set()
         """Groups with fewer instances than wanted."""
@@ -307,7 +319,7 @@ class Reconciler:
         try:
             async with self._instances.placing:
                 ws = self._instances.workspace(cause=_FLOOR)
-                result = keep_groups(ws, wakes, pause_over=self._pause_over)
+                result = keep_groups(ws, wakes, pause_over=self._pause_over, players=self._players)
                 if steps := ws.steps():
                     await self._ledger.commit(*steps)
         except BaseException:

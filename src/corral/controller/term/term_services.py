@@ -103,6 +103,7 @@ class NodeServices:
             observation=Observation(awaited_nodes(ledger.state)),
             config=config.reconcile,
             clock=clock,
+            players=self.workload.vitals.players_of,
         )
         self.reconciler.begin()
 

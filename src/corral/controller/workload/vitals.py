@@ -56,6 +56,11 @@ class Vitals:
     def find(self, id: str) -> Vital | None:
         return self._known.get(id)
 
+    def players_of(self, id: str) -> int | None:
+        """The number of players of an instance; None: it was not reported in this run."""
+        found = self._known.get(id)
+        return found.players if found is not None else None
+
     def all_players(self) -> list[tuple[str, str, int]]:
         """Group, instance and number of players, of all that reported it."""
         known = ((id, vital.players) for id, vital in self._known.items() if vital.players is not None)

@@ -12,6 +12,7 @@ import msgspec
 from corral.domain.decisions import Rule
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, ended_by_itself, live
 from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
+from corral.domain.planning.holds import hold_text
 from corral.domain.planning.tallies import GroupTally
 from corral.errors import short_list
 
@@ -96,6 +97,8 @@ def group_need(
         end_pause=group.paused is not None and pause_over,
         reason="" if missing else _resting(held),
     )
+    if group.hold is not None:
+        return need.waiting(Rule.HOLD_STOP, hold_text(group.hold, group.spec.name))
     if not missing and not need.refill:
         return need
     if group.paused is not None and not pause_over:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -17,15 +17,16 @@ from corral.domain.decisions import DecisionKind, Numbers, Rule
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_ready, stays
 from corral.domain.planning.group_plans import GroupNeed, group_need
+from corral.domain.planning.holds import stopped_by_hold
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.placement import Placement, PlacementRequest, place
-from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.refusals import PlacementRefusal, listed_nodes
 from corral.domain.planning.start_requests import StartRequest
 from corral.domain.planning.tallies import GroupTally
 
 _REPORT: Final = dt.timedelta(seconds=5)
-"""How often a node reports its load."""
+"""How often a node reports its load, and its instances their players."""
 _DEEPEST: Final = 64
 """Dependencies are without cycles when a document is accepted; a stored one may be older than that rule."""
 
@@ -56,6 +57,9 @@ class PlanView(Protocol):
 
     def pause_over(self, group: str) -> bool:
         """Is the time of its crash pause over?"""
+
+    def players(self, instance: str) -> int | None:
+        """How many players it has; None: it was not reported in this run."""
 
     def unreadable_of(self, group: str) -> Sequence[str]:
         """Instances that may be of this group and running, and whose records cannot be read."""
@@ -226,12 +230,15 @@ class _Pass:
         need = group_need(
             group, self._view.tally(name), pause_over=self._view.pause_over(name), now=self._view.now
         )
-        need = self._promoted(group, need)
-        need = self._depending(group, need)
+        if group.hold is None:
+            need = self._promoted(group, need)
+            need = self._depending(group, need)
         result = self._groups[name] = GroupResult(need=need, reason=need.reason, wake_at=need.wake_at)
         if need.rule is not None and need.reason != group.reason:
             self._decide(DecisionKind.SKIP, need.rule, group, need, need.reason, wake_at=need.wake_at)
-        if need.warm_surplus:
+        if group.hold is not None:
+            self._stop_held(group, need, result)
+        elif need.warm_surplus:
             self._stop_warm(group, need)
         if need.start or need.refill:
             self._ask_for_starts(group, need, result)
@@ -258,6 +265,15 @@ class _Pass:
                 text = f"waits for '{each.group}': {ready} of {each.ready} ready"
                 return need.waiting(Rule.DEPENDS_WAIT, text)
         return need
+
+    def _stop_held(self, group: GroupRecord, need: GroupNeed, result: GroupResult) -> None:
+        """Stop what runs though the group is held. Instances with players are looked at again until they have none."""
+        instances = self._view.instances_of(group.spec.name)
+        stopped = stopped_by_hold(group, instances, self._view.players)
+        for each in stopped:
+            self._decide(DecisionKind.STOP, Rule.HOLD_STOP, group, need, need.reason, instance=each.id)
+        if len(stopped) < sum(stays(each) for each in instances):
+            result.wake_at = self._view.now + _REPORT
 
     def _stop_warm(self, group: GroupRecord, need: GroupNeed) -> None:
         """Stop warm instances that are too many, the youngest first."""
@@ -331,7 +347,7 @@ class _Pass:
                 for view in self._view.nodes()
                 if view.id in returning and view.reconnect_until is not None
             )
-            result.reason = f"waits for {_listed(returning)} to reconnect, until {until:%H:%M:%S} UTC"
+            result.reason = f"waits for {listed_nodes(returning)} to reconnect, until {until:%H:%M:%S} UTC"
             result.wake_at = min(result.wake_at or until, until)
             kind, rule = DecisionKind.SKIP, Rule.RECONNECT_WAIT
         else:
@@ -382,9 +398,3 @@ class _Pass:
         tier = max((self._tier(each.group, depth + 1) + 1 for each in before), default=0)
         self._tiers[name] = tier
         return tier
-
-
-def _listed(nodes: Iterable[str]) -> str:
-    names = sorted(nodes)
-    shown = ", ".join(f"'{name}'" for name in names[:3])
-    return f"node {shown}" if len(names) == 1 else f"nodes {shown}" + (", …" if len(names) > 3 else "")

@@ -197,3 +197,9 @@ class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
 def count_codes(refusals: Iterable[NodeRefusal]) -> dict[str, int]:
     """How many nodes were refused, by code."""
     return dict(collections.Counter(refusal.code for refusal in refusals))
+
+
+def listed_nodes(nodes: Iterable[str]) -> str:
+    names = sorted(nodes)
+    shown = ", ".join(f"'{name}'" for name in names[:3])
+    return f"node {shown}" if len(names) == 1 else f"nodes {shown}" + (", …" if len(names) > 3 else "")

@@ -30,6 +30,9 @@ Name = Annotated[
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX, pattern=rf"^{_PRINTABLE}*(?!\n)$")]
 """A line for people; may be empty."""
 
+GivenText = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX, pattern=rf"^{_PRINTABLE}+(?!\n)$")]
+"""The same, never empty."""
+
 
 B = TypeVar("B")
 Q = TypeVar("Q")

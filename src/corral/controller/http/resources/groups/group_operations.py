@@ -1,11 +1,11 @@
-"""Operations on groups: how many instances, a crash loop that is over, a restart of all."""
+"""Operations on groups: how many instances, a crash loop that is over, a restart of all, a hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
+from corral.controller.http.messages.call import ApiCall, GivenText, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Route
 from corral.controller.http.resources.groups.group_changes import changing, the_group
@@ -25,6 +25,11 @@ class Scale(RequestBody, frozen=True, kw_only=True):
     count: Count
 
 
+class HoldOrder(RequestBody, frozen=True, kw_only=True):
+    reason: GivenText
+    when_empty: bool = False
+
+
 def scale_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Scale, NoQuery]) -> Mutation:
     name, count = call.path["name"], call.body.count
     return changing(
@@ -37,6 +42,34 @@ def unpause_group(state: ClusterState, instances: InstanceControl, call: ApiCall
     return changing(
         state, instances, call, "groups.unpause", lambda ws: group_changes.unpause_group(ws, name)
     )
+
+
+def hold_group(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[HoldOrder, NoQuery]
+) -> Mutation:
+    name, order, by = call.path["name"], call.body, _caller(call)
+    return changing(
+        state,
+        instances,
+        call,
+        "groups.hold",
+        lambda ws: group_changes.hold_group(
+            ws, name, by=by, reason=order.reason, when_empty=order.when_empty
+        ),
+    )
+
+
+def release_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
+    name, by = call.path["name"], _caller(call)
+    return changing(
+        state, instances, call, "groups.release", lambda ws: group_changes.release_group(ws, name, by=by)
+    )
+
+
+def _caller(call: ApiCall[Any, Any]) -> str:
+    """The name of the caller's token."""
+    actor = call.caller.actor
+    return f"'{actor.label}'" if actor.label else actor.name
 
 
 def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
@@ -76,4 +109,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         restart_group,
         turn=placing,
     ),
+    _operation("hold", "Stop every instance of a group and keep all stopped", hold_group, body=HoldOrder),
+    _operation("release", "Let a held group run again", release_group),
 )

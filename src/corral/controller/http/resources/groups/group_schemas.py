@@ -151,7 +151,12 @@ def audited(record: GroupRecord) -> dict[str, object]:
     document["patches"] = [
         {"file": patch.file, "path": patch.path, "op": patch.op.value} for patch in spec.patches
     ]
-    return {**document, "target": record.target, "paused": record.paused is not None}
+    return {
+        **document,
+        "target": record.target,
+        "paused": record.paused is not None,
+        "hold": record.hold.reason if record.hold else None,
+    }
 
 
 def _with_shown_urls(spec: GroupSpec) -> GroupSpec:

@@ -1,0 +1,102 @@
+"""Waits of `corral group`: until a group has what it wants, or is gone, and what keeps it from that."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import ApiSession
+from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
+from corral.cli.instance.waits import wait_until
+from corral.cli.terminal.output import Item
+
+GROUPS: Final = "/api/v1/groups"
+_LOOKED_AT: Final = 500
+_REASONS: Final = 5
+
+
+def status_of(group: Item) -> Item:
+    found = group.get("status")
+    return found if isinstance(found, dict) else {}
+
+
+def counts_of(group: Item) -> str:
+    status = status_of(group)
+    return f"{status.get('ready', 0)}/{status.get('wanted', 0)}"
+
+
+def until_met(session: ApiSession, name: str, timeout: int) -> Any:
+    """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
+    once."""
+    found: list[Any] = []
+
+    def look() -> tuple[bool, str]:
+        found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
+        status = status_of(found[0])
+        if status.get("hold"):
+            raise _held(name, status["hold"])
+        if status.get("paused"):
+            raise _given_up(session, name, str(status["paused"].get("reason", "")))
+        exact = status.get("instances") == status.get("wanted") == status.get("ready")
+        seen = f"{counts_of(found[0])} ready"
+        return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
+
+    try:
+        wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
+    except WaitRanOut as late:
+        raise WaitRanOut(f"{late.message}{_problems(session, name)}", hint=f"corral why {name}") from None
+    return found[0]
+
+
+def _held(name: str, hold: Item) -> CommandRefused:
+    return CommandRefused(
+        f"group '{name}' is held by {hold.get('by')}: {hold.get('reason')}",
+        hint=f"corral group release {name}",
+        code="GROUP_HELD",
+    )
+
+
+def _given_up(session: ApiSession, name: str, reason: str) -> CommandRefused:
+    from corral.cli.instance.waits import last_lines
+
+    return CommandRefused(
+        f"group '{name}' is paused as crash-looping: {reason}{last_lines(session, {'group': name})}",
+        hint=f"corral why {name}; once it is mended: corral group unpause {name}",
+        code="CRASH_LOOP",
+    )
+
+
+def _problems(session: ApiSession, name: str) -> str:
+    """Why instances of a group are not ready, each reason once, with one of those it holds for."""
+    from corral.cli.instance.waits import INSTANCES, start_problem, waits_for
+
+    found: dict[str, str] = {}
+    try:
+        instances = session.client.pages(INSTANCES, {"group": name}, limit=_LOOKED_AT)
+    except CommandFailure:
+        return ""  # that time is up counts more
+    for instance in instances:
+        problem = start_problem(instance) or waits_for(instance)
+        if problem:
+            found.setdefault(problem, str(instance["id"]))
+    return "".join(f"\n  {id}: {problem}" for problem, id in list(found.items())[:_REASONS])
+
+
+def until_gone(session: ApiSession, name: str, timeout: int) -> None:
+    def look() -> tuple[bool, str]:
+        left = instances_left(session, name)
+        return left is None, f"group '{name}' has {left} instances"
+
+    hint = f"it goes when they have ended: corral instance list --group {name}"
+    wait_until(look, timeout=timeout, what=f"group '{name}' was not gone", hint=hint)
+
+
+def instances_left(session: ApiSession, name: str) -> int | None:
+    """None: the group is gone."""
+    try:
+        found = session.client.get(f"{GROUPS}/{segment(name)}")
+    except CommandRefused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
+    return int(status_of(found).get("instances", 0))
