@@ -78,7 +78,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     ties: tuple[str, ...] = ()
     """Nodes that had the same score as the chosen one."""
     causes: tuple[str, ...] = ()
-    """What led to it, the nearest first: `event:EPOCH-SEQUENCE`, `request:ID`, `dec-…`."""
+    """What led to it, the nearest first: `event:EPOCH-SEQUENCE`, `crash:ID`, `request:ID`, `dec-…`."""
     root: str = ""
     """The first of its chain of causes."""
     wake_at: dt.datetime | None = None

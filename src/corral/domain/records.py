@@ -198,6 +198,8 @@ class AuditEntry(Record, frozen=True, kw_only=True):
     actor_name: str = ""
     before: dict[str, object] | None = None
     after: dict[str, object] | None = None
+    request: str = ""
+    """The id of the request; empty: there was none, or it was not kept yet."""
 
 
 class LogRecord(Record, frozen=True, kw_only=True):

@@ -18,8 +18,9 @@ _FAILED_NODES: Final = 50
 """The most nodes with failures that are remembered for a group, beside the last."""
 
 
-def count_failure(ws: Workspace, name: str, *, node: str, what: str) -> None:
-    """Count a run of the group that failed for good on this node; too many within the rule's time begin a pause."""
+def count_failure(ws: Workspace, name: str, *, node: str, what: str, by: str) -> None:
+    """Count a run of the group that failed for good on this node; too many within the rule's time begin a pause.
+    `by`: the id of its crash or of the decision that started it, as a cause."""
     group = ws.group(name)
     if group is None:
         return
@@ -33,7 +34,7 @@ def count_failure(ws: Workspace, name: str, *, node: str, what: str) -> None:
         group, failures=failures, strikes=strikes, failed_on={**recent, node: ws.now}
     )
     if group.paused is None and sum(1 for at in failures if at >= since) >= rule.failures:
-        changed = _paused(ws, changed, what)
+        changed = _paused(ws, changed, what, by)
     ws.put_group(changed)
 
 
@@ -52,18 +53,19 @@ def pause_of(rule: CrashLoopSpec, strikes: int) -> dt.timedelta:
     return dt.timedelta(seconds=doubled(rule.pause_seconds, strikes - 1, longest=longest))
 
 
-def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:
+def _paused(ws: Workspace, group: GroupRecord, what: str, by: str) -> GroupRecord:
     rule = group.spec.crash_loop
     strikes = group.strikes + 1
     until = ws.now + pause_of(rule, strikes)
     reason = f"{rule.failures} failures within {rule.within_seconds} s, the last: {what}"
-    ws.decide(
+    made = ws.decide(
         DecisionKind.SKIP,
         rule=Rule.CRASH_PAUSE,
         wake_at=until,
         group=group.spec.name,
         reason=f"left alone until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}",
         inputs={"failures": len(group.failures), "strikes": strikes},
+        causes=(by,),
     )
     ws.event(
         EventType.CRASH_LOOP_STARTED,
@@ -71,8 +73,9 @@ def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:
         until=until.isoformat(),
         reason=reason,
         strikes=strikes,
+        decision=made,
     )
-    pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason)
+    pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason, decision=made)
     ends = ws.boot_moment(pause_of(rule, strikes).total_seconds())
     return msgspec.structs.replace(group, paused=pause, pause_ends=ends, strikes=strikes)
 
@@ -93,11 +96,20 @@ def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> flo
 
 
 def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
-    """End a pause: because time is up (the next pause will be longer), or on an operator's request."""
+    """End a pause: because time is up (the next pause will be longer), or on an operator's request. What the
+    transaction decides after it is a consequence of it."""
     changed = msgspec.structs.replace(group, paused=None, pause_ends=None)
     if by == "operator":
         changed = msgspec.structs.replace(changed, failures=(), failed_on={}, strikes=0, request=ws.request)
-    ws.decide(DecisionKind.RESTART, group=group.spec.name, reason=f"the pause was ended by {by}")
-    ws.event(EventType.CRASH_LOOP_ENDED, group.spec.name, by=by)
+    began = group.paused.decision if group.paused is not None else ""
+    made = ws.decide(
+        DecisionKind.RESTART,
+        rule=Rule.OPERATOR if by == "operator" else Rule.CRASH_PAUSE,
+        group=group.spec.name,
+        reason=f"the pause was ended by {by}",
+        causes=(began,),
+    )
+    ws.causes = (made, *ws.causes)
+    ws.event(EventType.CRASH_LOOP_ENDED, group.spec.name, by=by, decision=made)
     ws.put_group(changed)
     return changed

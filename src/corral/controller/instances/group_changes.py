@@ -139,17 +139,18 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
     surplus = sorted(present, key=lambda each: (each.created_at, each.incarnation))[count:]
     if record.target == count and record.desired_count == count and not surplus:
         return record
-    ws.decide(
+    made = ws.decide(
         DecisionKind.SCALE,
         group=name,
         reason=f"scaled from {record.desired_count} to {count} by {ws.cause}",
         inputs={"from": record.desired_count, "to": count, "present": len(present)},
     )
+    ws.causes = (made, *ws.causes)
     for each in surplus:
         order_stop(ws, each, reason=f"scaled down to {count} by {ws.cause}")
     changed = msgspec.structs.replace(record, target=count, updated_at=ws.now, request=ws.request)
     ws.put_group(changed)
-    ws.event(EventType.GROUP_SCALED, name, **{"from": record.desired_count, "to": count})
+    ws.event(EventType.GROUP_SCALED, name, **{"from": record.desired_count, "to": count, "decision": made})
     return changed
 
 

@@ -139,6 +139,7 @@ def _try_again(
         avoid=None if busy else record.node,
         attempts=attempts,
         failure=failure,
+        follows=record.decision,
     )
     started = start_run(ws, group, request)
     if isinstance(started, PlacementRefusal):

@@ -112,6 +112,7 @@ def _announce_end_before(
             instance=record.id,
             reason=cut(f"its node starts it again: {report.reason or exit.summary}"),
             inputs={"outcome": exit.outcome, "incarnation": report.incarnation},
+            causes=(record.decision,),
         )
     announced = msgspec.structs.replace(record, end_told_before=Incarnation(report.incarnation))
     ws.put_instance(announced)
@@ -268,6 +269,7 @@ def _repeated(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: st
         instance=record.id,
         reason=_PUT_BACK,
         inputs={"node": record.node, "incarnation": incarnation, "before": record.incarnation},
+        causes=(record.decision,),
     )
     return restarted_by_node(ws, record, incarnation, nonce=nonce, reason=_PUT_BACK)
 
@@ -317,11 +319,11 @@ def fold_crash(
             record = _repeated(ws, record, incarnation, crash.nonce)
             kin = RunRelation.SAME
         if kin is RunRelation.SAME:
-            _end_by_crash(ws, record, report, exit)
+            _end_by_crash(ws, record, report, exit, id)
         elif (
             kin is RunRelation.EARLIER and not surplus
         ):  # of a run that its node had restarted before it connected
-            _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
+            _announce_crash(ws, record, incarnation, exit, id, restarted_as=report.restarted_as)
 
 
 def _crash_id(ws: Workspace, report: CrashReport, incarnation: int) -> str:
@@ -333,22 +335,30 @@ def _crash_id(ws: Workspace, report: CrashReport, incarnation: int) -> str:
     return f"{id}.{nonce}" if other else id
 
 
-def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:
+def _end_by_crash(
+    ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord, crash: str
+) -> None:
     reason = cut(exit.summary or "crashed")
     again = report.restarted_as
     restarts = again > record.incarnation and same_start(record.incarnation, Incarnation(again))
     if restarts and not _is_over(record):
-        _announce_crash(ws, record, record.incarnation, exit, restarted_as=again)
+        _announce_crash(ws, record, record.incarnation, exit, crash, restarted_as=again)
         pause = f" in {report.restart_in_ms / 1000:g} s" if report.restart_in_ms > 0 else ""
         restarted_by_node(ws, record, again, reason=f"{reason}; its node restarts it{pause}")
     elif live(record.state):
-        end_run(ws, record, InstanceState.CRASHED, exit, reason=reason)
+        end_run(ws, record, InstanceState.CRASHED, exit, reason=reason, crash=crash)
     else:
         learn_exit(ws, record, exit)
 
 
 def _announce_crash(
-    ws: Workspace, record: InstanceRecord, incarnation: int, exit: ExitRecord, *, restarted_as: int
+    ws: Workspace,
+    record: InstanceRecord,
+    incarnation: int,
+    exit: ExitRecord,
+    crash: str,
+    *,
+    restarted_as: int,
 ) -> None:
     """Add the event of a crashed run that its node replaced by another one."""
     ws.event(
@@ -360,4 +370,5 @@ def _announce_crash(
         reason=cut(exit.summary or "crashed"),
         exit=msgspec.to_builtins(exit),
         restarted_as=restarted_as,
+        crash=crash,
     )

@@ -8,7 +8,7 @@ from corral.controller.instances.crash_loops import count_failure
 from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.domain.decisions import DecisionKind
+from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
 from corral.domain.groups.group import RestartOn
 from corral.domain.groups.instance_records import (
@@ -36,9 +36,10 @@ def end_run(
     *,
     reason: str,
     failure: StartFailure | None = None,
+    crash: str = "",
 ) -> InstanceRecord:
     """Record the end of a run that has not ended before. Counts a failure, and starts the next run where a
-    restart is requested."""
+    restart is requested. `crash`: the id of the crash that ended it."""
     ended = msgspec.structs.replace(
         record,
         state=next_state(record, FOUND_IN[state]),
@@ -64,10 +65,12 @@ def end_run(
         incarnation=record.incarnation,
         reason=reason,
         exit=msgspec.to_builtins(exit) if exit else None,
+        **({"crash": crash} if crash else {}),
     )
     blameless = exit is not None and exit.outcome in NOT_THE_WORKLOADS_FAULT
     if crashed and record.wanted is Wanted.RUN and not blameless:
-        count_failure(ws, record.group, node=record.node, what=f"{record.id}: {reason}")
+        by = f"crash:{crash}" if crash else record.decision
+        count_failure(ws, record.group, node=record.node, what=f"{record.id}: {reason}", by=by)
     if record.after_stop is AfterStop.RESTART:
         return restart_run(ws, ended)
     if exit is not None and record.wanted is Wanted.RUN:
@@ -127,6 +130,7 @@ def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> Insta
         reason="restarted after its stop" if stopped_for_it else "started again",
         prefer=ended.node,
         carries_on=ended.request if stopped_for_it else "",
+        follows=ended.decision if stopped_for_it or not ws.request else "",
     )
     return start_run(ws, group, request)
 
@@ -142,7 +146,12 @@ def restart_run(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
             ended, after_stop=AfterStop.END, reason=f"could not be restarted: {started.summary}"
         )
         ws.decide(
-            DecisionKind.REFUSE, group=ended.group, instance=ended.id, reason=f"no restart: {started.summary}"
+            DecisionKind.REFUSE,
+            rule=Rule.PLACE_REFUSE,
+            group=ended.group,
+            instance=ended.id,
+            reason=f"no restart: {started.summary}",
+            causes=(ended.decision,),
         )
         ws.put_instance(kept)
         return kept

@@ -116,6 +116,7 @@ def _decide(
         rejected_counts=found.counts(),
         ties=found.ties,
         request=request.carries_on,
+        causes=(request.follows,),
     )
 
 

@@ -323,13 +323,15 @@ class Workspace:
         rejected: Sequence[Alternative] = (),
         request: str = "",
         rule: Rule = Rule.OPERATOR,
+        causes: Sequence[str] = (),
         **facts: Any,
     ) -> DecisionId:
         """Record a decision: in the journals of its instance, its group and, where it names one, its node.
-        `request`: the id of an earlier request that it continues, where this transaction has none. `facts`: further
-        fields of a `Decision`."""
+        `request`: the id of an earlier request that it continues, where this transaction has none. `causes`: ids of
+        what led to it, nearer than the causes of the transaction. `facts`: further fields of a `Decision`."""
         request = self.request or request
-        causes = self.causes or ((f"request:{request}",) if request else ())
+        asked = (f"request:{request}",) if request else ()
+        linked = tuple(dict.fromkeys(filter(None, (*causes, *self.causes, *asked))))
         decision = DecisionRecord(
             id=DecisionId(new_id("dec", self._entropy)),
             cause=self.cause,
@@ -342,8 +344,8 @@ class Workspace:
             rejected=_bounded(rejected),
             request=request,
             rule=rule,
-            causes=causes,
-            root=causes[-1] if causes else self.cause,
+            causes=linked,
+            root=linked[-1] if linked else self.cause,
             **facts,
         )
         if instance is not None:

@@ -67,6 +67,8 @@ _ASKED_FOR: Final = frozenset(
         EventType.GROUP_RELEASED,
     }
 )
+_TAKES: Final = frozenset({EventType.INSTANCE_SCHEDULED, EventType.GROUP_SHORT})
+"""Events with which nothing becomes free."""
 _log = structlog.get_logger("corral.controller.reconcile")
 
 
@@ -95,12 +97,14 @@ class Reconciler:
         self._dirty: dict[str, Wake] = {}
         self._short: set[str] = set()
         """Groups with fewer instances than wanted."""
-        self._to_sweep: dict[str, None] = {}
+        self._to_sweep: dict[str, Wake] = {}
         """Those of them that are to be checked because something was released."""
         self._dependents: dict[str, set[str]] = {}
         """By group, those that may wait for its instances before they start any."""
         self._dependencies: dict[str, frozenset[str]] = {}
         self._capacity_changed = False
+        self._freed_by: Event | None = None
+        """The last event since the last sweep that may have freed what groups lack."""
         self._swept_at = 0.0
         self._floor_at = 0.0
         self._collected_at = 0.0
@@ -143,11 +147,15 @@ class Reconciler:
                             self._mark(name, commit, change)
             elif change.collection == NODES.name:
                 self._note_node(change.id)
-                self._capacity_changed = True
-                self._wake.set()
+                self._note_capacity(commit)
             elif change.collection in _MAY_MEND:
-                self._capacity_changed = True
-                self._wake.set()
+                self._note_capacity(commit)
+
+    def _note_capacity(self, commit: Commit) -> None:
+        self._capacity_changed = True
+        freed_by = next((event for event in commit.events if event.type not in _TAKES), None)
+        self._freed_by = freed_by or self._freed_by
+        self._wake.set()
 
     def resync(self) -> None:
         """Check every group and node as if each had changed."""
@@ -165,16 +173,19 @@ class Reconciler:
         event = next((event for event in commit.events if event.subject == change.id), None)
         cause = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
         waiting = self._dirty.get(group)
-        request = self._request_behind(event) or (waiting.request if waiting is not None else "")
-        causes = (f"event:{event.cursor}",) if event is not None else ()
+        asked_by = self._request_behind(event)
         crashed = event is not None and event.type is EventType.INSTANCE_CRASHED
+        self._wake.set()
+        if waiting is not None and not asked_by and not crashed and (waiting.request or waiting.after_crash):
+            return  # it waits for a reason that explains more than this event does
+        request = asked_by or (waiting.request if waiting is not None else "")
+        causes = (f"event:{event.cursor}",) if event is not None else ()
         self._dirty[group] = Wake(
             cause=cause,
             causes=(*causes, f"request:{request}") if request else causes,
             request=request,
             after_crash=crashed or (waiting is not None and waiting.after_crash),
         )
-        self._wake.set()
 
     def _request_behind(self, event: Event | None) -> str:
         """The request whose change of a group may require new instances."""
@@ -292,11 +303,12 @@ class Reconciler:
         """Have groups checked that are short of instances, some at a time."""
         if self._capacity_changed:
             self._capacity_changed = False
-            self._to_sweep |= dict.fromkeys(self._short)
+            self._to_sweep |= dict.fromkeys(self._short, _mended_by(self._freed_by))
+            self._freed_by = None
         for name in list(itertools.islice(self._to_sweep, _SWEPT)):
-            del self._to_sweep[name]
+            mended = self._to_sweep.pop(name)
             if name in self._short:
-                self._dirty.setdefault(name, Wake(cause=_MENDED))
+                self._dirty.setdefault(name, mended)
 
     def _pause(self) -> float:
         """Wait until something is due without an event."""
@@ -364,3 +376,11 @@ class Reconciler:
                 steps = (*steps, NODES.put(node, stored.record, expect=stored.revision))
             if steps:
                 await self._ledger.commit(*steps)
+
+
+def _mended_by(event: Event | None) -> Wake:
+    """Why groups that lack something are looked at again."""
+    if event is None:
+        return Wake(cause=_MENDED)
+    text = f"{_MENDED}: {event.type} {event.subject} ({event.cursor})"
+    return Wake(cause=text, causes=(f"event:{event.cursor}",))

@@ -107,8 +107,9 @@ def audit(
     *,
     before: dict[str, object] | None = None,
     after: dict[str, object] | None = None,
+    request: str = "",
 ) -> Append:
-    """The audit entry of a change, for the same transaction."""
+    """The audit entry of a change, for the same transaction. `request`: the id of the request that made it."""
     return AUDIT.append(
         AuditEntry(
             actor=actor.name,
@@ -118,6 +119,7 @@ def audit(
             address=actor.address,
             before=before,
             after=after,
+            request=request,
         )
     )
 

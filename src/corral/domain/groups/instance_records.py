@@ -38,6 +38,8 @@ class CrashLoop(Record, frozen=True, kw_only=True):
     strikes: int
     """How many pauses in a row; the next is longer."""
     reason: str
+    decision: str = ""
+    """The decision that began it; empty in records from before this was kept."""
 
 
 class BootMoment(Record, frozen=True, kw_only=True):

@@ -38,6 +38,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A node that lists a run of this id. The instance is not started as long as the node does."""
     carries_on: str = ""
     """The id of an earlier request that this start completes: a restart, once its stop is done."""
+    follows: str = ""
+    """The decision that this start is a consequence of: of an earlier start under this id, or of its stop."""
     warm: bool = False
     """It is kept ready beside those that serve."""
 

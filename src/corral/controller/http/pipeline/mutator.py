@@ -132,6 +132,7 @@ async def record(
                 mutation.subject,
                 before=mutation.before,
                 after=mutation.after,
+                request=call.request,
             )
         )
         if mutation.steps and revision_of(body) is not None:

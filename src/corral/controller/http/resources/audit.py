@@ -28,6 +28,7 @@ class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    request: str
 
 
 async def list_audit(reads: ReadEngine, call: ApiCall[None, TimedPageQuery]) -> Page[AuditShape]:
@@ -47,6 +48,7 @@ def _shape(entry: Entry) -> AuditShape:
         address=record.address,
         before=record.before,
         after=record.after,
+        request=record.request,
     )
 
 

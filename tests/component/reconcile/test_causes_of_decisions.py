@@ -1,0 +1,73 @@
+"""Each change names what led to it: a crash, an event, a request, or the decision before it."""
+
+from __future__ import annotations
+
+from corral.testing.waiting import eventually
+
+
+async def _decisions(fleet, subject: str) -> list[dict]:
+    return (await fleet.controller.call("GET", f"/api/v1/decisions?subject={subject}"))["items"]
+
+
+async def test_the_replacement_of_a_crashed_instance_names_the_event_with_its_crash(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await node.crash("lobby-1")
+    await fleet.reaches("lobby-2", "RUNNING")
+    [start, *_] = await _decisions(fleet, "instance/lobby-2")
+    [crashed] = await fleet.events("INSTANCE_CRASHED")
+    assert start["rule"] == "crash.replace"
+    assert start["causes"] == [f"event:{crashed['id']}"]
+    assert crashed["data"]["crash"] == next(iter(fleet.state.crashes)).record.id
+
+
+async def test_a_pause_names_the_last_crash_and_its_end_names_the_pause(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1, crash_loop={"failures": 1, "within_seconds": 60, "pause_seconds": 60})
+    await fleet.running(1)
+    await node.crash("lobby-1")
+    await eventually(lambda: fleet.group_record().paused is not None)
+    pause = (await _decisions(fleet, "group/lobby"))[0]
+    crash = next(iter(fleet.state.crashes)).record.id
+    assert (pause["rule"], pause["causes"], pause["root"]) == (
+        "crash.pause",
+        [f"crash:{crash}"],
+        f"crash:{crash}",
+    )
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/unpause")
+    await fleet.reaches("lobby-2", "RUNNING")
+    started, ended = (await _decisions(fleet, "group/lobby"))[:2]
+    assert ended["causes"] == [pause["id"], f"request:{ended['request']}"]
+    assert started["causes"][-1] == f"request:{ended['request']}"
+
+
+async def test_a_start_that_waited_for_room_names_what_made_room(fleet):
+    await fleet.begin()
+    await fleet.node("n1", total_memory_mb=1000)
+    await fleet.group("other", min=1, memory_mb=600)
+    await fleet.running(1, "other")
+    await fleet.group(min=1, memory_mb=600)
+    await eventually(lambda: "NO_CAPACITY" in fleet.group_record().reason)
+    await fleet.controller.call("DELETE", "/api/v1/groups/other?cascade=true&confirm=other")
+    await fleet.running(1)
+    start = (await _decisions(fleet, "instance/lobby-1"))[0]
+    [ended] = await fleet.events("INSTANCE_STOPPED")
+    assert start["causes"] == [f"event:{ended['id']}"]
+
+
+async def test_stops_of_a_scale_name_the_scale_and_the_request(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group(min=0, max=3)
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 2})
+    await fleet.running(2)
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 1})
+    await fleet.reaches("lobby-2", "STOPPED")
+    stop = (await _decisions(fleet, "instance/lobby-2"))[0]
+    scale = next(each for each in await _decisions(fleet, "group/lobby") if each["kind"] == "scale")
+    assert stop["causes"] == [scale["id"], f"request:{scale['request']}"]
+    audited = (await fleet.controller.call("GET", "/api/v1/audit"))["items"][0]
+    assert (audited["action"], audited["request"]) == ("groups.scale", scale["request"])
