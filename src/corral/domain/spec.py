@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 import msgspec
 
@@ -22,6 +23,28 @@ Digest = Annotated[str, msgspec.Meta(pattern=r"^(|[0-9a-f]{64})$")]
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
     """Base of the parts of a document: an unknown key is an error."""
+
+
+_EXPECTED: Final = re.compile(r"Expected `(?P<kinds>[a-z_ |]+)`(?P<bounds>.*)", re.DOTALL)
+_KINDS: Final = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def next_step(problem: str) -> str | None:
+    """What to write instead, from the sentence of a decoder about a value; None: the sentence does not say."""
+    found = _EXPECTED.match(problem)
+    if found is None:
+        return None
+    kinds = [_KINDS.get(kind.strip(), kind.strip()) for kind in found["kinds"].split("|")]
+    bounds = "" if found["bounds"].startswith(", got") else found["bounds"].replace("`", "")[:120]
+    return f"write {' or '.join(kinds)}{bounds}"
 
 
 def invalid(field: str, why: str, hint: str) -> Rejected:

@@ -13,12 +13,13 @@ from msgspec import inspect
 
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
-from corral.domain.spec import Spec
-from corral.errors import Code, Rejected, nearest
+from corral.domain.spec import Spec, next_step
+from corral.errors import Code, Rejected, nearest, unknown_choice
 
 _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`$")
+_CHOICE: Final = re.compile(r"Invalid enum value '(?P<word>.*)'$", re.DOTALL)
 _STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _MAX_DEPTH: Final = 16
@@ -108,26 +109,41 @@ def _refusal(message: str) -> Rejected:
     if unknown := _UNKNOWN.match(problem):
         name = unknown["name"][:80]
         guess = nearest(name, _fields_at(path))
-        hint = f"did you mean '{guess}'?" if guess else None
+        hint = f"did you mean '{guess}'?" if guess else "leave it out: there is no such field"
         return Rejected(Code.UNKNOWN_FIELD, f"unknown field '{name}'", field=_joined(path, name), hint=hint)
     if missing := _MISSING.match(problem):
         field = _joined(path, missing["name"])
-        return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", field=field)
+        return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", field=field, hint="add it")
     subject = f"field '{path}'" if path else "the document"
+    choice = _CHOICE.match(problem)
+    if choice and (choices := _choices_at(path)):
+        return unknown_choice(
+            f"value of {subject}:", choice["word"][:80], choices, code=Code.INVALID_FIELD, field=path or None
+        )
     return Rejected(
         Code.INVALID_FIELD,
         f"{subject} is invalid: {problem.replace('`', '')[:300]}",
         field=path or None,
-        hint="put it in quotes: it is text" if _NOT_TEXT.match(problem) else None,
+        hint="put it in quotes: it is text" if _NOT_TEXT.match(problem) else next_step(problem),
     )
+
+
+def _type_at(path: str) -> inspect.Type:
+    here: inspect.Type = _group_type()
+    for step in _STEP.findall(path):
+        here = _into(here, step)
+    return here
+
+
+def _choices_at(path: str) -> list[str]:
+    """The words that are known at a path."""
+    kinds = [part.cls for part in _parts(_type_at(path)) if isinstance(part, inspect.EnumType)]
+    return [str(member.value) for kind in kinds for member in kind]
 
 
 def _fields_at(path: str) -> tuple[str, ...]:
     """The fields known at a path such as `probes[0]` or `ports[...]`; none for an unknown path."""
-    here: inspect.Type = _group_type()
-    for step in _STEP.findall(path):
-        here = _into(here, step)
-    found = next((part for part in _parts(here) if isinstance(part, inspect.StructType)), None)
+    found = next((part for part in _parts(_type_at(path)) if isinstance(part, inspect.StructType)), None)
     return tuple(field.encode_name for field in found.fields) if found else ()
 
 

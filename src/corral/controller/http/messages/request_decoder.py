@@ -14,6 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from corral.domain.json_limits import MAX_DEPTH, json_deeper_than, repeated_key
+from corral.domain.spec import next_step
 from corral.errors import Code, Rejected, nearest, unknown_choice
 
 T = TypeVar("T")
@@ -164,7 +165,7 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
         )
     if missing := _MISSING.match(problem):
         field = _joined(path, missing["name"])
-        return Rejected(Code.MISSING_FIELD, f"{noun} '{field}' is missing", field=field)
+        return Rejected(Code.MISSING_FIELD, f"{noun} '{field}' is missing", field=field, hint="add it")
     field = path.removeprefix(".")
     subject = _subject(field, noun=noun, where=where, key=bool(at and at["key"]))
     choice = _CHOICE.match(problem)
@@ -176,7 +177,7 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
         Code.INVALID_FIELD,
         f"{subject} is invalid: {problem.replace('`', '')[:300]}",
         field=field.removeprefix(_ANY) or None,
-        hint="put it in quotes: it is text" if _NOT_TEXT.match(problem) else None,
+        hint="put it in quotes: it is text" if _NOT_TEXT.match(problem) else next_step(problem),
     )
 
 
