@@ -147,7 +147,8 @@ class CacheContents:
         manifest = self.templates.remembered(hash)
         if manifest is None or len(manifest.files) > GLANCE_FILES:
             return None
-        sealed = all(self.contents.sealed(file.digest, file.size) for file in manifest.files)
+        files = {(file.digest, file.size) for file in manifest.files}
+        sealed = all(self.contents.sealed(digest, size) for digest, size in files)
         return manifest if sealed else None
 
     def added(self, size: int) -> None:

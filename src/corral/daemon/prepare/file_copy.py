@@ -15,6 +15,7 @@ import pathlib
 from typing import Final
 
 from corral.daemon.prepare.abort import Abort
+from corral.system.files import write_all
 from corral.system.trees.entries import LINKED_MODE, NEW_FILE
 
 _FICLONE: Final = 0x40049409
@@ -78,6 +79,22 @@ class FileCopier:
                 os.close(writing)
         finally:
             os.close(reading)
+
+    def write(self, body: bytes, target: str, *, mode: int) -> None:
+        """Place a file with this content at `target`, which must not exist. OSError when the disk refuses."""
+        writing = os.open(target, NEW_FILE, mode)
+        try:
+            write_all(writing, body)
+            if self._owner is not None:
+                os.fchown(writing, *self._owner)
+            if mode & stripped_by_umask():
+                os.fchmod(writing, mode)
+        finally:
+            os.close(writing)
+
+    def shares(self, mode: int, *, read_only: bool) -> bool:
+        """Whether such a file shares the blocks of its source, as far as is known."""
+        return self._clone or (self._link and read_only and mode == LINKED_MODE)
 
     def _linked(self, source: str, target: str) -> bool:
         try:

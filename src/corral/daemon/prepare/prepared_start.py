@@ -6,6 +6,7 @@ command line that they may change, and `finish` takes the result.
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import shutil
@@ -128,6 +129,7 @@ def values_of(spec: InstanceSpec) -> StartValues:
     return StartValues(jvm_args=tuple(spec.jvm_args), args=tuple(spec.args), env=dict(spec.env))
 
 
+_LOCAL_TIME: Final = "/etc/localtime"
 _STDBUF: Final = ("stdbuf", "-oL", "-eL")
 _log = structlog.get_logger("corral.daemon.prepare")
 
@@ -185,5 +187,17 @@ def _time_zone() -> str:
     """The host's time zone by its name, which every program understands."""
     if given := os.environ.get("TZ"):
         return given
-    _, found, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")
+    try:
+        target = os.readlink(_LOCAL_TIME)  # noqa: PTH115 - often
+    except OSError:
+        return "UTC"
+    return _zone_of(os.path.join("/etc", target)) if "/zoneinfo/" in target else _zone_at(_LOCAL_TIME)  # noqa: PTH118
+
+
+def _zone_at(path: str) -> str:
+    _, found, name = os.path.realpath(path).partition("/zoneinfo/")
     return name if found else "UTC"
+
+
+_zone_of = functools.lru_cache(maxsize=1)(_zone_at)
+"""For a path within the database of zones, whose links stay as they are."""

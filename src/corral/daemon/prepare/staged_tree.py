@@ -21,6 +21,7 @@ from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.file_copy import FileCopier, stripped_by_umask
 from corral.daemon.prepare.ingredients import Ingredients
 from corral.daemon.prepare.layout import Merge, TreeLayout
+from corral.daemon.prepare.small_contents import LARGEST_BYTES, SmallContents
 from corral.daemon.prepare.substitution import Rendered, strictly, substitute_files
 from corral.daemon.workload.run_secrets import patched_with_secrets
 from corral.daemon.workload.start_stages import (
@@ -51,6 +52,7 @@ def materialise(
     content: Content,
     copier: FileCopier,
     abort: Abort,
+    small: SmallContents,
     owner: tuple[int, int] | None = None,
     threads: int = THREADS,
 ) -> None:
@@ -58,15 +60,21 @@ def materialise(
     written by then."""
     root = str(target)
     for path in layout.directories:
-        make_directory(target / path, owner)
+        make_directory(f"{root}/{path}", owner)
     batches = split(layout.copies, threads)
 
     def lay(files: Sequence[TemplateFile]) -> None:
         for file in files:
             abort.check()
+            source, path = content(file.digest), f"{root}/{file.path}"
+            shared = file.size > LARGEST_BYTES or copier.shares(file.mode, read_only=file.read_only)
+            if not shared and (body := small.read(file.digest, source)) is not None:
+                copier.write(body, path, mode=file.mode)
+                continue
+            abort.check()
             copier.place(
-                str(content(file.digest)),
-                f"{root}/{file.path}",
+                str(source),
+                path,
                 mode=file.mode,
                 read_only=file.read_only,
                 abort=abort,
@@ -101,10 +109,10 @@ def split(files: Sequence[TemplateFile], threads: int) -> list[list[TemplateFile
     return [batch for batch in batches if batch]
 
 
-def make_directory(path: pathlib.Path, owner: tuple[int, int] | None) -> None:
-    path.mkdir(_DIRECTORY_MODE)
+def make_directory(path: str | pathlib.Path, owner: tuple[int, int] | None) -> None:
+    os.mkdir(path, _DIRECTORY_MODE)  # noqa: PTH102 - often
     if _DIRECTORY_MODE & stripped_by_umask():
-        path.chmod(_DIRECTORY_MODE)
+        os.chmod(path, _DIRECTORY_MODE)  # noqa: PTH101
     if owner is not None:
         os.chown(path, *owner)
 
@@ -165,6 +173,7 @@ class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
     link: bool
     """Read-only files may be links into the cache: the user of the workload cannot write to them."""
     progress: StartProgress
+    small: SmallContents
 
     def lay(self, layout: TreeLayout, found: Ingredients, abort: Abort) -> None:
         """Lay the files of `layout` into a new directory."""
@@ -176,6 +185,7 @@ class TreeFill(msgspec.Struct, frozen=True, kw_only=True):
                 content=found.content,
                 copier=FileCopier(clone=self.clone, link=self.link, owner=self.owner),
                 abort=abort,
+                small=self.small,
                 owner=self.owner,
             )
 

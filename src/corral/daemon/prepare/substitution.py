@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 import pathlib
 import secrets
+import stat
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_copy import FileCopier
 from corral.daemon.workload.variable_values import Values
 from corral.domain.groups.variables import substitute_bytes
 from corral.errors import Code, Rejected, short_list
@@ -57,14 +59,7 @@ def substitute_files(
     for path in paths:
         abort.check()
         place = root / path
-        if place.stat().st_size > _MAX_BYTES:
-            raise Rejected(
-                Code.FILE_UNREADABLE,
-                f"'{path}' is too large to replace variables in",
-                hint="leave it out of 'substitute'",
-                field="substitute",
-            )
-        data = place.read_bytes()
+        data, mode = _read(place, path)
         if data.count(b"%") < 2:
             continue
         result = substitute_bytes(data, values.all)
@@ -76,7 +71,7 @@ def substitute_files(
         if secret := tuple(name for name in names if name in values.secret):
             hidden[path] = secret
         if result.data != data:
-            _replace(place, result.data, owner)
+            _replace(place, result.data, mode, owner)
     return Rendered(files=files, secrets=hidden, missing=tuple(missing))
 
 
@@ -84,18 +79,34 @@ def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:
     return [name for name in values if f"%{name}%".encode() in data]
 
 
-def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) -> None:
-    mode = place.stat().st_mode & 0o7777
+def _read(place: pathlib.Path, path: str) -> tuple[bytes, int]:
+    """Content and mode of a file. In as few system calls as there can be: see `small_contents`."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_size > _MAX_BYTES:
+            raise Rejected(
+                Code.FILE_UNREADABLE,
+                f"'{path}' is too large to replace variables in",
+                hint="leave it out of 'substitute'",
+                field="substitute",
+            )
+        blocks: list[bytes] = []
+        left = found.st_size
+        while left and (block := os.read(descriptor, left)):
+            blocks.append(block)
+            left -= len(block)
+    finally:
+        os.close(descriptor)
+    return b"".join(blocks), stat.S_IMODE(found.st_mode)
+
+
+def _replace(place: pathlib.Path, body: bytes, mode: int, owner: tuple[int, int] | None) -> None:
     aside = place.with_name(
         f".{secrets.token_hex(6)}.corral"
     )  # its own name may have the maximal length already
     # Never an existing file: a template may have one of any name, and it may be linked into the cache.
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(body)
-        if owner is not None:
-            os.fchown(file.fileno(), *owner)
-        os.fchmod(file.fileno(), mode)
+    FileCopier(clone=False, link=False, owner=owner).write(body, str(aside), mode=mode)
     aside.replace(place)
 
 

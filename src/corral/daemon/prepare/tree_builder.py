@@ -17,6 +17,7 @@ from corral.daemon.node.disk_space import check_room
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.file_copy import clones_work
 from corral.daemon.prepare.ingredients import FileCache, Ingredients, bootstrap_key, fetch
+from corral.daemon.prepare.small_contents import SmallContents
 from corral.daemon.prepare.staged_tree import TreeFill
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.warm_trees import WarmTrees
@@ -54,6 +55,7 @@ class WorkingTreeBuilder:
         self._warm = warm
         self._reserve_mb = reserve_mb
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._small = SmallContents()
         self._clones: dict[pathlib.Path, bool] = {}
         """By the parent of the directories: whether files of the cache can be cloned to there."""
 
@@ -109,9 +111,9 @@ class WorkingTreeBuilder:
             if not laid:
                 filling.lay(found.layout, found, abort)
                 filling.lay_first_run(results, abort)
-            elif owner is not None:
-                with open_tree(staged) as root:
-                    hand_over(root, owner, check=abort.check)  # files linked into the cache stay the daemon's
+            elif filling.owner is not None:
+                with open_tree(staged) as root:  # files linked into the cache stay the daemon's
+                    hand_over(root, filling.owner, check=abort.check)
             if values is None:
                 return Rendered()
             rendered = filling.render(found.texts, values, abort)
@@ -149,7 +151,15 @@ class WorkingTreeBuilder:
                 self._warm.clear()  # the next attempt can use this room
                 raise
         link = may_link(owner) if links is None else links
-        return TreeFill(plan=plan, staged=staged, owner=owner, clone=clone, link=link, progress=progress)
+        return TreeFill(
+            plan=plan,
+            staged=staged,
+            owner=owner if owner != (os.geteuid(), os.getegid()) else None,  # new files are its own anyway
+            clone=clone,
+            link=link,
+            progress=progress,
+            small=self._small,
+        )
 
     async def _make_ahead(
         self, plan: Plan, target: pathlib.Path, first_run: BootstrapKey | None, *, links: bool

@@ -16,10 +16,12 @@ import msgspec
 
 from corral.errors import Code, Rejected
 from corral.system.accounts import RunUser
+from corral.system.files import write_all
 
 MARK: Final = "runtime"
 PROCESS: Final = "process"
 VERSION: Final = 1
+_MARK_BYTES: Final = 1024 * 1024
 
 
 class RuntimeMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,16 +37,19 @@ class RuntimeMark(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_mark(run_directory: str, mark: RuntimeMark) -> None:
     """Replace the mark as a whole. Not synced: it matters only while the machine is up, as the run does."""
-    place = pathlib.Path(run_directory, MARK)
-    temporary = place.with_name(f".{MARK}.{os.getpid()}")
-    temporary.write_bytes(msgspec.json.encode(mark))
-    temporary.replace(place)
+    temporary = f"{run_directory}/.{MARK}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(descriptor, msgspec.json.encode(mark))
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, f"{run_directory}/{MARK}")  # noqa: PTH105 - often
 
 
 def read_mark(run_directory: str) -> RuntimeMark | None:
     """None for a run that was started before there were marks, or whose mark is damaged."""
     try:
-        mark = msgspec.json.decode(pathlib.Path(run_directory, MARK).read_bytes(), type=RuntimeMark)
+        mark = msgspec.json.decode(_content(f"{run_directory}/{MARK}"), type=RuntimeMark)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
     if mark.version > VERSION:
@@ -54,6 +59,14 @@ def read_mark(run_directory: str) -> RuntimeMark | None:
             hint="run the version that started it, or a newer one",
         )
     return mark
+
+
+def _content(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _MARK_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def runtime_of(run_directory: str) -> str:
