@@ -161,7 +161,8 @@ class NodeConsoles:
             self._sender.grown(feed)
 
     def _look_at_all(self) -> None:
-        """Periodic check of every console: none depends on the kernel's notifications alone."""
+        """Periodic check of every console: none depends on the kernel's notifications alone. One that is notified is
+        looked at less often."""
         assert self._sender is not None
         self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
         for feed in self._feeds.values():

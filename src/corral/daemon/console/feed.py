@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -107,6 +108,8 @@ class ConsoleSource:
         self._settled = False
         self._fingerprint: tuple[int, ...] = ()
         self.grew_at = 0.0
+        self.looked_at = -math.inf
+        """When it was last found to have nothing new."""
         self._log = ConsoleLog(directory)
         self._under_way: deque[tuple[int, Departure]] = deque()
 
@@ -199,6 +202,7 @@ class ConsoleSource:
     def note_unreadable(self) -> None:
         """Log it; whatever was wrong, the read is retried."""
         self._fingerprint = ()
+        self.looked_at = -math.inf
         self.release()
 
     def changed_since_quiet(self) -> bool:

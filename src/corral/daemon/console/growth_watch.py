@@ -70,6 +70,10 @@ class GrowthWatch(Generic[K]):
         elif (code := ctypes.get_errno()) != errno.ENOENT:
             self._refuse(code)
 
+    def is_armed(self, key: K) -> bool:
+        """Whether `grown` will be called at its next growth."""
+        return key in self._watches
+
     def disarm(self, key: K) -> None:
         for watch in self._watches.pop(key, ()):
             del self._keys[watch]

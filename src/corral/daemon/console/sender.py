@@ -36,6 +36,8 @@ STEP_SECONDS: Final = 0.01
 other."""
 COLD_SECONDS: Final = 0.1
 """A console that did not grow for so long is no longer polled, only watched."""
+NOTIFIED_SECONDS: Final = 10.0
+"""So often a console is looked at by itself for whose growth the kernel sends a notification."""
 BATCH_BYTES: Final = 120 * 1024
 """A batch and its envelope fit into one frame of the link."""
 _SMALLEST_SHARE: Final = 4096
@@ -100,11 +102,16 @@ class BatchSender:
         self._credit_came()
 
     def look_at_all(self, feeds: list[ConsoleSource]) -> None:
+        now = self._clock.monotonic()
         for feed in feeds:
             if feed in self._growing:
                 feed.release_old()
-            elif not feed.settled and feed.changed_since_quiet():
-                self.grown(feed)
+            elif self._watch.is_armed(feed) and now - feed.looked_at < NOTIFIED_SECONDS:
+                continue
+            elif not feed.settled:
+                feed.looked_at = now
+                if feed.changed_since_quiet():
+                    self.grown(feed)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -187,6 +194,7 @@ class BatchSender:
             if not size and self._swept_at - feed.grew_at >= COLD_SECONDS:
                 self._watch.arm(feed, feed.directory)
                 feed.note_quiet()
+                feed.looked_at = self._swept_at
                 # output from before the watch was armed
                 size = feed.add_block(message.console_batch, limit, thorough=True)
                 if not size:
