@@ -111,9 +111,9 @@ async def bench() -> list[dict[str, Any]]:
         rate = await burst(cluster)
     p50, p95 = percentile(single, 0.5), percentile(single, 0.95)
     return [
-        result("P6 POST to running, p50", p50, "ms", floor=raw, target="≤ 60 ms", ok=p50 <= 60),
-        result("P6 POST to running, p95", p95, "ms", floor=raw, target="-", ok=True),
-        result("P6 burst of 100 on one node", rate, "1/s", target="≥ 40 /s", ok=rate >= 40),
+        result("P6 POST to running, p50", p50, "ms", floor=raw, target="≤ 25 ms", ok=p50 <= 25),
+        result("P6 POST to running, p95", p95, "ms", floor=raw, target="≤ 60 ms", ok=p95 <= 60),
+        result("P6 burst of 100 on one node", rate, "1/s", target="≥ 80 /s", ok=rate >= 80),
     ]
 
 
