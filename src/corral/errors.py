@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Code(enum.Enum):
@@ -83,6 +83,8 @@ class Code(enum.Enum):
     GROUP_FULL = 409
     GROUP_NOT_EMPTY = 409
     CONFIRMATION_REQUIRED = 409
+    DOCUMENTS_INVALID = 400
+    LIVE_EDIT = 409
     GROUP_PAUSED = 409
     GROUP_HELD = 409
     NOT_RUNNING = 409
@@ -186,6 +188,24 @@ class CorralError(Exception):
 
 class Rejected(CorralError):
     """The caller has to change something; the same call fails again."""
+
+
+class DocumentFault(NamedTuple):
+    """A refused document among several."""
+
+    path: str
+    """Where its author has it, such as the name of a file; empty: it is not among the documents that were sent."""
+    group: str
+    """The name in it; empty: it has none."""
+    error: Rejected
+
+
+class DocumentsRejected(Rejected):
+    """Several documents are refused together, each for its own reasons."""
+
+    def __init__(self, code: Code, message: str, faults: Iterable[DocumentFault], *, hint: str) -> None:
+        super().__init__(code, message, hint=hint)
+        self.faults = tuple(faults)
 
 
 class Retryable(CorralError):

@@ -56,6 +56,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
         "variables": Sensitive.VALUE,
     },
     "TemplateSettings": {"variables": Sensitive.VALUE},
+    "FieldChange": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
     "SettingChange": {"old": Sensitive.VALUE, "new": Sensitive.VALUE},
     "InstanceShape": {"variables": Sensitive.VALUE},
     "JvmSpec": {"args": Sensitive.VALUE},

@@ -18,7 +18,7 @@ from corral.controller.http.resources import (
     tokens,
     workload,
 )
-from corral.controller.http.resources.groups import group_operations, groups
+from corral.controller.http.resources.groups import apply, group_operations, groups
 from corral.controller.http.resources.instances import (
     commands,
     consoles,
@@ -51,6 +51,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *node_caches.ROUTES,
         *groups.ROUTES,
         *group_operations.ROUTES,
+        *apply.ROUTES,
         *instances.ROUTES,
         *instance_files.ROUTES,
         *runs.ROUTES,

@@ -82,6 +82,13 @@ def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") 
             hint="stop them first, or let them be stopped with 'cascade' (--cascade)",
         )
     before_group_goes(ws.state, name, confirm)
+    return end_group(ws, record)
+
+
+def end_group(ws: Workspace, record: GroupRecord) -> GroupRecord | None:
+    """Remove a group, after its instances have been stopped; None: it has none and is removed."""
+    name = record.spec.name
+    present = [each for each in ws.instances_of(name) if live(each.state)]
     if not present:
         drop_group(ws, name)
         return None

@@ -59,21 +59,23 @@ def write_documents(
     writes = []
     for name, spec in specs.items():
         try:
-            write = _write(ws, name, spec, dict(documents[name]) if name in documents else None)
+            write = planned_write(ws, name, spec, dict(documents[name]) if name in documents else None)
             if write is not None:
                 writes.append(write)
-                _check_write(ws, write, confirm, by=name if name in documents else next(iter(documents)))
+                check_write(ws, write, confirm, by=name if name in documents else next(iter(documents)))
         except Rejected as error:
             if name in documents:
                 raise
             raise of_descendant(name, error) from error
     for write in writes:
-        _store(ws, write)
+        store_write(ws, write)
     return writes
 
 
-def _write(ws: Workspace, name: str, spec: GroupSpec, written: dict[str, Any] | None) -> GroupWrite | None:
-    """None: nothing of it changes. `written` None: an ancestor was written."""
+def planned_write(
+    ws: Workspace, name: str, spec: GroupSpec, written: dict[str, Any] | None
+) -> GroupWrite | None:
+    """What writing this document makes of a group. None: nothing of it changes. `written` None: an ancestor was written."""
     before = ws.group(name)
     if written is not None:
         written = {"name": name, **written}
@@ -99,7 +101,7 @@ def _write(ws: Workspace, name: str, spec: GroupSpec, written: dict[str, Any] | 
     return GroupWrite(name=name, before=before, after=after, changed=tuple(fields))
 
 
-def _check_write(ws: Workspace, write: GroupWrite, confirm: str, *, by: str) -> None:
+def check_write(ws: Workspace, write: GroupWrite, confirm: str, *, by: str) -> None:
     """Refuse a group that could not be started, or leaves something behind."""
     spec = write.after.spec
     if write.before is None:
@@ -138,7 +140,8 @@ def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
         raise
 
 
-def _store(ws: Workspace, write: GroupWrite) -> None:
+def store_write(ws: Workspace, write: GroupWrite) -> None:
+    """Add the write and its event to the transaction."""
     ws.put_group(write.after)
     spec = write.after.spec
     if write.before is None:

@@ -137,6 +137,8 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     before: dict[str, object] | None = None
     after: dict[str, object] | None = None
+    remembered: bool = True
+    """Its answer is kept under the request's idempotency key; not needed where nothing is changed."""
 
 
 class RecordedRefusal(Rejected):

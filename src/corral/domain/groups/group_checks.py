@@ -4,7 +4,7 @@ stored."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from corral.domain.file_paths import check_glob, check_path
@@ -59,28 +59,43 @@ _BOUNDS: Final[Mapping[str, _Bound]] = {
 
 def check_group(spec: GroupSpec) -> GroupSpec:
     """Refuse a group that cannot work, with the field."""
+    for check in _CHECKS:
+        check(spec)
+    return spec
+
+
+def group_faults(spec: GroupSpec) -> list[Rejected]:
+    """Everything that `check_group` refuses, the first of each of its checks."""
+    faults = []
+    for check in _CHECKS:
+        try:
+            check(spec)
+        except Rejected as error:
+            faults.append(error)
+    return faults
+
+
+def _check_bounds(spec: GroupSpec) -> None:
     for field, bound in _BOUNDS.items():
         _check_bound(field, getattr(spec, field), bound)
+
+
+def _check_name(spec: GroupSpec) -> None:
     group_name(spec.name)
     if len(spec.name) > _MAX_NAME:
         raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
+
+
+def _check_program(spec: GroupSpec) -> None:
     if spec.runtime not in RUNTIMES:
         raise unknown_choice("runtime", spec.runtime[:80], RUNTIMES, code=Code.INVALID_FIELD, field="runtime")
     if not spec.command and spec.jvm is None and not spec.abstract:
         raise invalid("command", "a group needs a command, or a jvm", 'for example ["python3", "server.py"]')
-    _check_texts(spec)
-    _check_user(spec)
+
+
+def _check_counts(spec: GroupSpec) -> None:
     if spec.max is not None and spec.max < spec.min:
         raise invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
-    check_ports(spec.ports)
-    _check_stop(spec)
-    _check_variables(spec)
-    check_group_files(spec)
-    check_probes(spec.probes, spec.ports.keys())
-    refuse_hidden(spec, field="document")
-    _check_nodes(spec)
-    check_placement(spec)
-    return spec
 
 
 def _check_bound(field: str, entries: Mapping[str, object], bound: _Bound) -> None:
@@ -273,3 +288,22 @@ def _check_jvm(spec: GroupSpec, jvm: JvmSpec) -> None:
             f"a heap of {jvm.heap_mb} MB does not fit into memory_mb {spec.memory_mb}",
             "make it smaller, or leave it out for four fifths of memory_mb",
         )
+
+
+_CHECKS: Final[tuple[Callable[[GroupSpec], object], ...]] = (
+    _check_bounds,
+    _check_name,
+    _check_program,
+    _check_texts,
+    _check_user,
+    _check_counts,
+    lambda spec: check_ports(spec.ports),
+    _check_stop,
+    _check_variables,
+    check_group_files,
+    lambda spec: check_probes(spec.probes, spec.ports.keys()),
+    lambda spec: refuse_hidden(spec, field="document"),
+    _check_nodes,
+    check_placement,
+)
+"""In this order; none depends on what another one finds."""

@@ -27,8 +27,13 @@ _MAX_DEPTH: Final = 16
 
 def parse_group(document: object) -> GroupSpec:
     """The group a document describes; an unknown key or a wrong value is refused with its path."""
+    return check_group(typed_group(document))
+
+
+def typed_group(document: object) -> GroupSpec:
+    """The group a document describes, as far as its types go; see `group_checks` for the rest."""
     try:
-        return check_group(msgspec.convert(document, GroupSpec))
+        return msgspec.convert(document, GroupSpec)
     except msgspec.ValidationError as error:
         raise _refusal(str(error)) from None
 

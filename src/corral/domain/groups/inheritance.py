@@ -87,12 +87,13 @@ def resolve_group(name: str, documents: Mapping[str, Document]) -> GroupSpec:
     try:
         return parse_group(merged_document(name, documents))
     except Rejected as error:
-        if len(chain) == 1:
-            raise
-        origin = _origin(error.field or "", chain, documents)
-        if not origin:
-            raise
-        raise _with_message(error, f"{error.message} (written in '{origin}')") from None
+        raise with_origin(error, chain, documents) from None
+
+
+def with_origin(error: Rejected, chain: list[str], documents: Mapping[str, Document]) -> Rejected:
+    """The refusal of a merged document with the name of the one that has the value, if there are several."""
+    origin = _origin(error.field or "", chain, documents) if len(chain) > 1 else ""
+    return _with_message(error, f"{error.message} (written in '{origin}')") if origin else error
 
 
 def _origin(field: str, chain: Iterable[str], documents: Mapping[str, Document]) -> str:

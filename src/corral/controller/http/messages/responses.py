@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.http.messages.request import HttpRequest
-from corral.errors import Code, CorralError
+from corral.errors import Code, CorralError, DocumentsRejected
 
 JSON: Final = b"application/json"
 EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
@@ -34,12 +34,24 @@ _UNQUOTABLE: Final = str.maketrans({'"': "_", "\\": "_", "/": "_"})
 _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
 
+class DocumentError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One refused document of several."""
+
+    code: str
+    message: str
+    path: str = ""
+    group: str = ""
+    field: str | None = None
+    hint: str | None = None
+
+
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str
     message: str
     status: int
     field: str | None = None
     hint: str | None = None
+    errors: tuple[DocumentError, ...] = ()
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +106,31 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
         headers = ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))), *headers)
     shape = ErrorShape(
         error=ErrorDetail(
-            code=error.code.name, message=error.message, status=status, field=error.field, hint=error.hint
+            code=error.code.name,
+            message=error.message,
+            status=status,
+            field=error.field,
+            hint=error.hint,
+            errors=_document_errors(error),
         )
     )
     return ApiResponse(status=status, body=encode(shape), headers=headers)
+
+
+def _document_errors(error: CorralError) -> tuple[DocumentError, ...]:
+    if not isinstance(error, DocumentsRejected):
+        return ()
+    return tuple(
+        DocumentError(
+            code=each.error.code.name,
+            message=each.error.message,
+            path=each.path,
+            group=each.group,
+            field=each.error.field,
+            hint=each.error.hint,
+        )
+        for each in error.faults
+    )
 
 
 def attachment(filename: str) -> bytes:

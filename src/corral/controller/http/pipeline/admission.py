@@ -155,7 +155,8 @@ class RouteAdmission:
         if request.method in ("GET", "HEAD"):
             return b""
         pause = self.setting.limits.body_pause_seconds
-        raw = await request.read_body(limit=self.setting.body_limit, pause_seconds=pause)
+        limit = self._route.body_limit or self.setting.body_limit
+        raw = await request.read_body(limit=limit, pause_seconds=pause)
         if raw and self._body is None:
             raise Rejected(Code.BAD_REQUEST, f"{self._route.name} takes no body")
         if raw:

@@ -137,7 +137,7 @@ async def record(
         )
         if mutation.steps and revision_of(body) is not None:
             body = msgspec.structs.replace(body, revision=0)  # known only when it is stored
-    if guard is not None:
+    if guard is not None and mutation.remembered:
         steps.append(
             guard.keep(
                 state=leading.state,

@@ -126,6 +126,8 @@ class Route:
     query: type[Query] = NoQuery
     body: Any = None
     """The type of the request's body: a `Body`, or a bounded mapping; None for a request without one."""
+    body_limit: int | None = None
+    """The most bytes of its body; None: as many as of any."""
     rest: bool = False
     """The last parameter takes the rest of the path, slashes included."""
 

@@ -1,0 +1,143 @@
+"""Sets of group documents that are checked together: every fault of every document, not only the first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import group_faults
+from corral.domain.groups.group_documents import merged, typed_group
+from corral.domain.groups.inheritance import (
+    Document,
+    GroupFault,
+    chain_of,
+    descendants_of,
+    merged_document,
+    of_descendant,
+    parent_of,
+    with_origin,
+)
+from corral.domain.groups.placement_checks import check_references
+from corral.errors import Code, Rejected
+
+FAULTS_OF_DOCUMENT: Final = 20
+"""The most faults of one document that are collected."""
+_SOME_NAME: Final = "name"
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+
+
+class ResolvedSet(NamedTuple):
+    """Groups and their descendants, resolved anew, and what is wrong with the others."""
+
+    specs: dict[str, GroupSpec]
+    faults: list[GroupFault]
+
+
+def document_digest(document: Document) -> str:
+    """The SHA-256 of a written document, whatever the order of its keys."""
+    return hashlib.sha256(_ENCODER.encode(document)).hexdigest()
+
+
+def differing_fields(old: Document, new: Document) -> list[str]:
+    """The top-level fields that are not written alike."""
+    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+
+
+def resolve_set(names: Collection[str], documents: Mapping[str, Document]) -> ResolvedSet:
+    """Resolve these groups and their descendants among all `documents`. A fault that descendants inherit from one of
+    `names` is only listed there; a fault of a group that is not among `names` carries its name."""
+    specs: dict[str, GroupSpec] = {}
+    faults: list[GroupFault] = []
+    wrong: set[str] = set()
+    for name in names:
+        found = field_faults(documents[name])
+        if found:
+            wrong.add(name)
+            faults += [GroupFault(name, each) for each in found]
+    merged_ones = sorted(names, key=lambda name: len(_ancestors(name, documents)))
+    for name in [*merged_ones, *descendants_of(names, documents)]:
+        if name in wrong or not wrong.isdisjoint(_ancestors(name, documents)):
+            continue
+        spec, found = _resolved(name, documents)
+        if spec is not None and not found:
+            specs[name] = spec
+            continue
+        wrong.add(name)
+        own = name in names
+        faults += [GroupFault(name, each if own else of_descendant(name, each)) for each in found]
+    return ResolvedSet(specs, faults)
+
+
+def field_faults(document: Document) -> list[Rejected]:
+    """What is wrong with a written document by itself, as far as types go: each of its fields is looked at. What is
+    missing in it may come from its parent."""
+    faults: list[Rejected] = []
+    for key, value in document.items():
+        if value is None and key in GroupSpec.__struct_fields__:
+            continue
+        try:
+            typed_group({_SOME_NAME: _SOME_NAME, key: merged(None, value)})
+        except Rejected as error:
+            faults.append(error)
+            if len(faults) == FAULTS_OF_DOCUMENT:
+                break
+    return faults
+
+
+def _ancestors(name: str, documents: Mapping[str, Document]) -> list[str]:
+    """As far as they exist, without an end in a cycle."""
+    found: list[str] = []
+    here = name
+    while (here := parent_of(documents[here])) and here in documents and here not in found and here != name:
+        found.append(here)
+    return found
+
+
+def _resolved(name: str, documents: Mapping[str, Document]) -> tuple[GroupSpec | None, list[Rejected]]:
+    try:
+        chain = chain_of(name, documents)
+        spec = typed_group(merged_document(name, documents))
+    except Rejected as error:
+        return None, [error]
+    return spec, [with_origin(each, chain, documents) for each in group_faults(spec)]
+
+
+def reference_faults(
+    specs: Mapping[str, GroupSpec], names: Iterable[str], gone: Iterable[str]
+) -> list[GroupFault]:
+    """The faults of `check_references`, the first of each of these groups."""
+    every = [*names, *gone]
+    try:
+        check_references(specs, every)
+    except Rejected:
+        return [fault for name in every if (fault := _reference_fault(specs, name)) is not None]
+    return []
+
+
+def _reference_fault(specs: Mapping[str, GroupSpec], name: str) -> GroupFault | None:
+    try:
+        check_references(specs, [name])
+    except Rejected as error:
+        return GroupFault(name, error)
+    return None
+
+
+def orphan_faults(documents: Mapping[str, Any], gone: Collection[str]) -> list[GroupFault]:
+    """Groups that keep a parent which is removed."""
+    return [
+        GroupFault(
+            name,
+            Rejected(
+                Code.CONFLICT,
+                f"group '{name}' has the parent '{parent}', which would be deleted",
+                hint="give it another parent, delete it too, or keep the parent",
+                field="parent",
+            ),
+        )
+        for name, document in documents.items()
+        if (parent := parent_of(document)) in gone
+    ]

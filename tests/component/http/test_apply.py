@@ -1,0 +1,224 @@
+"""Sets of group documents over the API: all or nothing, every error, and nothing when nothing changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from http_rig import Rig
+
+from corral.domain.permissions import Role
+
+APPLY = "/api/v1/apply"
+GROUPS = "/api/v1/groups"
+COMMAND = ["python3", "server.py"]
+
+
+def document(name: str, **fields: Any) -> dict[str, Any]:
+    return {"path": f"{name}.yaml", "body": {"name": name, "command": COMMAND, **fields}}
+
+
+async def applied(client: httpx.AsyncClient, *documents: dict[str, Any], **more: Any) -> dict[str, Any]:
+    answer = await client.post(APPLY, json={"documents": documents, **more})
+    assert answer.status_code == 200, answer.text
+    shape: dict[str, Any] = answer.json()
+    return shape
+
+
+async def refused(client: httpx.AsyncClient, *documents: dict[str, Any], **more: Any) -> dict[str, Any]:
+    answer = await client.post(APPLY, json={"documents": documents, **more})
+    error: dict[str, Any] = answer.json()["error"]
+    assert answer.status_code == error["status"] >= 400
+    return error
+
+
+def actions(shape: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["action"] for each in shape["groups"]}
+
+
+async def test_a_hundred_groups_are_applied_once_and_the_second_time_nothing_is_written(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    documents = [document("base", abstract=True, memory_mb=64)]
+    documents += [document(f"g-{number}", parent="base", min=number % 3) for number in range(99)]
+    first = await applied(client, *documents)
+    assert (first["created"], first["summary"]) == (100, "100 groups, 100 created")
+    before = rig.state.number
+    again = await client.post(
+        APPLY, json={"documents": documents}, headers={"Idempotency-Key": "the-second-time"}
+    )
+    assert again.json()["summary"] == "100 groups, nothing changed"
+    assert again.json()["unchanged"] == 100
+    assert rig.state.number == before == again.json()["revision"]
+
+
+async def test_one_commit_has_the_whole_set_and_its_audit(client: httpx.AsyncClient, rig: Rig) -> None:
+    before = rig.state.number
+    shape = await applied(client, document("a"), document("b"), owner="team")
+    assert shape["revision"] == rig.state.number == before + 1
+    assert [entry["subject"] for entry in await rig.audits("groups.create")] == ["b", "a"]
+    (entry,) = await rig.audits("groups.apply")
+    assert (entry["subject"], entry["after"]["summary"]) == ("team", "2 groups, 2 created")
+
+
+async def test_every_fault_of_every_document_is_named_and_nothing_changes(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    before = rig.state.number
+    error = await refused(
+        client,
+        document("fine"),
+        document("two", mni=1, memory_mb=-1, runtime="doker"),
+        document("three", min=5, max=1, stop=[{"signal": "SIGNOPE"}]),
+        document("child", parent="two"),
+        document("lost", parent="fien"),
+        document("needs", depends_on=[{"group": "nobody"}]),
+        document("fine"),
+        {"path": "x.json", "body": [1]},
+        {"path": "y.json", "body": {"command": COMMAND}},
+    )
+    found = [(each["path"], each.get("field")) for each in error["errors"]]
+    assert sorted(found, key=str) == [
+        ("fine.yaml", "name"),
+        ("lost.yaml", "parent"),
+        ("needs.yaml", "depends_on/0/group"),
+        ("three.yaml", "max"),
+        ("three.yaml", "stop/0/signal"),
+        ("two.yaml", "memory_mb"),
+        ("two.yaml", "mni"),
+        ("x.json", None),
+        ("y.json", "name"),
+    ]
+    assert all(each["message"] for each in error["errors"])
+    hints = {each["path"]: each.get("hint", "") for each in error["errors"]}
+    assert "did you mean 'fine'" in hints["lost.yaml"]
+    assert error["code"] == "DOCUMENTS_INVALID"
+    assert rig.state.number == before
+
+
+async def test_children_may_come_before_their_parents_and_inherit_changes(client: httpx.AsyncClient) -> None:
+    await applied(
+        client, document("a-child", parent="z-base"), document("z-base", abstract=True, memory_mb=64)
+    )
+    shape = await applied(client, document("z-base", abstract=True, memory_mb=128))
+    assert actions(shape) == {"a-child": "changed", "z-base": "changed"}
+    (child, _) = shape["groups"]
+    assert (child["path"], child["changes"][0]["field"]) == ("", "memory_mb")
+    assert (child["changes"][0]["effect"], child["changes"][0]["after"]) == ("restart", 128)
+    error = await refused(client, document("z-base", abstract=True, memory_mb=10, jvm={"heap_mb": 20}))
+    assert {each["path"] for each in error["errors"]} == {"z-base.yaml"}
+
+
+async def test_what_a_document_leaves_out_is_the_default_and_the_target_stays(
+    client: httpx.AsyncClient,
+) -> None:
+    await applied(client, document("lobby", min=1, max=5, memory_mb=64))
+    await client.post(f"{GROUPS}/lobby/scale", json={"count": 3})
+    await applied(client, document("lobby"))
+    shape = (await client.get(f"{GROUPS}/lobby")).json()
+    assert (shape["min"], shape["max"], shape["memory_mb"], shape["status"]["target"]) == (0, None, 0, 3)
+
+
+async def test_a_live_edit_is_not_undone_without_force(client: httpx.AsyncClient, rig: Rig) -> None:
+    await applied(client, document("lobby", min=1))
+    await client.patch(f"{GROUPS}/lobby", json={"min": 2, "memory_mb": 64})
+    error = await refused(client, document("lobby", min=1))
+    assert error["code"] == error["errors"][0]["code"] == "LIVE_EDIT"
+    assert "memory_mb, min" in error["errors"][0]["message"]
+    same = await applied(client, document("lobby", min=2, memory_mb=64))
+    assert (actions(same), same["groups"][0]["adopted"]) == ({"lobby": "changed"}, True)
+    await client.patch(f"{GROUPS}/lobby", json={"min": 3})
+    forced = await applied(client, document("lobby", min=1), force=True)
+    assert actions(forced) == {"lobby": "changed"}
+    assert (await applied(client, document("lobby", min=1)))["summary"] == "1 group, nothing changed"
+
+
+async def test_prune_deletes_what_the_owner_no_longer_has(client: httpx.AsyncClient) -> None:
+    await applied(
+        client, document("mine"), document("also-mine"), document("base", abstract=True), owner="me"
+    )
+    await applied(client, document("theirs"), owner="them")
+    await applied(client, document("nobodys"))
+    error = await refused(client, document("mine"), prune=True)
+    assert error["field"] == "prune"
+    assert (await refused(client, owner="me", prune=True))["field"] == "documents"
+    kept = await refused(client, document("mine", parent="base"), owner="me", prune=True)
+    assert (kept["errors"][0]["path"], kept["errors"][0]["field"]) == ("mine.yaml", "parent")
+    shape = await applied(client, document("mine"), owner="me", prune=True)
+    assert actions(shape) == {"also-mine": "deleted", "base": "deleted", "mine": "unchanged"}
+    left = {each["name"] for each in (await client.get(GROUPS)).json()["items"]}
+    assert left == {"mine", "theirs", "nobodys"}
+    other = await refused(client, document("theirs", min=1), owner="me")
+    assert "belongs to the owner 'them'" in other["errors"][0]["message"]
+
+
+async def test_a_dry_run_writes_nothing_and_says_what_would_follow(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    before = rig.state.number
+    shape = await applied(client, document("lobby", min=2), dry_run=True)
+    assert (shape["dry_run"], shape["revision"], rig.state.number) == (True, before, before)
+    assert actions(shape) == {"lobby": "created"}
+    assert {each["group"] for each in shape["decisions"]} == {"lobby"}
+    assert (await client.get(f"{GROUPS}/lobby")).status_code == 404
+
+
+async def test_an_apply_and_a_patch_at_once_both_hold_or_one_is_refused(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await applied(client, document("lobby"))
+    for number in range(20):
+        answers = await asyncio.gather(
+            client.post(APPLY, json={"documents": [document("lobby", memory_mb=number + 1)]}),
+            client.patch(f"{GROUPS}/lobby", json={"pids": number + 1}),
+        )
+        shape = (await client.get(f"{GROUPS}/lobby")).json()
+        assert answers[1].status_code == 200
+        if answers[0].status_code == 200:
+            assert (shape["memory_mb"], shape["pids"]) == (number + 1, number + 1)
+        else:
+            assert answers[0].json()["error"]["code"] == "LIVE_EDIT"
+            assert shape["pids"] == number + 1
+        await applied(client, document("lobby"), force=True)
+
+
+async def test_the_same_key_answers_the_same(client: httpx.AsyncClient, rig: Rig) -> None:
+    body, headers = {"documents": [document("lobby")]}, {"Idempotency-Key": "one"}
+    first = await client.post(APPLY, json=body, headers=headers)
+    before = rig.state.number
+    second = await client.post(APPLY, json=body, headers=headers)
+    assert (second.json(), second.headers["idempotency-replayed"]) == (first.json(), "true")
+    assert rig.state.number == before
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"documents": []}, "INVALID_FIELD"),
+        ({"documents": [{"body": {}}] * 1001}, "INVALID_FIELD"),
+        ({"documents": [{"body": {"name": "a"}, "pth": "x"}]}, "UNKNOWN_FIELD"),
+        ({"documents": [{"body": {"name": "a"}}], "owner": "No Name"}, "INVALID_FIELD"),
+    ],
+)
+async def test_a_set_is_bounded(client: httpx.AsyncClient, body: dict[str, Any], code: str) -> None:
+    answer = await client.post(APPLY, json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+
+
+async def test_a_set_is_bounded_in_bytes_and_in_depth(client: httpx.AsyncClient) -> None:
+    large = await client.post(APPLY, json={"documents": [document("a", labels={"x": "y" * 9 * 1024 * 1024})]})
+    assert large.json()["error"]["code"] == "BODY_TOO_LARGE"
+    deep: Any = 1
+    for _ in range(100):
+        deep = [deep]
+    answer = await client.post(APPLY, json={"documents": [{"body": deep}]})
+    assert answer.json()["error"]["code"] == "INVALID_JSON"
+
+
+async def test_only_a_manager_may(rig: Rig) -> None:
+    _, token = await rig.token(Role.VIEWER)
+    async with rig.client(token) as viewer:
+        answer = await viewer.post(APPLY, json={"documents": [document("lobby")]})
+    assert answer.status_code == 403
