@@ -121,7 +121,7 @@ def _write_tuples_as_lists(schema: Any) -> None:
 
 
 def _types(route: Route) -> list[Any]:
-    types = [route.query, route.body, route.response]
+    types = [route.query, route.body, route.response, getattr(route, "dry_run", None)]
     return [type for type in types if type is not None]
 
 
@@ -166,7 +166,14 @@ def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     if isinstance(route, FormUpload) or (isinstance(route, CommitRoute) and route.creates):
         good.add(201)
     refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(ErrorShape)]}}}
-    return {**{str(status): _success(route, by_type) for status in sorted(good)}, "default": refused}
+    answers = {str(status): _success(route, by_type) for status in sorted(good)}
+    if isinstance(route, CommitRoute) and route.dry_run is not None:
+        kinds = [
+            by_type[id(kind)] for kind in (route.dry_run, route.response if 200 in good else None) if kind
+        ]
+        schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        answers["200"] = {"description": route.summary, "content": {_JSON: {"schema": schema}}}
+    return {**dict(sorted(answers.items())), "default": refused}
 
 
 def _operation_id(route: Route) -> str:

@@ -187,6 +187,8 @@ class CommitRoute(Route):
     """An action right after the commit; idempotent, and lost if the process dies in between."""
     settle: Settle | None = None
     """A wait after the commit that a caller may ask for: takes the answer's body, gives the one to send."""
+    dry_run: Any = None
+    """The type of the answer to a request with `dry_run`; None: there is no such parameter."""
     turn: Turn | None = None
     """Lock from the description to the commit, where concurrent changes would only conflict."""
 

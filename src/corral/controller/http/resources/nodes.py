@@ -12,13 +12,20 @@ from msgspec import UNSET, UnsetType
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
-from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
+from corral.controller.http.resources.dry_runs import (
+    ConfirmedOrDry,
+    DryRunShape,
+    dry_mutation,
+    removal_described,
+)
+from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked, on_node
 from corral.controller.modules_on_nodes.module_states import forget_node
 from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.node_changes import LabelChanges, NodeChange
+from corral.controller.workload.service import Workloads
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
@@ -260,9 +267,14 @@ def revoke_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[Reason, Con
     return _changing(state, nodes, call, "nodes.revoke", revoked)
 
 
-def delete_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[None, Confirmed]) -> Mutation:
+def delete_node(
+    state: ClusterState, nodes: LiveNodes, workload: Workloads, call: ApiCall[None, ConfirmedOrDry]
+) -> Mutation:
     stored = state.nodes.require(call.path["id"])
     removal = node_changes.removal(stored, has_session=nodes.live(stored.record.id) is not None)
+    if call.query.dry_run:
+        concerned = on_node(state, stored.record.id)
+        return dry_mutation("nodes.remove", stored.record.id, removal_described(concerned, workload))
     before_node_goes(state, stored.record.id, call.query.confirm)
     return Mutation(
         action="nodes.remove",
@@ -326,9 +338,10 @@ ROUTES: Final[tuple[Route, ...]] = (
         path="/api/v1/nodes/{id}",
         permission=Permission.NODES_MANAGE,
         summary="Forget a node that is not connected",
-        query=Confirmed,
+        query=ConfirmedOrDry,
         status=204,
         handler=delete_node,
         revises=the_node,
+        dry_run=DryRunShape,
     ),
 )

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from corral.controller.http.meanings import explain_fields
-from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery
+from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.resources.dry_runs import (
+    ConfirmedOrDry,
+    DryRunQuery,
+    DryRunShape,
+    described,
+    dry_mutation,
+)
 from corral.controller.http.resources.groups.group_changes import changed, changing, the_group, writing
 from corral.controller.http.resources.groups.group_schemas import (
     GroupDocument,
@@ -24,10 +32,13 @@ from corral.controller.http.resources.groups.group_schemas import (
 )
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances import group_changes
+from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.controller.workload.service import Workloads
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
+from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import redacted_document, sees_all
 
@@ -40,7 +51,7 @@ class WrittenDocument(dict[str, Any]):
         self.revision = revision
 
 
-class Cascade(Confirmed, frozen=True, kw_only=True):
+class Cascade(ConfirmedOrDry, frozen=True, kw_only=True):
     cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
 
 
@@ -57,9 +68,13 @@ async def get_group(
     return group_shape(state, stored, drift=drift_shape(instances.drift, stored.record.spec.name))
 
 
-def create_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, NoQuery]) -> Mutation:
+def create_group(
+    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, DryRunQuery]
+) -> Mutation:
     ws = workspace(instances, call, "POST /groups")
     record = group_changes.create_document(ws, _written(call))
+    if call.query.dry_run:
+        return dry_mutation("groups.create", record.spec.name, described(ws, workload))
     return changed(state, ws, "groups.create", record.spec.name, None, record, status=201)
 
 
@@ -69,16 +84,37 @@ def _written(call: ApiCall[Any, Any]) -> dict[str, Any]:
     return document
 
 
-def patch_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, Confirmed]) -> Mutation:
-    name, confirm = call.path["name"], call.query.confirm
-    patch = _written(call)
-    return changing(
+def patch_group(
+    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
+) -> Mutation:
+    name, patch = call.path["name"], _written(call)
+    confirm = _confirmed(name, call.query)
+    return _documented(
         state,
         instances,
+        workload,
         call,
-        "groups.update",
         lambda ws: group_changes.patch_group(ws, name, patch, confirm=confirm),
     )
+
+
+def _confirmed(name: str, query: ConfirmedOrDry) -> str:
+    """A dry run shows what has to be confirmed, and needs no confirmation itself."""
+    return name if query.dry_run else query.confirm
+
+
+def _documented(
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[Any, ConfirmedOrDry],
+    change: Callable[[Workspace], GroupRecord],
+) -> Mutation:
+    if not call.query.dry_run:
+        return changing(state, instances, call, "groups.update", change)
+    ws = workspace(instances, call, "groups.update")
+    record = change(ws)
+    return dry_mutation("groups.update", record.spec.name, described(ws, workload))
 
 
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
@@ -89,13 +125,16 @@ async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> Wri
     return WrittenDocument(document, revision=stored.revision)
 
 
-def put_document(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, Confirmed]) -> Mutation:
-    name, confirm, document = call.path["name"], call.query.confirm, _written(call)
-    return changing(
+def put_document(
+    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
+) -> Mutation:
+    name, document = call.path["name"], _written(call)
+    confirm = _confirmed(name, call.query)
+    return _documented(
         state,
         instances,
+        workload,
         call,
-        "groups.update",
         lambda ws: group_changes.replace_document(ws, name, document, confirm=confirm),
     )
 
@@ -114,11 +153,15 @@ def group_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Group", **schema}
 
 
-def delete_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, Cascade]) -> Mutation:
+def delete_group(
+    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[None, Cascade]
+) -> Mutation:
     stored = state.groups.require(call.path["name"])
     ws = workspace(instances, call, f"DELETE /groups/{stored.record.spec.name}")
-    query = call.query
-    group_changes.delete_group(ws, stored.record.spec.name, cascade=query.cascade, confirm=query.confirm)
+    confirm = _confirmed(stored.record.spec.name, call.query)
+    group_changes.delete_group(ws, stored.record.spec.name, cascade=call.query.cascade, confirm=confirm)
+    if call.query.dry_run:
+        return dry_mutation("groups.delete", stored.record.spec.name, described(ws, workload))
     return Mutation(
         action="groups.delete",
         subject=stored.record.spec.name,
@@ -147,6 +190,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=GroupShape,
         status=201,
         handler=create_group,
+        query=DryRunQuery,
+        dry_run=DryRunShape,
         turn=writing,
     ),
     Read(
@@ -163,10 +208,11 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.GROUPS_MANAGE,
         summary="Change some fields of a group (RFC 7396); what runs goes on as it was started",
         body=GroupPatch,
-        query=Confirmed,
+        query=ConfirmedOrDry,
         response=GroupShape,
         handler=patch_group,
         revises=the_group,
+        dry_run=DryRunShape,
         turn=writing,
     ),
     Read(
@@ -183,10 +229,11 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.GROUPS_MANAGE,
         summary="Replace the document of a group: what is left out is as in its parent, or the default",
         body=GroupDocument,
-        query=Confirmed,
+        query=ConfirmedOrDry,
         response=GroupShape,
         handler=put_document,
         revises=the_group,
+        dry_run=DryRunShape,
         turn=writing,
     ),
     Read(
@@ -206,6 +253,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=204,
         handler=delete_group,
         revises=the_group,
+        dry_run=DryRunShape,
         turn=writing,
     ),
 )

@@ -14,6 +14,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
+from corral.controller.http.resources.dry_runs import DryRun, DryRunShape, described, dry_mutation
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instance_changes import (
     AwaitRunning,
@@ -36,7 +37,7 @@ from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.ids import InstanceId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
-from corral.domain.spec import Argument
+from corral.domain.spec import Argument, invalid
 
 LINE_MAX: Final = 4095
 _NAME_MAX: Final = 63
@@ -191,10 +192,14 @@ def stop_instance(
     )
 
 
-def kill_instance(
-    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
-) -> Mutation:
+class Kill(AwaitStopped, frozen=True, kw_only=True):
+    dry_run: DryRun = False
+
+
+def kill_instance(view: InstanceView, instances: InstanceControl, call: ApiCall[Why, Kill]) -> Mutation:
     reason = _reason(call)
+    if call.query.dry_run:
+        return _dry_kill(view, instances, call, reason)
     return _changing(
         view,
         instances,
@@ -202,6 +207,16 @@ def kill_instance(
         "instances.kill",
         lambda ws, name: instance_changes.kill_instance(ws, name, reason=reason),
     )
+
+
+def _dry_kill(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, Kill], reason: str
+) -> Mutation:
+    if call.query.wait is not None:
+        raise invalid("wait", "a dry run changes nothing that could be waited for", "leave one of them out")
+    ws = workspace(instances, call, "instances.kill")
+    record = instance_changes.kill_instance(ws, call.path["id"], reason=reason)
+    return dry_mutation("instances.kill", record.id, described(ws, view.workload))
 
 
 def restart_instance(
@@ -314,8 +329,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         "kill",
         "Kill everything of an instance at once",
         kill_instance,
-        query=AwaitStopped,
+        query=Kill,
         settle=until_stopped,
+        dry_run=DryRunShape,
     ),
     _operation(
         "restart",

@@ -1,0 +1,174 @@
+"""Dry runs: what a change would do, from its description alone; nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from corral.controller.http.messages.call import Confirmed, Query
+from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Mutation
+from corral.controller.workload.service import Workloads
+from corral.domain.groups.drift import Drift, drift_of, misplaced
+from corral.domain.groups.field_effects import EFFECTS, FieldEffect
+from corral.domain.groups.group_documents import brief_document, changed_fields
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
+from corral.domain.instance_states import Wanted
+from corral.errors import Rejected
+
+DryRun = Annotated[bool, msgspec.Meta(description="Answer what it would do, and do nothing.")]
+
+
+class DryRunQuery(Query, frozen=True, kw_only=True):
+    dry_run: DryRun = False
+
+
+class ConfirmedOrDry(Confirmed, frozen=True, kw_only=True):
+    dry_run: DryRun = False
+
+
+class FieldChangeShape(msgspec.Struct, frozen=True, kw_only=True):
+    field: str
+    before: Any
+    after: Any
+    effect: FieldEffect
+
+
+class GroupChangeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of a group: `created`, `updated` or `deleted`."""
+
+    group: str
+    change: str
+    fields: tuple[FieldChangeShape, ...] = ()
+
+
+class TouchedInstance(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    group: str
+    node: str
+    players: int | None
+    effect: str
+
+
+class DryRunShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change would do. `players` are those of the instances, as far as they are known."""
+
+    changes: tuple[GroupChangeShape, ...]
+    instances: tuple[TouchedInstance, ...]
+    players: int
+    worlds: tuple[World, ...]
+    warnings: tuple[str, ...]
+
+
+def dry_mutation(action: str, subject: str, shape: DryRunShape) -> Mutation:
+    """The answer of a dry run: without steps nothing is stored."""
+    return Mutation(action=action, subject=subject, steps=(), body=shape)
+
+
+def described(ws: Workspace, workload: Workloads) -> DryRunShape:
+    """What the changes of a workspace would do."""
+    state, after = ws.state, ws.groups()
+    before = {name: stored.record for name, stored in state.groups.items()}
+    changes: list[GroupChangeShape] = []
+    touched: dict[str, TouchedInstance] = {}
+    worlds: list[World] = []
+    warnings: list[str] = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old is new:
+            continue
+        changes.append(_group_change(name, old, new))
+        if new is None or new.deleting:
+            worlds += of_group(state, name).worlds
+        elif old is not None:
+            if old.spec.static and not new.spec.static:
+                worlds += of_group(state, name).worlds
+                warnings += _refused(state, name)
+            touched |= {each.id: each for each in _drifting(ws, new, workload)}
+    for id in ws.changed_instances():
+        record, stored = ws.instance(id), state.instances.find(id)
+        if record is not None and stored is not None and record.wanted is Wanted.STOP:
+            touched[id] = _touched(stored.record, workload, "killed" if record.force_stop else "stopped")
+    return _shape(changes, touched.values(), worlds, warnings)
+
+
+def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:
+    """What the removal of a node would do."""
+    touched = [_touched(each, workload, "given_up") for each in concerned.living]
+    warnings = ["what is given up may still run there: 'corral local stop-all' on that host ends it"]
+    return _shape((), touched, concerned.worlds, warnings if touched else ())
+
+
+def _shape(
+    changes: Iterable[GroupChangeShape],
+    touched: Iterable[TouchedInstance],
+    worlds: Iterable[World],
+    warnings: Iterable[str],
+) -> DryRunShape:
+    found = tuple(touched)
+    warned = list(warnings)
+    ending = [each for each in found if each.effect not in (Drift.OUTDATED, Drift.PLACEMENT)]
+    unknown = sum(each.players is None for each in ending)
+    if unknown:
+        warned.append(f"{unknown} of the instances that would end have an unknown number of players")
+    return DryRunShape(
+        changes=tuple(changes),
+        instances=found,
+        players=sum(each.players or 0 for each in found),
+        worlds=tuple(sorted(worlds)),
+        warnings=tuple(warned),
+    )
+
+
+def _group_change(name: str, old: GroupRecord | None, new: GroupRecord | None) -> GroupChangeShape:
+    if new is None or new.deleting:
+        return GroupChangeShape(group=name, change="deleted")
+    if old is None:
+        document = brief_document(new.spec)
+        fields = [_field(field, None, value) for field, value in document.items() if field != "name"]
+        return GroupChangeShape(group=name, change="created", fields=tuple(fields))
+    changed = changed_fields(old.spec, new.spec)
+    fields = [_field(field, getattr(old.spec, field), getattr(new.spec, field)) for field in changed]
+    return GroupChangeShape(group=name, change="updated", fields=tuple(fields))
+
+
+def _field(name: str, before: Any, after: Any) -> FieldChangeShape:
+    return FieldChangeShape(field=name, before=before, after=after, effect=EFFECTS[name])
+
+
+def _refused(state: ClusterState, name: str) -> list[str]:
+    try:
+        before_static_goes(state, name, "")
+    except Rejected as refusal:
+        return [refusal.message]
+    return []
+
+
+def _drifting(ws: Workspace, group: GroupRecord, workload: Workloads) -> Iterable[TouchedInstance]:
+    """The instances that would not run as the new document says."""
+    try:
+        basis = ws.resolve(group.spec).basis
+    except Rejected:
+        basis = ""
+    for record in ws.instances_of(group.spec.name):
+        if not stays(record):
+            continue
+        node = ws.state.nodes.find(record.node)
+        elsewhere = node is not None and misplaced(group.spec, node.record)
+        drift = drift_of(record.basis, basis, elsewhere=elsewhere)
+        if drift in (Drift.OUTDATED, Drift.PLACEMENT):
+            yield _touched(record, workload, drift.value)
+
+
+def _touched(record: InstanceRecord, workload: Workloads, effect: str) -> TouchedInstance:
+    return TouchedInstance(
+        id=record.id,
+        group=record.group,
+        node=record.node,
+        players=workload.vitals.players_of(record.id),
+        effect=effect,
+    )
