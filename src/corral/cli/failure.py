@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import IO, Any, Final
 
 import click
@@ -37,8 +38,15 @@ class CommandRefused(CommandFailure):
         status: int = 0,
         field: str = "",
         request: str = "",
+        details: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(message, hint=hint)
+        self.details = details
+        """The refused documents, where several were sent."""
+        self.errors: tuple[str, ...] = ()
+        """A line for each of them."""
+        self.groups: list[str] = []
+        """The groups that they are about."""
         self.code = code
         self.status = status
         self.field = field
@@ -46,6 +54,8 @@ class CommandRefused(CommandFailure):
         """The id of the refused request, for 'corral logs --request ID'."""
 
     def show(self, file: IO[Any] | None = None) -> None:
+        for line in self.errors:
+            note(line)
         super().show(file)
         if self.request:
             note(f"request: {self.request[:_LONGEST_REQUEST]}")

@@ -17,6 +17,10 @@ from corral.version import VERSION
 
 NOUNS: Final = {
     "group": ("corral.cli.group:group", "Programs to run, and how many: create, change, scale, delete."),
+    "apply": ("corral.cli.apply:apply", "Have groups as files describe them, all of them or none."),
+    "diff": ("corral.cli.apply:diff", "What 'apply' would change, and whom it would touch."),
+    "export": ("corral.cli.apply:export", "Groups as documents that 'apply' takes."),
+    "delete": ("corral.cli.apply:delete", "Delete the groups that files describe."),
     "instance": (
         "corral.cli.instance.commands:instance",
         "Members of groups: start, stop, console, logs, commands.",
@@ -74,7 +78,8 @@ def cli(
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Run a command and end the process: 0 done, 1 refused, 2 wrong usage, 3 unreachable, 4 waited out."""
+    """Run a command and end the process: 0 done, 1 refused, 2 wrong usage, 3 unreachable, 4 waited out,
+    5 different."""
     sys.exit(run(args))
 
 

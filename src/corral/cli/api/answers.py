@@ -46,6 +46,7 @@ class ApiAnswers:
             status=status,
             field=str(error.get("field") or ""),
             request=request or "",
+            details=_details(error.get("errors")),
         )
 
     def not_ours(self, what: str, *, passing: bool = False) -> Unreachable:
@@ -80,3 +81,7 @@ class ApiAnswers:
             hint="is the controller running? choose another with --url or --context",
             passing=True,
         )
+
+
+def _details(found: Any) -> list[Any]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

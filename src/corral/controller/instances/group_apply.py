@@ -53,8 +53,12 @@ class ApplyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Delete groups of this owner that are not in the set."""
     force: bool = False
     """Undo edits since the last time, and take groups over from other owners."""
-    confirm: frozenset[str] = frozenset()
-    """Groups whose instances and worlds may be given up."""
+    confirm: frozenset[str] | None = frozenset()
+    """Groups whose instances and worlds may be given up; None: all, for a dry run."""
+
+    def confirmation(self, group: str) -> str:
+        """The name of the group, if that is confirmed."""
+        return group if self.confirm is None or group in self.confirm else ""
 
 
 class Action(enum.StrEnum):
@@ -187,7 +191,7 @@ def apply_set(ws: Workspace, checked: CheckedSet, options: ApplyOptions) -> list
             found.append(GroupFault(name, error if name in checked.documents else of_descendant(name, error)))
     for name in checked.gone:
         try:
-            before_group_goes(ws.state, name, name if name in options.confirm else "")
+            before_group_goes(ws.state, name, options.confirmation(name))
         except Rejected as error:
             found.append(GroupFault(name, error))
     faults += [_located(each, checked.documents) for each in found]
@@ -213,7 +217,7 @@ def _planned(
             _refuse_other_owner(before, options.owner)
     write = planned_write(ws, name, spec, dict(given.body) if given else None)
     if write is not None:
-        check_write(ws, write, name if name in options.confirm else "", by=name)
+        check_write(ws, write, options.confirmation(name), by=name)
     return write
 
 

@@ -111,7 +111,10 @@ async def apply_documents(
     body = call.body
     given = [GivenDocument(each.path, each.body) for each in body.documents]
     options = ApplyOptions(
-        owner=body.owner, prune=body.prune, force=body.force, confirm=frozenset(body.confirm)
+        owner=body.owner,
+        prune=body.prune,
+        force=body.force,
+        confirm=None if body.dry_run else frozenset(body.confirm),
     )
     attempts = 0
 

@@ -1,0 +1,296 @@
+"""`corral apply`, `diff`, `export` and `delete`: groups as files, applied together."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.completion import KnownName
+from corral.cli.document_sets import DocumentSet, FileDocument, read_set
+from corral.cli.failure import CommandRefused, note, printable
+from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
+from corral.cli.terminal.output import Item, plain, show_done
+from corral.cli.terminal.table import colour_enabled
+
+APPLY: Final = "/api/v1/apply"
+GROUPS: Final = "/api/v1/groups"
+DIFFERENT: Final = 5
+_SECONDS: Final = 120.0
+_SHOWN: Final = 5
+_VALUE: Final = 100
+_EFFECTS: Final = {"now": "at once", "next_start": "at the next placement", "restart": "with a restart"}
+_COLOURS: Final = {"created": "green", "changed": "yellow", "deleted": "red"}
+_SIGNS: Final = {"created": "+", "changed": "~", "deleted": "-"}
+
+files_option = click.option(
+    "-f",
+    "--file",
+    "paths",
+    required=True,
+    multiple=True,
+    metavar="FILE|DIR",
+    help="YAML or JSON, a directory of such files, or '-' for stdin; may be repeated.",
+)
+owner_option = click.option("--owner", default="", metavar="NAME", help="Whose set it is; see --prune.")
+prune_option = click.option("--prune", is_flag=True, help="Delete the owner's groups that are not in it.")
+
+
+@click.command()
+@files_option
+@owner_option
+@prune_option
+@click.option("--force", is_flag=True, help="Undo edits since the last time; take over from other owners.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change, and what would follow.")
+@yes_option
+@api_command
+def apply(
+    session: ApiSession,
+    paths: tuple[str, ...],
+    owner: str,
+    prune: bool,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Have groups as files describe them, all of them or none."""
+    found = read_set(paths)
+    options = {"owner": owner, "prune": prune, "force": force}
+    if prune and not dry_run:
+        planned = _sent(session, found, {**options, "dry_run": True})
+        if planned["deleted"]:
+            names = [each["name"] for each in planned["groups"] if each["action"] == "deleted"]
+            confirm(f"delete {_listed(names)}", yes=yes)
+    answer = _applied(session, found, {**options, "dry_run": dry_run}, yes=yes)
+    _show(session, answer)
+
+
+@click.command()
+@files_option
+@owner_option
+@prune_option
+@click.option("--exit-code", is_flag=True, help=f"End with {DIFFERENT} if something would change.")
+@api_command
+def diff(session: ApiSession, paths: tuple[str, ...], owner: str, prune: bool, exit_code: bool) -> int:
+    """Show what 'apply' would change, and whom it would touch."""
+    options = {"owner": owner, "prune": prune, "force": True, "dry_run": True}
+    answer = _sent(session, read_set(paths), options)
+    _show(session, answer, values=True)
+    different = bool(answer["created"] or answer["changed"] or answer["deleted"])
+    return DIFFERENT if different and exit_code else 0
+
+
+def _applied(session: ApiSession, found: DocumentSet, options: dict[str, Any], *, yes: bool) -> Any:
+    """Apply, and ask about what gives up instances or worlds."""
+    try:
+        return _sent(session, found, options)
+    except CommandRefused as refusal:
+        if refusal.code != "CONFIRMATION_REQUIRED":
+            raise
+        for each in refusal.errors:
+            note(each)
+        if not yes and not sys.stdin.isatty():
+            refusal.errors = ()
+            refusal.hint = "nothing was done; add --yes if that is meant"
+            raise
+        if not yes and not click.confirm("apply all the same", err=True):
+            raise click.Abort from None
+        return _sent(session, found, {**options, "confirm": refusal.groups})
+
+
+def _sent(session: ApiSession, found: DocumentSet, options: dict[str, Any]) -> Any:
+    """The answer to a set. Files that cannot be read refuse all; what is wrong with the others is listed, too."""
+    errors = [f"{each.path}: {each.message}" for each in found.faults]
+    body = {
+        **options,
+        "dry_run": options.get("dry_run", False) or bool(errors),
+        "documents": [{"path": each.path, "body": each.body} for each in found.documents],
+    }
+    refusal: CommandRefused | None = None
+    answer: Any = None
+    if found.documents:
+        try:
+            answer = session.client.post(APPLY, body, timeout=_SECONDS)
+        except CommandRefused as refused:
+            if not refused.details:
+                raise
+            refusal = refused
+    if refusal is None and not errors:
+        return answer
+    lines = _error_lines(refusal.details if refusal else (), found.documents)
+    count = len(errors) + len(lines)
+    failure = CommandRefused(
+        refusal.message if refusal and not errors else f"{count} {'error' if count == 1 else 'errors'}",
+        hint=refusal.hint if refusal else "nothing was changed; correct what is listed and apply again",
+        code=refusal.code if refusal and not errors else "DOCUMENTS_INVALID",
+        request=refusal.request if refusal else "",
+    )
+    failure.errors = (*errors, *lines)
+    failure.groups = [str(each.get("group", "")) for each in refusal.details] if refusal else []
+    raise failure
+
+
+def _error_lines(details: Sequence[Item], documents: Iterable[FileDocument]) -> list[str]:
+    by_path = {each.path: each for each in documents}
+    found = []
+    for each in details:
+        document = by_path.get(str(each.get("path", "")))
+        field = str(each.get("field") or "")
+        place = str(each.get("path") or f"group '{each.get('group', '')}'")
+        if document is not None:
+            top = field.replace("[", "/").replace(".", "/").split("/")[0]
+            line = document.lines.get(top)
+            place = f"{document.file}:{line}" if line else document.path
+        hint = f"; {each['hint']}" if each.get("hint") else ""
+        message = str(each.get("message", ""))
+        told = "" if not field or message.startswith(f"{field}:") or f"'{field}'" in message else f"{field}: "
+        found.append(f"{place}: {told}{message}{hint}")
+    return found
+
+
+def _show(session: ApiSession, answer: Any, *, values: bool = False) -> None:
+    if session.output != "table":
+        show_done(session.output, answer, "", name="summary")
+        return
+    for each in answer["groups"]:
+        if each["action"] != "unchanged":
+            _show_group(each, values=values)
+    for each in answer["decisions"]:
+        where = f" on node '{each['node']}'" if each["node"] else ""
+        what = f"{each['kind']} {each['instance'] or each['group']}{where}"
+        click.echo(printable(f"  would follow: {what}: {each['reason']}"))
+    more = answer["decisions_count"] - len(answer["decisions"])
+    if more or answer["unfinished"]:
+        click.echo("  … and more")
+    sentence = str(answer["summary"])
+    if answer["dry_run"]:
+        sentence += f" (dry run: nothing was written; as of commit {answer['revision']})"
+    click.echo(printable(sentence))
+
+
+def _show_group(each: Item, *, values: bool) -> None:
+    action = str(each["action"])
+    where = f"  ({each['path']})" if each["path"] else "  (inherits)" if action == "changed" else ""
+    heading = f"{_SIGNS[action]} {each['name']}{where}"
+    if each["adopted"]:
+        heading += ": as it was, and now applied from here"
+    text = printable(heading)
+    click.echo(click.style(text, fg=_COLOURS[action]) if colour_enabled() else text)
+    for change in each["changes"]:
+        line = f"    {change['field']} ({_EFFECTS.get(change['effect'], change['effect'])})"
+        if values:
+            line += f": {_value(change['before'])} -> {_value(change['after'])}"
+        click.echo(printable(line))
+    for kind, text in (("outdated", "go on as before until"), ("placement", "stay where they are until")):
+        if count := each[f"{kind}_count"]:
+            command = f"corral group restart {each['name']}"
+            click.echo(printable(f"    {count} instances ({_listed(each[kind])}) {text} '{command}'"))
+
+
+def _value(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _VALUE else f"{text[: _VALUE - 1]}…"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=KnownName("group"))
+@click.option("--resolved", is_flag=True, help="With the fields of parents and all defaults.")
+@api_command
+def export(session: ApiSession, names: tuple[str, ...], resolved: bool) -> None:
+    """Print groups as documents that 'apply' takes: as they were written, without defaults."""
+    wanted = names or sorted(str(each["name"]) for each in session.client.pages(GROUPS))
+    if resolved:
+        found = [session.client.get(f"{GROUPS}/{segment(name)}") for name in wanted]
+        documents = [{k: v for k, v in each.items() if k not in ("status", "revision")} for each in found]
+    else:
+        documents = [session.client.get(f"{GROUPS}/{segment(name)}/document") for name in wanted]
+    documents = parents_first(documents)
+    if session.output == "name":
+        for each in documents:
+            click.echo(printable(str(each["name"])))
+    elif session.output == "json":
+        click.echo(json.dumps(documents, indent=2, ensure_ascii=False))
+    else:
+        import yaml
+
+        click.echo(
+            yaml.safe_dump_all(documents, explicit_start=True, sort_keys=False, allow_unicode=True), nl=False
+        )
+
+
+def parents_first(documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In an order in which each could be written alone: parents, and groups that others need, before these."""
+    by_name = {each.get("name"): each for each in documents}
+    done: dict[Any, dict[str, Any]] = {}
+
+    def visit(each: dict[str, Any], open: tuple[Any, ...]) -> None:
+        name = each.get("name")
+        if name in done or name in open:
+            return
+        for other in _needs(each):
+            if other in by_name:
+                visit(by_name[other], (*open, name))
+        done[name] = each
+
+    for each in documents:
+        visit(each, ())
+    return list(done.values())
+
+
+def _needs(document: Mapping[str, Any]) -> list[str]:
+    entries = document.get("depends_on")
+    found = (
+        [each.get("group") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    )
+    found += [document.get("parent"), document.get("fallback_group")]
+    return [each for each in found if isinstance(each, str) and each]
+
+
+@click.command()
+@files_option
+@click.option("--cascade", is_flag=True, help="Stop their instances first.")
+@yes_option
+@api_command
+def delete(session: ApiSession, paths: tuple[str, ...], cascade: bool, yes: bool) -> None:
+    """Delete the groups that files describe."""
+    found = read_set(paths)
+    bodies = [each.body for each in found.documents if isinstance(each.body, dict)]
+    named = [each for each in bodies if isinstance(each.get("name"), str) and each["name"]]
+    if found.faults or len(named) < len(found.documents):
+        failure = CommandRefused("some of the files cannot be read; nothing was deleted", hint="correct them")
+        failure.errors = tuple(f"{each.path}: {each.message}" for each in found.faults) or (
+            "a document has no 'name'",
+        )
+        raise failure
+    names = [str(each["name"]) for each in reversed(parents_first(named))]
+    confirm(f"delete {_listed(names)}", yes=yes)
+    for name in names:
+        _delete(session, name, cascade=cascade, yes=yes)
+
+
+def _delete(session: ApiSession, name: str, *, cascade: bool, yes: bool) -> None:
+    more = {"cascade": "true"} if cascade else {}
+    try:
+        act_confirmed(
+            f"delete group '{name}'",
+            lambda query: session.client.delete(f"{GROUPS}/{segment(name)}", {**more, **query}),
+            name,
+            yes=yes,
+            ask=False,
+        )
+    except CommandRefused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        show_done(session.output, {"name": name}, f"group '{name}' does not exist", name="name")
+        return
+    done = "is deleted once its instances have ended" if cascade else "is deleted"
+    show_done(session.output, {"name": name}, f"group '{plain(name)}' {done}", name="name")
