@@ -164,7 +164,9 @@ class _Search:
                 last=request.last_ports,
             )
         except NoPort as error:
-            self._refusals.append(self._refused(view, RefusalCode.PORTS, {"taken": str(error)}))
+            self._refusals.append(
+                self._refused(view, RefusalCode.PORTS, {"taken": str(error), "port": error.port})
+            )
             return
         ordinal = request.instance.removeprefix(f"{self._spec.name}-")
         chance = zlib.crc32(f"{self._spec.name}/{ordinal}/{view.id}".encode())

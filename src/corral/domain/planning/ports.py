@@ -13,6 +13,10 @@ from corral.domain.planning.node_usage import PortKey, PortLookup, port_keys
 class NoPort(Exception):
     """No number is free for one of the ports; the text names the port and the reason."""
 
+    def __init__(self, text: str, *, port: str = "") -> None:
+        super().__init__(text)
+        self.port = port
+
 
 def choose_ports(
     specs: Mapping[str, PortSpec],
@@ -29,7 +33,7 @@ def choose_ports(
     for tied in sorted(port_sets(specs), key=lambda each: (not each.fixed, each.name not in before)):
         number = _free(tied, before.get(tied.name), leased, refused, taken)
         if number is None:
-            raise NoPort(_why(tied, leased, refused))
+            raise NoPort(_why(tied, leased, refused), port=tied.name)
         for port in tied.members:
             taken.update(port_keys(number + port.offset, port.protocol))
             chosen.append(LeasedPort(name=port.name, port=number + port.offset, protocol=port.protocol))
