@@ -79,6 +79,8 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
     "CacheTrouble": {"subject": Sensitive.TEXT},
     "CrashShape": {"signature": Sensitive.TEXT},
     "DecisionShape": {"cause": Sensitive.TEXT, "inputs": Sensitive.TEXT},
+    "Alternative": {"numbers": Sensitive.TEXT},
+    "WouldChangeShape": {"condition": Sensitive.TEXT, "effect": Sensitive.TEXT},
 }
 """By the name of a type, its subtypes included."""
 

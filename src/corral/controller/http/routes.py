@@ -41,6 +41,7 @@ from corral.controller.http.resources.templates import (
     template_versions,
     templates,
 )
+from corral.controller.http.resources.why import why
 
 ROUTES: Final[tuple[Route, ...]] = with_description(
     (
@@ -62,6 +63,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *catalog.ROUTES,
         *crashes.ROUTES,
         *decisions.ROUTES,
+        *why.ROUTES,
         *events.ROUTES,
         *logs.ROUTES,
         *audit.ROUTES,

@@ -1,0 +1,190 @@
+"""The chain of causes of a decision: from what happened first, a crash or a request, to the decision."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Final
+
+from corral.controller.http.messages.paging import TimedPageQuery, newest_entries
+from corral.controller.http.resources.why.why_answer import SEARCHED, ChainShape
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import AUDIT, Journal
+from corral.domain.events import Cursor, Event, EventType
+from corral.domain.groups.instance_records import CrashRecord, DecisionRecord
+from corral.domain.ids import Incarnation, same_start
+from corral.domain.permissions import Permission, Role, allows
+from corral.domain.sensitive_fields import redacted_event, sees_all, unseen_types
+from corral.errors import Code, CorralError
+from corral.store.port import ReadEngine
+
+LONGEST: Final = 20
+_BEFORE: Final = dt.timedelta(seconds=60)
+_AFTER: Final = dt.timedelta(seconds=5)
+
+
+class ChainReader:
+    """Follows causes backwards, as far as they are kept and the caller may see them."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        reads: ReadEngine,
+        role: Role,
+        journals: Sequence[Journal[DecisionRecord]],
+    ) -> None:
+        """`journals`: where the decisions of the chain are looked for."""
+        self._state = state
+        self._reads = reads
+        self._role = role
+        self._journals = journals
+        self._known: dict[str, DecisionRecord] | None = None
+        self._steps: list[ChainShape] = []
+
+    async def find(self, id: str) -> DecisionRecord | None:
+        """A decision by its id, among the newest of its journals."""
+        if self._known is None:
+            self._known = {}
+            for journal in self._journals:
+                for entry in await self._reads.entries(journal.name, limit=SEARCHED, newest=True):
+                    record = journal.decode(entry.body)
+                    self._known[record.id] = record
+        return self._known.get(id)
+
+    async def chain(self, last: DecisionRecord | None) -> list[ChainShape]:
+        """The steps to a decision, the first cause first, `LONGEST` at most."""
+        self._steps = []
+        seen: set[str] = set()
+        current = last
+        while current is not None and current.id not in seen and len(self._steps) < LONGEST:
+            seen.add(current.id)
+            self._add("decision", current.id, current.subject, current.reason, current.at, rule=current.rule)
+            current = await self._before(current)
+        steps = self._steps[:LONGEST]
+        if len(self._steps) > LONGEST or current is not None:
+            steps[-1] = _cut("the chain is longer")
+        return steps[::-1]
+
+    async def _before(self, decision: DecisionRecord) -> DecisionRecord | None:
+        """Add the causes of a decision; the decision that is among them, to go on with."""
+        if not decision.causes:
+            self._add("cause", "", decision.subject, decision.root or decision.cause, None)
+            return None
+        for cause in decision.causes:
+            kind, _, id = cause.partition(":")
+            if cause.startswith("dec-"):
+                found = await self.find(cause)
+                if found is None:
+                    self._steps.append(_cut(f"decision {cause} is no longer kept"))
+                return found
+            if kind == "event":
+                following = await self._event(id)
+                if following:
+                    return await self.find(following)
+            elif kind == "crash":
+                self._crash(id)
+            elif kind == "request":
+                await self._request(id, decision)
+        return None
+
+    async def _event(self, text: str) -> str:
+        """Add an event; the id of the decision that it announced, if that led to it."""
+        event = await self._find_event(text)
+        if event is None:
+            self._steps.append(_cut(f"event {text} is no longer in the log"))
+            return ""
+        if event.type in unseen_types(self._role):
+            self._steps.append(_cut(f"event {text} is not for this role"))
+            return ""
+        shown = event if sees_all(self._role) else redacted_event(event)
+        crash = shown.data.get("crash")
+        known = self._state.crashes.find(crash) if isinstance(crash, str) else None
+        restarts = self._restarts_before(known.record) if known is not None else []
+        reason = _event_text(shown)
+        if restarts:
+            reason += f"; restarted {len(restarts)} times before, not again"
+        self._add("event", str(event.cursor), event.subject, reason, event.at, rule=event.type.value)
+        for each in restarts:
+            self._restart(each)
+        decided = shown.data.get("decision")
+        asked = event.type in (EventType.GROUP_SCALED, EventType.CRASH_LOOP_ENDED)
+        return decided if asked and isinstance(decided, str) else ""
+
+    async def _find_event(self, text: str) -> Event | None:
+        try:
+            cursor = Cursor.parse(text)
+            before = await self._reads.cursor_at(max(0, cursor.sequence - 1))
+            found = await self._reads.events(before, limit=1)
+        except CorralError as error:
+            if error.code in (Code.RESYNC_REQUIRED, Code.INVALID_CURSOR):
+                return None
+            raise
+        return next((event for event in found if event.cursor == cursor), None)
+
+    def _crash(self, id: str) -> None:
+        found = self._state.crashes.find(id)
+        if found is None:
+            self._steps.append(_cut(f"crash {id} is no longer kept"))
+            return
+        record = found.record
+        self._add(
+            "crash",
+            record.id,
+            record.instance,
+            f"'{record.instance}' crashed: {record.exit.summary}",
+            record.at,
+        )
+        for each in self._restarts_before(record):
+            self._restart(each)
+
+    def _restart(self, crash: CrashRecord) -> None:
+        text = f"'{crash.instance}' crashed: {crash.exit.summary}; restarted by its node"
+        self._add("restart", crash.id, crash.instance, text, crash.at)
+
+    def _restarts_before(self, crash: CrashRecord) -> list[CrashRecord]:
+        """Crashes of the same start after which its node restarted it, the newest first."""
+        crashes = self._state.crashes
+        found = (crashes.require(id).record for id in reversed(crashes.of_node(crash.node)))
+        return [
+            each
+            for each in found
+            if each.instance == crash.instance
+            and each.restarted_as
+            and each.id != crash.id
+            and same_start(each.incarnation, Incarnation(crash.incarnation))
+            and each.incarnation < crash.incarnation
+        ]
+
+    async def _request(self, id: str, decision: DecisionRecord) -> None:
+        """Add a request: who made it and what it did, from the audit where the caller may read that."""
+        text = decision.cause if decision.cause.startswith("token:") else f"request {id}"
+        at = decision.at
+        if allows(self._role, Permission.AUDIT_READ):
+            query = TimedPageQuery(limit=200, since=at - _BEFORE, until=at + _AFTER)
+            entries, _ = await newest_entries(self._reads, AUDIT.name, query)
+            for entry in entries:
+                record = AUDIT.decode(entry.body)
+                if record.request == id:
+                    who = record.actor_name or record.actor
+                    text, at = f"{who} asked for {record.action} of '{record.subject}'", entry.at
+                    break
+        self._add("request", id, decision.subject, text, at)
+
+    def _add(
+        self, kind: str, id: str, subject: str, reason: str, at: dt.datetime | None, *, rule: str = ""
+    ) -> None:
+        self._steps.append(ChainShape(kind=kind, id=id, subject=subject, rule=rule, reason=reason, at=at))
+
+
+def _cut(reason: str) -> ChainShape:
+    return ChainShape(kind="cut", id="", subject="", rule="", reason=reason, at=None)
+
+
+def _event_text(event: Event) -> str:
+    data = event.data
+    if event.type is EventType.INSTANCE_CRASHED:
+        return f"'{event.subject}' crashed: {data.get('reason', '')}"
+    if event.type is EventType.GROUP_SCALED:
+        return f"'{event.subject}' was scaled from {data.get('from')} to {data.get('to')}"
+    words = event.type.value.lower().replace("_", " ")
+    return f"{words} '{event.subject}'" + (f": {data['reason']}" if data.get("reason") else "")

@@ -1,0 +1,32 @@
+"""The routes of why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.controller.http.pipeline.route_table import Read, ReadHandler, Route
+from corral.controller.http.resources.why.why_answer import WhyShape
+from corral.controller.http.resources.why.why_groups import why_group
+from corral.controller.http.resources.why.why_instances import why_instance
+from corral.controller.http.resources.why.why_modules import why_module
+from corral.controller.http.resources.why.why_nodes import why_node
+from corral.domain.permissions import Permission
+
+
+def _route(path: str, summary: str, handler: ReadHandler) -> Read:
+    return Read(
+        method="GET",
+        path=path,
+        permission=Permission.DECISIONS_READ,
+        summary=summary,
+        response=WhyShape,
+        handler=handler,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _route("/api/v1/instances/{id}/why", "Why an instance is as it is", why_instance),
+    _route("/api/v1/groups/{name}/why", "Why a group has as many instances as it has", why_group),
+    _route("/api/v1/nodes/{id}/why", "Why a node runs what it runs, and refuses what it refuses", why_node),
+    _route("/api/v1/modules/{id}/why", "Why a module is in its phase", why_module),
+)

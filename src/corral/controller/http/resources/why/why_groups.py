@@ -1,0 +1,120 @@
+"""Why a group has as many instances as it has: its need, what the planner would do now, and what would change it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.why_answer import (
+    LISTED,
+    NowShape,
+    WhyParts,
+    WhyShape,
+    planned_shape,
+    would_change_shapes,
+)
+from corral.controller.instances.group_format_upgrade import isolation_hint
+from corral.controller.state.collections import group_decisions
+from corral.controller.workload.service import Workloads
+from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
+from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.domain.planning.planner import GroupResult
+from corral.errors import Rejected
+
+_NAMED: Final = 3
+"""Most instances that are not ready whose reason is in the summary of their group."""
+_WAITS: Final = frozenset({DecisionKind.SKIP, DecisionKind.REFUSE})
+
+
+async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
+    state, name = parts.state, call.path["name"]
+    journal = group_decisions(name)
+    try:
+        record = state.groups.require(name).record
+    except Rejected as error:
+        return await parts.gone("group", name, journal, error)
+    there = [each.record for each in state.instances.of_group(name)]
+    present = sum(live(each.state) for each in there)
+    view, result = parts.plan([name], call.now)
+    found = result.groups[name]
+    now = [_need(record, present, found)]
+    now += [planned_shape(each) for each in result.decisions[:LISTED]]
+    now += _waiting(parts.workload, there)
+    decisions = await parts.journal(journal)
+    chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
+    short = present < record.desired_count
+    last = next((each for each in decisions if not short or each.kind in _WAITS), None)
+    behind = await chains.find(last.id) if last is not None else None
+    return WhyShape(
+        subject=f"group/{name}",
+        state=_state(record, short=short),
+        summary=_summary(record, present) + _not_ready(parts.workload, there),
+        decisions=decisions,
+        now=now[:LISTED],
+        chain=await chains.chain(behind or await _newest(chains, decisions[0].id if decisions else "")),
+        would_change=would_change_shapes(group_counterfactuals(view, record, found)),
+    )
+
+
+async def _newest(chains: ChainReader, id: str) -> DecisionRecord | None:
+    return await chains.find(id) if id else None
+
+
+def _state(record: GroupRecord, *, short: bool) -> str:
+    if record.hold is not None:
+        return "HELD"
+    return "PAUSED" if record.paused else "SHORT" if short else "MET"
+
+
+def _need(record: GroupRecord, present: int, found: GroupResult) -> NowShape:
+    reason = f"{record.desired_count} are wanted, {present} are there"
+    if found.error is not None:
+        reason += "; it could not be planned, see the log of the controller"
+    elif found.reason:
+        reason += f"; {found.reason}"
+    return NowShape(
+        topic="need",
+        subject=f"group/{record.spec.name}",
+        reason=reason,
+        rule=found.need.rule.value if found.need.rule is not None else "",
+        at=found.wake_at or (record.paused.until if record.paused is not None else None),
+    )
+
+
+def _waiting(workload: Workloads, there: list[InstanceRecord]) -> list[NowShape]:
+    """Live instances that are not ready, with what they wait for."""
+    return [
+        NowShape(topic="not_ready", subject=f"instance/{record.id}", node=record.node, reason=reason)
+        for record in there
+        if live(record.state) and not is_ready(record) and (reason := _waits_for(workload, record))
+    ][:LISTED]
+
+
+def _summary(record: GroupRecord, present: int) -> str:
+    summary = f"group '{record.spec.name}' wants {record.desired_count} instances and has {present}"
+    if record.paused is not None:
+        until = record.paused.until.isoformat(timespec="seconds")
+        summary += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
+    if record.reason:
+        summary += f"; {record.reason}"
+    if hint := isolation_hint(record):
+        summary += f"; {hint}"
+    return summary
+
+
+def _waits_for(workload: Workloads, record: InstanceRecord) -> str:
+    vital = workload.vitals.find(record.id)
+    failure = record.start_failure if not record.started_at else None
+    return failure.message if failure else (vital.waits_for if vital else "") or record.reason
+
+
+def _not_ready(workload: Workloads, there: list[InstanceRecord]) -> str:
+    """The reported reasons why live instances are not ready."""
+    found = [
+        f"; '{record.id}' is {record.state}: {reason}"
+        for record in there
+        if live(record.state) and not is_ready(record) and (reason := _waits_for(workload, record))
+    ]
+    return "".join(found[:_NAMED])

@@ -1,0 +1,168 @@
+"""Why an instance is where it is and as it is: its placement, what is wanted of it, what it waits for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.resources.decisions import DecisionShape
+from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.why_answer import (
+    RECENT,
+    SEARCHED,
+    NowShape,
+    RestartShape,
+    WhyParts,
+    WhyShape,
+    WouldChangeShape,
+    would_change_shapes,
+)
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import group_decisions, instance_decisions
+from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import AfterStop, InstanceRecord, is_ready, live
+from corral.domain.ids import same_start
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.errors import Rejected
+
+_STARTS = frozenset({DecisionKind.START, DecisionKind.RESTART})
+
+
+async def why_instance(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
+    state, id = parts.state, call.path["id"]
+    journal = instance_decisions(id)
+    try:
+        record = state.instances.require(id).record
+    except Rejected as error:
+        return await parts.gone("instance", id, journal, error)
+    vital = parts.workload.vitals.find(record.id)
+    waits_for = vital.waits_for if vital else ""
+    restarts = _restarts(state, record)
+    summary = _summary(record, waits_for)
+    if restarts and live(record.state):
+        ago = _span(parts.setting.clock.now() - restarts[0].at)
+        summary += f"; restarted {ago} ago by its node: {restarts[0].reason}, crash {restarts[0].crash}"
+    decisions = await parts.journal(journal, limit=SEARCHED)
+    placed = next((each for each in decisions if each.kind in _STARTS and each.node), None)
+    chains = ChainReader(state, parts.reads, call.caller.token.role, [journal, group_decisions(record.group)])
+    last = await chains.find(record.decision or (decisions[0].id if decisions else ""))
+    return WhyShape(
+        subject=f"instance/{record.id}",
+        state=record.state.value,
+        summary=summary,
+        restarts=restarts,
+        files_kept=list(record.files_kept),
+        decisions=decisions[:RECENT],
+        now=_now(record, placed, waits_for),
+        chain=await chains.chain(last),
+        would_change=_would_change(parts, call.now, record, waits_for),
+    )
+
+
+def _now(record: InstanceRecord, placed: DecisionShape | None, waits_for: str) -> list[NowShape]:
+    subject = f"instance/{record.id}"
+    found = []
+    if placed is not None:
+        found.append(
+            NowShape(
+                topic="placement",
+                subject=subject,
+                node=placed.node,
+                rule=placed.rule,
+                reason=_placement_text(placed),
+                rejected=placed.rejected,
+                rejected_counts=placed.rejected_counts,
+                at=placed.at,
+            )
+        )
+    found.append(NowShape(topic="desired", subject=subject, node=record.node, reason=_desired(record)))
+    if live(record.state) and not is_ready(record) and (reason := waits_for or record.reason):
+        found.append(NowShape(topic="not_ready", subject=subject, node=record.node, reason=reason))
+    return found
+
+
+def _placement_text(placed: DecisionShape) -> str:
+    score = placed.inputs.get("score")
+    text = f"on {placed.node}"
+    if isinstance(score, float) and placed.ties:
+        return f"{text}: tie with {', '.join(placed.ties)} at {score:.6f}, by hash"
+    refused = sum(placed.rejected_counts.values())
+    if isinstance(score, float):
+        text += f": score {score:.6f}"
+        text += f", the best of {refused + 1} nodes" if refused else ", the only node"
+    return text
+
+
+def _desired(record: InstanceRecord) -> str:
+    if record.wanted is Wanted.RUN:
+        return "it is to run"
+    again = ", then to start again" if record.after_stop is AfterStop.RESTART else ""
+    return f"it is to stop{again}" + (
+        f": {record.held or record.reason}" if record.held or record.reason else ""
+    )
+
+
+def _would_change(
+    parts: WhyParts, now: dt.datetime, record: InstanceRecord, waits_for: str
+) -> list[WouldChangeShape]:
+    def one(condition: str, effect: str) -> list[WouldChangeShape]:
+        return [WouldChangeShape(condition=condition, effect=effect, at=None)]
+
+    if record.state is InstanceState.OFFLINE:
+        return one(f"{record.node} reconnects", "its state is known again")
+    if live(record.state):
+        return one(waits_for, "it is ready") if waits_for and not is_ready(record) else []
+    if record.held:
+        return one(f"corral instance restart {record.id}", "it starts again")
+    stored = parts.state.groups.find(record.group)
+    if stored is None:
+        return []
+    view, result = parts.plan([record.group], now)
+    return would_change_shapes(group_counterfactuals(view, stored.record, result.groups[record.group]))
+
+
+def _restarts(state: ClusterState, record: InstanceRecord) -> list[RestartShape]:
+    """Restarts that its node made since its present start, the newest first."""
+    crashes = state.crashes
+    found = (crashes.require(id).record for id in reversed(crashes.of_node(record.node)))
+    of_it = (
+        crash
+        for crash in found
+        if crash.instance == record.id
+        and crash.restarted_as
+        and same_start(crash.incarnation, record.incarnation)
+    )
+    return [
+        RestartShape(
+            at=crash.at,
+            crash=crash.id,
+            incarnation=crash.incarnation,
+            restarted_as=crash.restarted_as,
+            uptime_ms=crash.uptime_ms,
+            reason=crash.exit.summary,
+        )
+        for crash in itertools.islice(of_it, RECENT)
+    ]
+
+
+def _span(length: dt.timedelta) -> str:
+    """A duration for people: 2 s, 28 min, 5 h, 3 d."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _summary(record: InstanceRecord, waits_for: str) -> str:
+    summary = f"instance '{record.id}' of group '{record.group}' is {record.state} on node '{record.node}'"
+    if record.start_failure is not None and not record.started_at:
+        failure = record.start_failure
+        summary += f"; its start failed at {failure.stage} with {failure.code}: {failure.message}"
+    elif record.exit is not None and not live(record.state):
+        summary += f"; it ended: {record.exit.summary}"
+    if reason := waits_for or record.reason:
+        summary += f"; {reason}"
+    return summary

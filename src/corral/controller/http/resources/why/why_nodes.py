@@ -1,0 +1,131 @@
+"""Why a node runs what it runs: its admission, what was placed there by which rules, and what it refuses now."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from typing import Final
+
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.why_answer import (
+    LISTED,
+    RECENT,
+    SEARCHED,
+    NowShape,
+    WhyParts,
+    WhyShape,
+    WouldChangeShape,
+)
+from corral.controller.state.collections import node_decisions
+from corral.domain.groups.instance_records import live
+from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.domain.planning.node_views import NodeView
+from corral.domain.records import NodeRecord
+from corral.errors import Rejected
+
+_SHORT_GROUPS: Final = 20
+"""The most groups with fewer instances than wanted that are planned."""
+
+
+async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
+    state, id = parts.state, call.path["id"]
+    journal = node_decisions(id)
+    try:
+        record = state.nodes.require(id).record
+    except Rejected as error:
+        return await parts.gone("node", id, journal, error)
+    decisions = await parts.journal(journal, limit=SEARCHED)
+    chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
+    view, refused, would_change = _refused(parts, id, call.now)
+    running = [each.record for each in state.instances.of_node(id) if live(each.record.state)]
+    rules = {each.subject: each for each in reversed(decisions)}
+    placed = [
+        NowShape(
+            topic="runs",
+            subject=f"instance/{each.id}",
+            node=id,
+            rule=rules[each.id].rule if each.id in rules else "",
+            reason=rules[each.id].reason if each.id in rules else each.reason,
+            at=rules[each.id].at if each.id in rules else each.created_at,
+        )
+        for each in running
+    ]
+    now = [_state(record), *([_room(view)] if view is not None else []), *refused, *placed]
+    own = _own_change(record)
+    return WhyShape(
+        subject=f"node/{id}",
+        state=record.state.value if record.admission is Admission.OPEN else record.admission.value.upper(),
+        summary=_summary(record, len(running), len(refused)),
+        decisions=decisions[:RECENT],
+        now=now[: 2 * LISTED],
+        chain=await chains.chain(await chains.find(decisions[0].id) if decisions else None),
+        would_change=would_change or own,
+    )
+
+
+def _admission(record: NodeRecord) -> str:
+    text = record.admission.value
+    return f"{text}: {record.admission_reason}" if record.admission_reason else text
+
+
+def _state(record: NodeRecord) -> NowShape:
+    reason = f"{record.state} since {record.state_since:%Y-%m-%d %H:%M:%S} UTC"
+    reason += f" ({record.reason})" if record.reason else ""
+    return NowShape(
+        topic="state", subject=f"node/{record.id}", node=record.id, reason=f"{reason}, {_admission(record)}"
+    )
+
+
+def _room(view: NodeView) -> NowShape:
+    free = max(0, view.memory_mb - view.usage.memory_mb)
+    text = f"{free} of {view.memory_mb} MB are free, {view.usage.cpu:g} of {view.cpus} CPUs are reserved"
+    if view.free_disk_mb is not None:
+        text += f", {max(0, view.free_disk_mb - view.preparing_disk_mb)} MB of disk are free"
+    return NowShape(topic="room", subject=f"node/{view.id}", node=view.id, reason=text)
+
+
+def _own_change(record: NodeRecord) -> list[WouldChangeShape]:
+    if record.state in (NodeState.DISCONNECTED, NodeState.UNREACHABLE, NodeState.ENROLLED):
+        return [WouldChangeShape(condition=f"{record.id} connects", effect="it takes instances", at=None)]
+    if record.state is NodeState.ONLINE and record.admission is not Admission.OPEN:
+        verb = "uncordon" if record.admission is Admission.CORDONED else "undrain"
+        return [WouldChangeShape(condition=f"{verb} {record.id}", effect="it takes new instances", at=None)]
+    return []
+
+
+def _refused(
+    parts: WhyParts, id: str, now: dt.datetime
+) -> tuple[NodeView | None, list[NowShape], list[WouldChangeShape]]:
+    """The groups that have fewer instances than wanted and that this node refuses, with the reasons."""
+    short = (stored.record for stored in parts.state.groups if stored.record.reason)
+    groups = {each.spec.name: each for each in itertools.islice(short, _SHORT_GROUPS)}
+    view, result = parts.plan(groups, now)
+    found: list[NowShape] = []
+    changes: list[WouldChangeShape] = []
+    for name, planned in result.groups.items():
+        refusals = planned.refusal.refusals if planned.refusal is not None else ()
+        refusal = next((each for each in refusals if each.node == id), None)
+        if refusal is None:
+            continue
+        found.append(
+            NowShape(
+                topic="refuses", subject=f"group/{name}", node=id, rule="place.refuse", reason=refusal.reason
+            )
+        )
+        changes += [
+            WouldChangeShape(condition=each.condition, effect=each.effect, at=each.at)
+            for each in group_counterfactuals(view, groups[name], planned)
+            if each.node == id
+        ]
+    return next((each for each in view.nodes() if each.id == id), None), found, changes[:LISTED]
+
+
+def _summary(record: NodeRecord, running: int, refused: int) -> str:
+    summary = f"node '{record.id}' is {record.state} and {_admission(record)}; {running} instances are on it"
+    if record.state is not NodeState.ONLINE and record.reason:
+        summary += f"; {record.reason}"
+    if refused:
+        summary += f"; it cannot take instances of {refused} groups that need some"
+    return summary
