@@ -24,6 +24,7 @@ from corral.cli.terminal.output import (
     state_column,
 )
 from corral.cli.terminal.values import age, full_time
+from corral.errors import Rejected
 
 READ_ONLY: Final = ("status", "revision")
 """Fields that the API adds to a document: a group that was read can be written back."""
@@ -169,9 +170,7 @@ def _port(port: Item) -> str:
 @api_command
 def create(session: ApiSession, path: str, wait: bool, timeout: int) -> None:
     """Create a group from a file; its instances start at once."""
-    from corral.cli.document_files import read_documents
-
-    for document in read_documents(path):
+    for document in _read(path):
         made = session.client.post(GROUPS, _writable(document))
         if wait:
             made = until_met(session, str(made["name"]), timeout)
@@ -185,9 +184,7 @@ def create(session: ApiSession, path: str, wait: bool, timeout: int) -> None:
 @api_command
 def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
     """Change the fields that a file names. Others stay; null goes back to the default (RFC 7396)."""
-    from corral.cli.document_files import read_documents
-
-    documents = read_documents(path)
+    documents = _read(path)
     if name is not None and len(documents) > 1:
         raise WrongUsage(f"{path} holds {len(documents)} documents, and one NAME is given")
     for document in documents:
@@ -212,6 +209,17 @@ def _patch(session: ApiSession, name: str, patch: dict[str, Any], *, yes: bool) 
         yes=yes,
         ask=False,
     )
+
+
+def _read(path: str) -> list[dict[str, Any]]:
+    """The documents of a file, with the names of fields as the API has them."""
+    from corral.cli.document_files import read_documents
+    from corral.domain.groups.field_aliases import with_field_names
+
+    try:
+        return [with_field_names(document) for document in read_documents(path)]
+    except Rejected as refusal:
+        raise WrongUsage(f"{path}: {refusal.message}", hint=refusal.hint) from None
 
 
 def _writable(document: dict[str, Any]) -> dict[str, Any]:
