@@ -1,0 +1,103 @@
+"""Sets of group documents as changes of a workspace: a second time changes nothing, and what is given up is confirmed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from world import World
+
+from corral.controller.instances.group_apply import (
+    Action,
+    AppliedGroup,
+    ApplyOptions,
+    GivenDocument,
+    apply_set,
+    check_set,
+    removed_groups,
+)
+from corral.controller.instances.group_writes import documents_of
+from corral.errors import Code, DocumentsRejected
+
+NAMES = [f"g-{number}" for number in range(8)]
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "min": st.integers(0, 3) | st.none(),
+        "memory_mb": st.integers(0, 99) | st.none(),
+        "labels": st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy") | st.none(), max_size=2),
+        "restart": st.fixed_dictionaries({}, optional={"attempts": st.integers(0, 5) | st.none()}),
+        "abstract": st.booleans(),
+    },
+)
+
+
+def documents(drawn: list[dict[str, Any]], parents: list[int]) -> list[GivenDocument]:
+    """Each may have one of those before it as its parent."""
+    found = []
+    for number, (fields, parent) in enumerate(zip(drawn, parents, strict=True)):
+        body = {"name": NAMES[number], "command": ["a"], **fields}
+        if parent < number:
+            body["parent"] = NAMES[parent]
+        found.append(GivenDocument(f"{NAMES[number]}.yaml", body))
+    return found
+
+
+def apply(world: World, given: list[GivenDocument], options: ApplyOptions) -> list[AppliedGroup]:
+    ws = world.workspace()
+    gone = removed_groups(ws.groups(), given, options)
+    applied = apply_set(ws, check_set(given, documents_of(ws), gone), options)
+    if ws.steps():
+        world.apply(ws.steps())
+    return applied
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_the_second_apply_of_any_set_is_empty(data: st.DataObject, seed: int) -> None:
+    """I19, after any earlier set, in any order of the documents."""
+    world = World()
+    options = ApplyOptions(owner="me", force=True, confirm=None, prune=True)
+    for _ in range(2):
+        count = data.draw(st.integers(1, len(NAMES)))
+        drawn = data.draw(st.lists(FIELDS, min_size=count, max_size=count))
+        parents = data.draw(st.lists(st.integers(0, len(NAMES)), min_size=count, max_size=count))
+        given = documents(drawn, parents)
+        random.Random(seed).shuffle(given)
+        try:
+            apply(world, given, options)
+        except DocumentsRejected:
+            before = world.state.number
+            with pytest.raises(DocumentsRejected):
+                apply(world, given, options)
+            assert world.state.number == before
+            continue
+        before = world.state.number
+        again = apply(world, list(reversed(given)), options)
+        assert {each.action for each in again} == {Action.UNCHANGED}
+        assert (world.state.number, len(again)) == (before, count)
+
+
+def test_instances_are_given_up_only_after_a_confirmation() -> None:
+    world = World()
+    world.add_node("n1", memory=4096)
+    mine = GivenDocument("mine.yaml", {"name": "mine", "command": ["a"]})
+    apply(
+        world,
+        [mine, GivenDocument("old.yaml", {"name": "old", "command": ["a"], "min": 2})],
+        ApplyOptions(owner="me"),
+    )
+    world.keep("old")
+    with pytest.raises(DocumentsRejected) as refused:
+        apply(world, [mine], ApplyOptions(owner="me", prune=True))
+    assert refused.value.code is Code.CONFIRMATION_REQUIRED
+    assert [(each.group, each.path) for each in refused.value.faults] == [("old", "")]
+    assert "old-1" in refused.value.faults[0].error.message
+    done = apply(world, [mine], ApplyOptions(owner="me", prune=True, confirm=frozenset({"old"})))
+    assert {each.name: each.action for each in done} == {"mine": Action.UNCHANGED, "old": Action.DELETED}
+    assert world.state.groups.require("old").record.deleting
+    with pytest.raises(DocumentsRejected, match="1 error"):
+        apply(world, [GivenDocument("old.yaml", {"name": "old", "command": ["b"]})], ApplyOptions())
