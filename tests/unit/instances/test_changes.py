@@ -10,9 +10,10 @@ from corral.controller.instances.group_changes import create_group, delete_group
 from corral.controller.instances.instance_changes import remove_instance, restart_instance, start_instance
 from corral.controller.instances.retention import forgotten
 from corral.controller.instances.starts import release, reserve
-from corral.domain.groups.group import PortSpec
+from corral.domain.groups.group import PortSpec, ScalingMode, ScalingSpec
 from corral.domain.groups.group_documents import parse_group
 from corral.domain.groups.plans import read_plan
+from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code, Rejected
 from corral.system.controller_config import InstanceRetentionSection
 
@@ -67,6 +68,19 @@ def test_bounds_and_states_are_refused_with_their_codes(world):
     assert refused(world, start_instance, "lobbi").code is Code.NOT_FOUND
     assert refused(world, start_instance, "lobby", node="n9").code is Code.NOT_FOUND
     assert refused(world, restart_instance, "nobody-1", reason="").code is Code.NOT_FOUND
+
+
+def test_in_a_group_of_mode_static_only_min_decides_about_the_number(world):
+    world.do(create_group, spec(min=1, scaling=ScalingSpec(mode=ScalingMode.STATIC)))
+    assert world.state.groups.require("lobby").record.desired_count == 1
+    started = world.do(start_instance, "lobby")
+    for change, *more in ((scale_group, 2), (start_instance,)):
+        error = refused(world, change, "lobby", *more)
+        assert (error.code, error.field, "min" in error.hint) == (Code.CONFLICT, "scaling.mode", True)
+    ws = world.workspace()
+    ws.put_instance(msgspec.structs.replace(started, state=InstanceState.STOPPED, wanted=Wanted.STOP))
+    world.apply(ws.steps())
+    assert world.do(start_instance, "lobby").group == "lobby", "one that was stopped is missing to min"
 
 
 def test_a_patch_merges_removes_and_refuses_what_it_does_not_know(world):

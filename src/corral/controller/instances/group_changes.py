@@ -10,11 +10,16 @@ import msgspec
 from corral.controller.instances.confirmations import before_group_goes
 from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_writes import documents_of, write_documents
-from corral.controller.instances.instance_changes import order_stop, refuse_abstract, refuse_deleting
+from corral.controller.instances.instance_changes import (
+    order_stop,
+    refuse_abstract,
+    refuse_by_mode,
+    refuse_deleting,
+)
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.groups.group import GroupSpec, ScalingMode
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.group_documents import brief_document, parse_group, refuse_renaming
 from corral.domain.groups.inheritance import parent_of, patched_document, written_document
@@ -125,13 +130,7 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
     after."""
     record = ws.require_group(name)
     refuse_deleting(record)
-    if record.spec.scaling.mode is ScalingMode.STATIC:
-        raise Rejected(
-            Code.CONFLICT,
-            f"group '{name}' has as many instances as 'min' says: its scaling.mode is STATIC",
-            hint="change 'min', or set scaling.mode to MANUAL",
-            field="scaling.mode",
-        )
+    refuse_by_mode(record)
     refuse_abstract(record)
     low, high = record.spec.min, record.spec.max
     if count < low or (high is not None and count > high):

@@ -17,6 +17,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
+from corral.domain.groups.group import ScalingMode
 from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live, stays
 from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.instance_states import Wanted
@@ -141,6 +142,19 @@ def refuse_abstract(group: GroupRecord) -> None:
         )
 
 
+def refuse_by_mode(group: GroupRecord, present: int | None = None) -> None:
+    """Refuse to change the number of instances by hand where the document alone decides about it. `present`: the number
+    before a start, which may bring one back that was stopped."""
+    spec = group.spec
+    if spec.scaling.mode is ScalingMode.STATIC and (present is None or present >= spec.min):
+        raise Rejected(
+            Code.CONFLICT,
+            f"group '{spec.name}' has as many instances as 'min' says: its scaling.mode is STATIC",
+            hint="change 'min', or set scaling.mode to MANUAL",
+            field="scaling.mode",
+        )
+
+
 def stop_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     """Stop the instance by its stop ladder, for good."""
     return _ordered(ws, ws.require_instance(id), reason or f"stopped by {ws.cause}")
@@ -179,6 +193,7 @@ def _refuse_without_plan(ws: Workspace, group: GroupRecord, record: InstanceReco
 
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
     present = running_count(ws, group.spec.name)
+    refuse_by_mode(group, present)
     if group.spec.max is not None and present >= group.spec.max:
         error = Rejected(
             Code.GROUP_FULL,
