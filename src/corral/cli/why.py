@@ -1,68 +1,171 @@
-"""`corral why`: the decisions behind what an instance or a group is."""
+"""`corral why`: what something is, why, what led to it, and what would change it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import CommandRefused, printable
+from corral.cli.failure import CommandRefused, WrongUsage, printable
 from corral.cli.terminal.output import Item, show_one
-from corral.cli.terminal.values import short_time
+from corral.cli.terminal.values import full_time, short_time
+
+_PLACES: Final[Mapping[str, str]] = {
+    "instance": "instances",
+    "group": "groups",
+    "node": "nodes",
+    "module": "modules",
+}
+_NAMES: Final = {"instance": "id", "group": "name", "node": "id", "module": "id"}
+_GONE: Final = "GONE"
+_WAITS: Final = ("refuse", "skip")
+_SHOWN: Final = 10
+"""Decisions that are printed; `-o json` has all of the answer."""
 
 
 @click.command()
-@click.argument("subject")
+@click.argument("subject", metavar="[KIND/]ID")
 @api_command
 def why(session: ApiSession, subject: str) -> None:
-    """Why SUBJECT, the id of an instance or the name of a group, is as it is."""
+    """Why an instance, a group, a node or a module is as it is. KIND is needed where several have that ID."""
     found = _look_up(session, subject)
     if session.output != "table":
         show_one(session.output, found, rows=[], name="subject")
         return
-    click.echo(printable(str(found.get("summary", ""))))
-    for kept in found.get("files_kept", []):
-        click.echo(printable(f"  kept {kept}"))
-    items = [(item.get("at"), _explained(item)) for item in found.get("decisions", [])]
-    items += [(item.get("at"), _restarted(item)) for item in found.get("restarts", [])]
-    for _, text in sorted(items, key=lambda one: str(one[0]), reverse=True):
-        click.echo(text)
+    for line in _explained(found):
+        click.echo(printable(line))
 
 
 def _look_up(session: ApiSession, subject: str) -> Item:
     kind, _, name = subject.partition("/")
-    places = {"instance": "instances", "group": "groups"}
-    if name and kind in places:
-        found: Item = session.client.get(f"/api/v1/{places[kind]}/{segment(name)}/why")
+    if name and kind in _PLACES:
+        found = _ask(session, kind, name)
+        if found is None:
+            raise _unknown(session, [kind], name)
         return found
+    answers = {each: found for each in _PLACES if (found := _ask(session, each, subject)) is not None}
+    present = {each: found for each, found in answers.items() if found.get("state") != _GONE} or answers
+    if not present:
+        raise _unknown(session, list(_PLACES), subject)
+    if len(present) > 1:
+        raise WrongUsage(
+            f"'{subject}' is " + " and ".join(f"{_article(each)} {each}" for each in present),
+            hint="choose: " + ", ".join(f"corral why {each}/{subject}" for each in present),
+        )
+    return next(iter(present.values()))
+
+
+def _ask(session: ApiSession, kind: str, name: str) -> Item | None:
     try:
-        found = session.client.get(f"/api/v1/instances/{segment(subject)}/why")
+        found: Item = session.client.get(f"/api/v1/{_PLACES[kind]}/{segment(name)}/why")
     except CommandRefused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
-        try:
-            found = session.client.get(f"/api/v1/groups/{segment(subject)}/why")
-        except CommandRefused as second:
-            if second.code != "NOT_FOUND":
-                raise
-            raise CommandRefused(
-                f"there is neither an instance nor a group '{subject}'",
-                hint="see 'corral instance list' and 'corral group list'",
-                code="NOT_FOUND",
-            ) from None
+        return None
     return found
 
 
-def _restarted(restart: Item) -> str:
-    return printable(
+def _article(kind: str) -> str:
+    return "an" if kind == "instance" else "a"
+
+
+def _unknown(session: ApiSession, kinds: list[str], name: str) -> CommandRefused:
+    from corral.errors import nearest
+
+    known = {item: kind for kind in kinds for item in _names(session, kind)}
+    guess = nearest(name, known)
+    if len(kinds) == 1:
+        text = f"there is no {kinds[0]} '{name}'"
+    else:
+        text = f"there is neither an instance nor a group, a node or a module '{name}'"
+    hint = f"did you mean {known[guess]}/{guess}?" if guess else None
+    return CommandRefused(
+        text, hint=hint or "see 'corral instance list' and 'corral group list'", code="NOT_FOUND"
+    )
+
+
+def _names(session: ApiSession, kind: str) -> list[str]:
+    """The first names of a kind, for a guess at what was meant."""
+    try:
+        page = session.client.get(f"/api/v1/{_PLACES[kind]}?limit=500")
+    except CommandRefused:
+        return []
+    return [str(item.get(_NAMES[kind], "")) for item in page.get("items", [])]
+
+
+def _explained(found: Item) -> Iterable[str]:
+    yield str(found.get("summary", ""))
+    for kept in found.get("files_kept", []):
+        yield f"  kept {kept}"
+    for each in found.get("now", []):
+        yield from _now(each, found)
+    if changes := found.get("would_change", []):
+        yield "would change: " + " · ".join(map(_condition, changes))
+    if chain := found.get("chain", []):
+        yield "caused by: " + " → ".join(map(_step, chain))
+    items = [(item.get("at"), _decision(item)) for item in found.get("decisions", [])]
+    items += [(item.get("at"), _restart(item)) for item in found.get("restarts", [])]
+    items.sort(key=lambda one: str(one[0]), reverse=True)
+    yield from (text for _, text in items[:_SHOWN])
+    if len(items) > _SHOWN:
+        yield f"and {len(items) - _SHOWN} more: -o json"
+
+
+def _now(each: Item, found: Item) -> Iterable[str]:
+    """What is the case now, with a line for each node that was refused."""
+    topic, subject = str(each.get("topic", "")), str(each.get("subject", ""))
+    if topic not in ("need", *_WAITS):
+        about = "" if subject == found.get("subject") else f"{subject.partition('/')[2]} "
+        where = f"{each['node']}: " if topic == "on_node" else ""
+        verb = "refuses " if topic == "refuses" else ""
+        rule = f" ({each['rule']})" if each.get("rule") and topic in ("runs", "start", "placement") else ""
+        yield f"  {where}{verb}{about}{each.get('reason', '')}{rule}"
+    elif topic in _WAITS and not each.get("rejected"):
+        yield f"  {each.get('reason', '')}"
+    if topic in (*_WAITS, "placement"):
+        yield from _refused(each)
+
+
+def _refused(each: Item) -> Iterable[str]:
+    rejected = each.get("rejected", [])
+    names = [str(other.get("subject", "")).removeprefix("node/") for other in rejected]
+    width = max(map(len, names), default=0)
+    for name, other in zip(names, rejected, strict=True):
+        yield f"    {name.ljust(width)}  {other.get('reason', '')}"
+    more = sum(each.get("rejected_counts", {}).values()) - len(rejected)
+    if more > 0:
+        yield f"    and {more} more nodes"
+
+
+def _condition(change: Item) -> str:
+    text = str(change.get("condition", ""))
+    return f"{text} ({full_time(change['at'])})" if change.get("at") else text
+
+
+def _step(step: Item) -> str:
+    """A step of the chain: of a decision its rule says most."""
+    kind, reason = step.get("kind"), str(step.get("reason", ""))
+    if kind == "decision":
+        return f"{step.get('rule') or reason} {step.get('subject')}"
+    when = f" {short_time(step['at'])}" if step.get("at") and kind in ("event", "crash", "restart") else ""
+    return f"{reason}{when}"
+
+
+def _restart(restart: Item) -> str:
+    return (
         f"{short_time(restart.get('at'))}  restart by its node: {restart.get('reason')}\n"
         f"  see: corral crash get {restart.get('crash')}"
     )
 
 
-def _explained(decision: Item) -> str:
+def _decision(decision: Item) -> str:
+    rule = f" [{decision['rule']}]" if decision.get("rule") else ""
     lines = [
-        f"{short_time(decision.get('at'))}  {decision.get('kind')} {decision.get('subject')}: {decision.get('reason')}",
+        f"{short_time(decision.get('at'))}  {decision.get('kind')} {decision.get('subject')}: "
+        f"{decision.get('reason')}{rule}",
         f"  cause: {decision.get('cause')}  ({decision.get('id')})",
     ]
     if decision.get("request"):
@@ -70,4 +173,4 @@ def _explained(decision: Item) -> str:
     lines += [
         f"  not {other.get('subject')}: {other.get('reason')}" for other in decision.get("rejected", [])
     ]
-    return printable("\n".join(lines))
+    return "\n".join(lines)

@@ -352,6 +352,62 @@ def test_why_finds_instances_first_and_groups_then(corral: Corral, server: Stand
     assert (missing.returncode, "neither an instance nor a group" in missing.stderr) == (1, True)
 
 
+def test_why_of_a_name_that_several_have_lists_the_choices(corral: Corral, server: StandIn) -> None:
+    answer = {"subject": "x/lobby", "state": "MET", "summary": "it is so", "decisions": []}
+    for place in ("groups", "nodes"):
+        server.answers["GET", f"/api/v1/{place}/lobby/why"] = (200, answer)
+    done = corral("why", "lobby")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "error: 'lobby' is a group and a node",
+        "hint: choose: corral why group/lobby, corral why node/lobby",
+    ]
+    assert corral("why", "node/lobby").stdout == "it is so\n"
+    server.answers["GET", "/api/v1/nodes/lobby/why"] = (200, {**answer, "state": "GONE"})
+    assert corral("why", "lobby").returncode == 0, "what is gone is no choice beside what is there"
+
+
+def test_why_of_an_unknown_name_names_the_nearest(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": [{"id": "web-1"}], "next": None})
+    assert corral("why", "web-11").stderr.splitlines()[-1] == "hint: did you mean node/web-1?"
+    assert "there is no group 'web-11'" in corral("why", "group/web-11").stderr
+
+
+def test_why_draws_nodes_conditions_and_the_chain(corral: Corral, server: StandIn) -> None:
+    at = "2026-01-01T00:00:00Z"
+    rejected = [
+        {"subject": "node/n1", "reason": "lacks 128 MB"},
+        {"subject": "node/web-2", "reason": "it is draining: kernel update"},
+    ]
+    server.answers["GET", "/api/v1/groups/lobby/why"] = (
+        200,
+        {
+            "subject": "group/lobby",
+            "state": "SHORT",
+            "summary": "group 'lobby' wants 4 instances and has 3",
+            "now": [
+                {"topic": "need", "subject": "group/lobby", "reason": "4 are wanted"},
+                {"topic": "refuse", "rejected": rejected, "rejected_counts": {"MEMORY": 5, "ADMISSION": 1}},
+            ],
+            "would_change": [{"condition": "128 MB on n1", "at": None}, {"condition": "undrain web-2"}],
+            "chain": [
+                {"kind": "event", "reason": "'lobby-2' crashed: oom", "at": at},
+                {"kind": "decision", "rule": "crash.replace", "subject": "lobby"},
+            ],
+        },
+    )
+    lines = corral("why", "lobby").stdout.splitlines()
+    assert lines[:5] == [
+        "group 'lobby' wants 4 instances and has 3",
+        "    n1     lacks 128 MB",
+        "    web-2  it is draining: kernel update",
+        "    and 4 more nodes",
+        "would change: 128 MB on n1 · undrain web-2",
+    ]
+    assert lines[5].startswith("caused by: 'lobby-2' crashed: oom ")
+    assert lines[5].endswith(" → crash.replace lobby")
+
+
 def test_a_group_is_held_and_released(corral: Corral, server: StandIn) -> None:
     hold = {"by": "'admin'", "reason": "a new map", "since": "2026-01-01T00:00:00Z", "when_empty": True}
     server.answers["POST", "/api/v1/groups/lobby/hold"] = (200, GROUP)

@@ -17,10 +17,11 @@ from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import Journal
 from corral.controller.workload.service import Workloads
-from corral.domain.decisions import Alternative
+from corral.domain.decisions import Alternative, DecisionKind, Rule
 from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.planning.counterfactuals import Counterfactual
-from corral.domain.planning.planner import Limits, PlannedDecision, PlanResult, plan
+from corral.domain.planning.planner import GroupResult, Limits, PlannedDecision, PlanResult, plan
+from corral.domain.planning.refusals import PlacementRefusal, count_codes
 from corral.errors import Rejected
 from corral.store.port import ReadEngine
 
@@ -148,10 +149,6 @@ def planned_shape(planned: PlannedDecision) -> NowShape:
     if planned.placement is not None:
         rejected, counts = planned.placement.alternatives(), planned.placement.counts()
         node = planned.placement.node
-    elif planned.refusal is not None:
-        rejected = [each.alternative() for each in planned.refusal.refusals]
-        for each in planned.refusal.refusals:
-            counts[each.code] = counts.get(each.code, 0) + 1
     return NowShape(
         topic=planned.kind.value,
         subject=subject,
@@ -161,4 +158,18 @@ def planned_shape(planned: PlannedDecision) -> NowShape:
         rejected=[worded(each) for each in rejected[:LISTED]],
         rejected_counts=counts,
         at=planned.wake_at,
+    )
+
+
+def refusal_shape(group: str, found: GroupResult, refused: PlacementRefusal) -> NowShape:
+    """Why no node takes the next instance of a group. The planner decides this once; it holds until it changes."""
+    waits = bool(refused.returning())
+    return NowShape(
+        topic=(DecisionKind.SKIP if waits else DecisionKind.REFUSE).value,
+        subject=f"group/{group}",
+        rule=(Rule.RECONNECT_WAIT if waits else Rule.PLACE_REFUSE).value,
+        reason=found.reason,
+        rejected=[worded(each.alternative()) for each in refused.refusals[:LISTED]],
+        rejected_counts=count_codes(refused.refusals),
+        at=found.wake_at,
     )

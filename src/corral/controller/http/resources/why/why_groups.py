@@ -12,6 +12,7 @@ from corral.controller.http.resources.why.why_answer import (
     WhyParts,
     WhyShape,
     planned_shape,
+    refusal_shape,
     would_change_shapes,
 )
 from corral.controller.instances.group_format_upgrade import isolation_hint
@@ -40,7 +41,8 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     view, result = parts.plan([name], call.now)
     found = result.groups[name]
     now = [_need(record, present, found)]
-    now += [planned_shape(each) for each in result.decisions[:LISTED]]
+    now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
+    now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
     now += _waiting(parts.workload, there)
     decisions = await parts.journal(journal)
     chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
