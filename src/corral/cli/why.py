@@ -11,7 +11,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage, printable
 from corral.cli.terminal.output import Item, show_one
-from corral.cli.terminal.values import full_time, short_time
+from corral.cli.terminal.values import short_time
 
 _PLACES: Final[Mapping[str, str]] = {
     "instance": "instances",
@@ -103,7 +103,8 @@ def _explained(found: Item) -> Iterable[str]:
     for each in found.get("now", []):
         yield from _now(each, found)
     if changes := found.get("would_change", []):
-        yield "would change: " + " · ".join(map(_condition, changes))
+        of_node = str(found.get("subject", "")).startswith("node/")
+        yield "would change: " + " · ".join(_condition(each, whole=of_node) for each in changes)
     if chain := found.get("chain", []):
         yield "caused by: " + " → ".join(map(_step, chain))
     items = [(item.get("at"), _decision(item)) for item in found.get("decisions", [])]
@@ -121,6 +122,7 @@ def _now(each: Item, found: Item) -> Iterable[str]:
         about = "" if subject == found.get("subject") else f"{subject.partition('/')[2]} "
         where = f"{each['node']}: " if topic == "on_node" else ""
         verb = "refuses " if topic == "refuses" else ""
+        about = f"{about.strip()}: " if about else ""
         rule = f" ({each['rule']})" if each.get("rule") and topic in ("runs", "start", "placement") else ""
         yield f"  {where}{verb}{about}{each.get('reason', '')}{rule}"
     elif topic in _WAITS and not each.get("rejected"):
@@ -140,9 +142,11 @@ def _refused(each: Item) -> Iterable[str]:
         yield f"    and {more} more nodes"
 
 
-def _condition(change: Item) -> str:
+def _condition(change: Item, *, whole: bool) -> str:
+    """A condition; `whole`: with what follows from it, which differs by group."""
     text = str(change.get("condition", ""))
-    return f"{text} ({full_time(change['at'])})" if change.get("at") else text
+    text += f" at {short_time(change['at'])}" if change.get("at") else ""
+    return f"{text} ({change.get('effect', '')})" if whole else text
 
 
 def _step(step: Item) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pretend_node import S
+
 from corral.testing.waiting import eventually
 
 
@@ -71,3 +73,20 @@ async def test_stops_of_a_scale_name_the_scale_and_the_request(fleet):
     assert stop["causes"] == [scale["id"], f"request:{scale['request']}"]
     audited = (await fleet.controller.call("GET", "/api/v1/audit"))["items"][0]
     assert (audited["action"], audited["request"]) == ("groups.scale", scale["request"])
+
+
+async def test_a_crash_that_is_reported_together_with_earlier_steps_is_the_cause(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await node.drop()
+    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING, reason="still well")
+    await node.crash("lobby-1", restart=True)
+    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING)
+    await node.crash("lobby-1")
+    await node.connect()
+    await fleet.reaches("lobby-2", "RUNNING")
+    [start, *_] = await _decisions(fleet, "instance/lobby-2")
+    crashed = (await fleet.events("INSTANCE_CRASHED"))[-1]
+    assert (start["rule"], start["causes"]) == ("crash.replace", [f"event:{crashed['id']}"])

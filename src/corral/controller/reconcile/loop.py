@@ -20,6 +20,7 @@ from corral.controller.instances.crash_loops import pause_left
 from corral.controller.instances.service import InstanceService
 from corral.controller.reconcile.apply_plan import Wake, keep_groups
 from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
+from corral.controller.reconcile.wake_causes import event_behind, mended_by
 from corral.controller.sessions.commit_faults import conflict_pause
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.collections import (
@@ -57,7 +58,6 @@ _MAY_MEND: Final = frozenset(
     {NODE_LEDGERS.name, RESERVATIONS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name}
 )
 """A change of these collections may provide what a group lacked."""
-_MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
 _ASKED_FOR: Final = frozenset(
     {
         EventType.GROUP_CREATED,
@@ -170,7 +170,7 @@ class Reconciler:
         self._observation.reported(node)
 
     def _mark(self, group: str, commit: Commit, change: Change) -> None:
-        event = next((event for event in commit.events if event.subject == change.id), None)
+        event = event_behind(commit, change)
         cause = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
         waiting = self._dirty.get(group)
         asked_by = self._request_behind(event)
@@ -303,7 +303,7 @@ class Reconciler:
         """Have groups checked that are short of instances, some at a time."""
         if self._capacity_changed:
             self._capacity_changed = False
-            self._to_sweep |= dict.fromkeys(self._short, _mended_by(self._freed_by))
+            self._to_sweep |= dict.fromkeys(self._short, mended_by(self._freed_by))
             self._freed_by = None
         for name in list(itertools.islice(self._to_sweep, _SWEPT)):
             mended = self._to_sweep.pop(name)
@@ -376,11 +376,3 @@ class Reconciler:
                 steps = (*steps, NODES.put(node, stored.record, expect=stored.revision))
             if steps:
                 await self._ledger.commit(*steps)
-
-
-def _mended_by(event: Event | None) -> Wake:
-    """Why groups that lack something are looked at again."""
-    if event is None:
-        return Wake(cause=_MENDED)
-    text = f"{_MENDED}: {event.type} {event.subject} ({event.cursor})"
-    return Wake(cause=text, causes=(f"event:{event.cursor}",))

@@ -123,9 +123,13 @@ def _refused(
 
 
 def _summary(record: NodeRecord, running: int, refused: int) -> str:
-    summary = f"node '{record.id}' is {record.state} and {_admission(record)}; {running} instances are on it"
+    summary = f"node '{record.id}' is {record.state} and {_admission(record)}; {_counted(running, 'instance')} on it"
     if record.state is not NodeState.ONLINE and record.reason:
         summary += f"; {record.reason}"
     if refused:
-        summary += f"; it cannot take instances of {refused} groups that need some"
+        summary += f"; it cannot take instances of {_counted(refused, 'group')} in need"
     return summary
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

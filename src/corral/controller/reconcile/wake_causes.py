@@ -1,0 +1,29 @@
+"""What wakes a group: the event of a commit that explains a later decision best."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.controller.reconcile.apply_plan import Wake
+from corral.domain.events import Event, EventType
+from corral.store.port import Change, Commit
+
+_MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
+
+
+def event_behind(commit: Commit, change: Change) -> Event | None:
+    """The event of a commit that says most about a change: a crash that ended a run, else the last. Nodes report several
+    steps of a run at once."""
+    found = [event for event in commit.events if event.subject == change.id]
+    for event in found:
+        if event.type is EventType.INSTANCE_CRASHED and not event.data.get("restarted_as"):
+            return event
+    return found[-1] if found else None
+
+
+def mended_by(event: Event | None) -> Wake:
+    """Why groups that lack something are looked at again."""
+    if event is None:
+        return Wake(cause=_MENDED)
+    text = f"{_MENDED}: {event.type} {event.subject} ({event.cursor})"
+    return Wake(cause=text, causes=(f"event:{event.cursor}",))
