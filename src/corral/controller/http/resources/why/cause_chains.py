@@ -102,7 +102,8 @@ class ChainReader:
         restarts = self._restarts_before(known.record) if known is not None else []
         reason = _event_text(shown)
         if restarts:
-            reason += f"; restarted {len(restarts)} times before, not again"
+            times = "1 restart" if len(restarts) == 1 else f"{len(restarts)} restarts"
+            reason += f", after {times} by its node"
         self._add("event", str(event.cursor), event.subject, reason, event.at, rule=event.type.value)
         for each in restarts:
             self._restart(each)

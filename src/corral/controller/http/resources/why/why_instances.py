@@ -25,6 +25,7 @@ from corral.domain.groups.instance_records import AfterStop, InstanceRecord, is_
 from corral.domain.ids import same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.domain.planning.refusals import LOWER
 from corral.errors import Rejected
 
 _STARTS = frozenset({DecisionKind.START, DecisionKind.RESTART})
@@ -88,10 +89,10 @@ def _placement_text(placed: DecisionShape) -> str:
     text = f"on {placed.node}"
     if isinstance(score, float) and placed.ties:
         return f"{text}: tie with {', '.join(placed.ties)} at {score:.6f}, by hash"
-    refused = sum(placed.rejected_counts.values())
+    lower = placed.rejected_counts.get(LOWER, 0)
     if isinstance(score, float):
         text += f": score {score:.6f}"
-        text += f", the best of {refused + 1} nodes" if refused else ", the only node"
+        text += f", the best of {lower + 1} nodes" if lower else ", the only node that could take it"
     return text
 
 
