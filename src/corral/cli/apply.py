@@ -12,11 +12,12 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.completion import KnownName
-from corral.cli.document_sets import DocumentSet, FileDocument, read_set
-from corral.cli.failure import CommandRefused, note, printable
+from corral.cli.failure import CommandRefused, WrongUsage, note, printable
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import Item, plain, show_done
 from corral.cli.terminal.table import colour_enabled
+from corral.errors import Rejected
+from corral.system.document_sets import DocumentSet, FileDocument, read_set
 
 APPLY: Final = "/api/v1/apply"
 GROUPS: Final = "/api/v1/groups"
@@ -59,7 +60,7 @@ def apply(
     yes: bool,
 ) -> None:
     """Have groups as files describe them, all of them or none."""
-    found = read_set(paths)
+    found = _read(paths)
     options = {"owner": owner, "prune": prune, "force": force}
     if prune and not dry_run:
         planned = _sent(session, found, {**options, "dry_run": True})
@@ -79,10 +80,17 @@ def apply(
 def diff(session: ApiSession, paths: tuple[str, ...], owner: str, prune: bool, exit_code: bool) -> int:
     """Show what 'apply' would change, and whom it would touch."""
     options = {"owner": owner, "prune": prune, "force": True, "dry_run": True}
-    answer = _sent(session, read_set(paths), options)
+    answer = _sent(session, _read(paths), options)
     _show(session, answer, values=True)
     different = bool(answer["created"] or answer["changed"] or answer["deleted"])
     return DIFFERENT if different and exit_code else 0
+
+
+def _read(paths: tuple[str, ...]) -> DocumentSet:
+    try:
+        return read_set(paths)
+    except Rejected as error:
+        raise WrongUsage(error.message, hint=error.hint) from None
 
 
 def _applied(session: ApiSession, found: DocumentSet, options: dict[str, Any], *, yes: bool) -> Any:
@@ -201,6 +209,36 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
+def reload_folder(session: ApiSession, *, prune: bool, yes: bool) -> None:
+    """`corral group reload`."""
+    if prune:
+        confirm("delete the groups whose file is gone", yes=yes)
+    body: dict[str, Any] = {"prune": prune}
+    try:
+        answer = session.client.post(f"{GROUPS}/reload", body, timeout=_SECONDS)
+    except CommandRefused as refusal:
+        refusal.errors = tuple(_error_lines(refusal.details, ()))
+        if refusal.code != "CONFIRMATION_REQUIRED" or not yes:
+            raise
+        body["confirm"] = [str(each.get("group", "")) for each in refusal.details]
+        answer = session.client.post(f"{GROUPS}/reload", body, timeout=_SECONDS)
+    if session.output != "table":
+        show_done(session.output, answer, "", name="summary")
+    else:
+        for each in answer["groups"]:
+            if each["action"] != "unchanged":
+                _show_group(each, values=False)
+        for name in answer["gone"]:
+            click.echo(printable(f"! {name}: file gone; it stays until '--prune', or 'corral group delete'"))
+        click.echo(printable(str(answer["summary"])))
+    if answer["errors"]:
+        failure = CommandRefused(
+            "some files are refused; their groups stay as they are", hint="correct them and reload"
+        )
+        failure.errors = tuple(_error_lines(answer["errors"], ()))
+        raise failure
+
+
 @click.command()
 @click.argument("names", nargs=-1, type=KnownName("group"))
 @click.option("--resolved", is_flag=True, help="With the fields of parents and all defaults.")
@@ -262,7 +300,7 @@ def _needs(document: Mapping[str, Any]) -> list[str]:
 @api_command
 def delete(session: ApiSession, paths: tuple[str, ...], cascade: bool, yes: bool) -> None:
     """Delete the groups that files describe."""
-    found = read_set(paths)
+    found = _read(paths)
     bodies = [each.body for each in found.documents if isinstance(each.body, dict)]
     named = [each for each in bodies if isinstance(each.get("name"), str) and each["name"]]
     if found.faults or len(named) < len(found.documents):

@@ -337,3 +337,14 @@ def _note_drift(group: Item) -> None:
         if count:
             runs = "instance runs" if count == 1 else "instances run"
             note(f"{count} {runs} {sentence} ({_shown(drift[kind])}): {drift['command']}")
+
+
+@group.command("reload")
+@click.option("--prune", is_flag=True, help="Delete groups whose file is gone.")
+@yes_option
+@api_command
+def reload_groups(session: ApiSession, prune: bool, yes: bool) -> None:
+    """Read the controller's directory of groups again (--groups DIR)."""
+    from corral.cli.apply import reload_folder
+
+    reload_folder(session, prune=prune, yes=yes)

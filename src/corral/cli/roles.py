@@ -89,6 +89,7 @@ def settings_read() -> contextlib.AbstractContextManager[None]:
 )
 @click.option("--advertise", metavar="HOST:PORT", help="Address that daemons shall use.")
 @click.option("--store", metavar="URL", help="sqlite or postgresql://….")
+@click.option("--groups", metavar="DIR", help="Load group documents from here; only with SQLite.")
 @click.option(
     "--found-cluster",
     is_flag=True,
@@ -110,6 +111,7 @@ def controller(
     bootstrap: str | None,
     advertise: str | None,
     store: str | None,
+    groups: str | None,
     found_cluster: bool,
     accept_older_store: bool,
 ) -> int:
@@ -128,6 +130,7 @@ def controller(
         "grpc.advertise": advertise,
         "bootstrap.listen": bootstrap,
         "store.url": store,
+        "groups.directory": groups,
         **flags.settings,
     }
     with settings_read():

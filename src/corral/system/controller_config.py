@@ -111,6 +111,13 @@ class StoreSection(Section, frozen=True, kw_only=True):
     ] = 5
 
 
+class GroupsSection(Section, frozen=True, kw_only=True):
+    directory: Annotated[
+        kind.OptionalPath,
+        described("Directory of group documents that are loaded at start and on reload; only with SQLite."),
+    ] = ""
+
+
 class LeaseSection(Section, frozen=True, kw_only=True):
     ttl_seconds: Annotated[kind.Seconds, described("How long leadership lasts without renewal.")] = 15
     renew_seconds: Annotated[kind.Seconds, described("How often the leader renews its lease.")] = 3
@@ -232,6 +239,7 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     grpc: GrpcSection = GrpcSection()
     bootstrap: BootstrapSection = BootstrapSection()
     store: StoreSection = StoreSection()
+    groups: GroupsSection = GroupsSection()
     lease: LeaseSection = LeaseSection()
     link: LinkSection = LinkSection()
     pki: PkiSection = PkiSection()
@@ -275,6 +283,13 @@ def check_controller(config: ControllerConfig) -> None:
             "bootstrap.listen",
             f"grpc.listen uses port {MAX_PORT}, so there is no port + 1 for join tokens",
             "set bootstrap.listen, or use a lower gRPC port",
+        )
+    if config.groups.directory and config.store.url != "sqlite":
+        raise contradiction(
+            "groups.directory",
+            "groups.directory (--groups) is only for a store on SQLite: of several controllers on PostgreSQL each would "
+            "have files of its own",
+            "leave it out, and use 'corral apply -f DIR'",
         )
     _check_distinct_ports(config)
 

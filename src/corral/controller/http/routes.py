@@ -18,7 +18,7 @@ from corral.controller.http.resources import (
     tokens,
     workload,
 )
-from corral.controller.http.resources.groups import apply, group_operations, groups
+from corral.controller.http.resources.groups import apply, group_operations, groups, reload
 from corral.controller.http.resources.instances import (
     commands,
     consoles,
@@ -53,6 +53,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *groups.ROUTES,
         *group_operations.ROUTES,
         *apply.ROUTES,
+        *reload.ROUTES,
         *instances.ROUTES,
         *instance_files.ROUTES,
         *runs.ROUTES,

@@ -19,7 +19,9 @@ import structlog
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
 from corral.controller.http.pipeline.api_context import TermContext
+from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.group_format_upgrade import upgrade_groups
+from corral.controller.instances.group_reload import reload_groups
 from corral.controller.instances.ledger_format_upgrade import upgrade_ledgers
 from corral.controller.instances.service import InstanceService
 from corral.controller.modules.module_service import Modules
@@ -28,7 +30,7 @@ from corral.controller.reconcile.loop import Reconciler
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.ledger import Ledger, Step
+from corral.controller.state.ledger import SYSTEM, Ledger, Step
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.term.cluster_init import found_cluster
 from corral.controller.term.commit_followers import Followers
@@ -183,6 +185,8 @@ class _TermStart:
         await self._announce(opening)
         await nodes.sessions.forget_predecessors()
         await nodes.instances.numbers.refill()
+        if nodes.group_folder is not None:
+            await self._load_groups(nodes, nodes.group_folder)
         services = TermServices(deps, nodes, ledger=ledger, hub=hub, writer=self._writer, stack=stack)
         self._followers.add("modules on nodes", services.node_modules, before="events")
         await stack.enter_async_context(self._housekeeping())
@@ -201,6 +205,15 @@ class _TermStart:
             fenced=self._fenced,
             nodes=nodes,
             services=services,
+        )
+
+    async def _load_groups(self, nodes: NodeServices, folder: GroupFolder) -> None:
+        """Rejected: the directory is empty or cannot be read."""
+        await reload_groups(
+            folder,
+            lambda: nodes.instances.workspace(cause="load of the groups directory"),
+            self._ledger,
+            actor=SYSTEM,
         )
 
     async def _found(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import pathlib
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +22,7 @@ from corral.controller.http.pipeline.api_context import (
     TermContext,
     WriterHealth,
 )
+from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys
@@ -96,6 +98,8 @@ class NodeServices:
         self.distribution = self._distribution(deps, ledger)
         self.workload = self._workload(deps, ledger)
         self.instances = self._instances(deps, ledger)
+        folder = config.groups.directory
+        self.group_folder = GroupFolder(pathlib.Path(folder)) if folder else None
         self.reconciler = Reconciler(
             ledger=ledger,
             instances=self.instances,
@@ -246,6 +250,7 @@ class TermServices:
             distribution=nodes.distribution,
             workload=nodes.workload,
             modules=self.modules,
+            group_folder=nodes.group_folder,
         )
 
     def _link(self, consoles: Consoles) -> LinkTerm:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.http.messages.request import HttpRequest
-from corral.errors import Code, CorralError, DocumentsRejected
+from corral.errors import Code, CorralError, DocumentFault, DocumentsRejected
 
 JSON: Final = b"application/json"
 EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
@@ -120,16 +120,18 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
 def _document_errors(error: CorralError) -> tuple[DocumentError, ...]:
     if not isinstance(error, DocumentsRejected):
         return ()
-    return tuple(
-        DocumentError(
-            code=each.error.code.name,
-            message=each.error.message,
-            path=each.path,
-            group=each.group,
-            field=each.error.field,
-            hint=each.error.hint,
-        )
-        for each in error.faults
+    return tuple(document_error(each) for each in error.faults)
+
+
+def document_error(fault: DocumentFault) -> DocumentError:
+    error = fault.error
+    return DocumentError(
+        code=error.code.name,
+        message=error.message,
+        path=fault.path,
+        group=fault.group,
+        field=error.field,
+        hint=error.hint,
     )
 
 

@@ -27,6 +27,7 @@ from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.controller.http.server.metrics import HttpMetrics
 from corral.controller.instances.drift_view import DriftView
+from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
@@ -250,6 +251,8 @@ class TermContext:
     distribution: FileDistribution
     workload: Workloads
     modules: Modules
+    group_folder: GroupFolder | None = None
+    """The directory of group documents, if the controller has one."""
     edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
     """Edits of one template are serialised: each starts from the files of the one before."""
     attempts: Attempts = field(init=False)

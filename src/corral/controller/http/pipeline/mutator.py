@@ -197,10 +197,17 @@ async def _attempt(
     mutation = await describe()
     if match is not None:
         require(route, admitted, match)  # a description may have waited for something
-    recorded = await record(admitted, mutation, guard=guard, always=False)
+    folder = admitted.leading.group_folder
+    followed = folder.following(admitted.leading.state, mutation) if folder else _unfollowed(mutation)
+    async with followed as mutation:
+        recorded = await record(admitted, mutation, guard=guard, always=False)
     if change.effect is not None:
         change.effect(admitted.leading, admitted.call)
     return recorded
+
+
+def _unfollowed(mutation: Mutation) -> contextlib.nullcontext[Mutation]:
+    return contextlib.nullcontext(mutation)
 
 
 def _replay(route: Route, guard: Guard, stored: StoredRecord[IdempotencyRecord]) -> AnsweredMutation:

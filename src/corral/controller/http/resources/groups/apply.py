@@ -178,8 +178,8 @@ _VERBS: Final = {Action.CREATED: "create", Action.CHANGED: "update", Action.DELE
 def _shape(
     state: ClusterState, ws: Workspace, applied: Sequence[AppliedGroup], *, dry_run: bool
 ) -> ApplyShape:
-    counts = {action: sum(each.action is action for each in applied) for action in Action}
-    changes = tuple(_change(ws, each) for each in applied)
+    counts = _counts(applied)
+    changes = tuple(group_change(ws, each) for each in applied)
     decisions: tuple[PlannedDecision, ...] = ()
     unfinished: tuple[str, ...] = ()
     if dry_run:
@@ -188,7 +188,7 @@ def _shape(
         decisions, unfinished = result.decisions, result.unfinished
     return ApplyShape(
         dry_run=dry_run,
-        summary=_summary(counts),
+        summary=summary(applied),
         created=counts[Action.CREATED],
         changed=counts[Action.CHANGED],
         unchanged=counts[Action.UNCHANGED],
@@ -201,13 +201,19 @@ def _shape(
     )
 
 
+def _counts(applied: Sequence[AppliedGroup]) -> dict[Action, int]:
+    return {action: sum(each.action is action for each in applied) for action in Action}
+
+
 def _pause_over(ws: Workspace, name: str) -> bool:
     group = ws.group(name)
     return group is None or group.paused is None or group.paused.until <= ws.now
 
 
-def _summary(counts: dict[Action, int]) -> str:
-    total = sum(counts.values())
+def summary(applied: Sequence[AppliedGroup]) -> str:
+    """Of how many groups what becomes."""
+    counts = _counts(applied)
+    total = len(applied)
     noun = "group" if total == 1 else "groups"
     parts = [
         f"{count} {action}" for action, count in counts.items() if count and action is not Action.UNCHANGED
@@ -226,7 +232,7 @@ def _planned_shape(each: PlannedDecision) -> PlannedShape:
     )
 
 
-def _change(ws: Workspace, each: AppliedGroup) -> GroupChange:
+def group_change(ws: Workspace, each: AppliedGroup) -> GroupChange:
     touched = _touched(ws, each)
     outdated, placement = touched.get(Drift.OUTDATED, []), touched.get(Drift.PLACEMENT, [])
     return GroupChange(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from corral.cli.failure import WrongUsage
+from corral.errors import Code, Rejected
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MOST_BYTES: Final = 8 * 1024 * 1024
@@ -43,15 +43,21 @@ class DocumentSet(NamedTuple):
     faults: list[FileFault]
 
 
-class _Malformed(ValueError):
+class Malformed(ValueError):
+    """A file that is neither YAML nor JSON, or has what a document cannot have."""
+
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
 
 
+def _refused(message: str, *, hint: str | None = None) -> Rejected:
+    return Rejected(Code.INVALID_FIELD, message, hint=hint)
+
+
 def read_set(paths: tuple[str, ...]) -> DocumentSet:
     """Every document of these files and directories ('-': stdin). Files are found recursively and read in the order of
-    their names; hidden ones are left out. WrongUsage where there is nothing to read, or too much."""
+    their names; hidden ones are left out. Rejected where there is nothing to read, or too much."""
     found = DocumentSet([], [])
     size = 0
     for file in [file for path in paths for file in _files(path)]:
@@ -59,36 +65,36 @@ def read_set(paths: tuple[str, ...]) -> DocumentSet:
             text = _text(file)
             size += len(text)
             if size > MOST_BYTES:
-                raise WrongUsage(
+                raise _refused(
                     f"the files have more than {MOST_BYTES >> 20} MiB in all", hint="apply them in parts"
                 )
-            found.documents.extend(_documents(file, text.decode("utf-8")))
+            found.documents.extend(documents_in(file, text.decode("utf-8")))
         except UnicodeDecodeError:
             found.faults.append(FileFault(file, "it is not text in UTF-8"))
-        except _Malformed as error:
+        except Malformed as error:
             where = f"{file}:{error.line}" if error.line else file
             found.faults.append(FileFault(where, str(error)[:_SHOWN]))
         except OSError as error:
             found.faults.append(FileFault(file, f"cannot read it: {error.strerror}"))
     if len(found.documents) > MOST_DOCUMENTS:
-        raise WrongUsage(
+        raise _refused(
             f"{len(found.documents)} documents are more than {MOST_DOCUMENTS}", hint="apply them in parts"
         )
     if not found.documents and not found.faults:
-        raise WrongUsage(f"there is no document in {', '.join(paths)}", hint="write 'name: lobby' and so on")
+        raise _refused(f"there is no document in {', '.join(paths)}", hint="write 'name: lobby' and so on")
     return found
 
 
 def _files(path: str) -> Iterator[str]:
     if path == "-" or not pathlib.Path(path).is_dir():
         if path != "-" and not os.path.lexists(path):
-            raise WrongUsage(f"{path} does not exist", hint="give a file, a directory, or '-' for stdin")
+            raise _refused(f"{path} does not exist", hint="give a file, a directory, or '-' for stdin")
         yield path
         return
     count = 0
 
     def fail(error: OSError) -> None:
-        raise WrongUsage(f"cannot read {error.filename}: {error.strerror}")
+        raise _refused(f"cannot read {error.filename}: {error.strerror}")
 
     for directory, directories, files in os.walk(path, onerror=fail):
         directories[:] = sorted(each for each in directories if not each.startswith("."))
@@ -97,10 +103,10 @@ def _files(path: str) -> Iterator[str]:
                 continue
             count += 1
             if count > _MOST_FILES:
-                raise WrongUsage(f"{path} has more than {_MOST_FILES} files")
+                raise _refused(f"{path} has more than {_MOST_FILES} files")
             yield str(pathlib.Path(directory, name))
     if not count:
-        raise WrongUsage(
+        raise _refused(
             f"{path} has no documents", hint=f"files end with {', '.join(SUFFIXES)}; hidden ones are left out"
         )
 
@@ -112,15 +118,15 @@ def _text(path: str) -> bytes:
         return file.read(MOST_BYTES + 1)
 
 
-def _documents(file: str, text: str) -> list[FileDocument]:
+def documents_in(file: str, text: str) -> list[FileDocument]:
     if not file.endswith(SUFFIXES[:2]):
         try:
             found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             if file.endswith(SUFFIXES[2]):
-                raise _Malformed(f"it is not JSON: {error.msg}", error.lineno) from None
+                raise Malformed(f"it is not JSON: {error.msg}", error.lineno) from None
         except RecursionError:
-            raise _Malformed("it is nested too deeply") from None
+            raise Malformed("it is nested too deeply") from None
         else:
             bodies = found if isinstance(found, list) else [found]
             return [_document(file, number, body, {}) for number, body in enumerate(bodies)]
@@ -144,12 +150,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise _Malformed(f"the key '{twice[:80]}' stands twice in one object")
+        raise Malformed(f"the key '{twice[:80]}' stands twice in one object")
     return found
 
 
 def _refuse_constant(text: str) -> None:
-    raise _Malformed(f"{text} is no value of JSON")
+    raise Malformed(f"{text} is no value of JSON")
 
 
 def _yaml_documents(file: str, text: str) -> list[FileDocument]:
@@ -166,7 +172,7 @@ def _yaml_documents(file: str, text: str) -> list[FileDocument]:
     try:
         loader = Loader(text)
     except yaml.YAMLError as error:
-        raise _Malformed(f"it is not YAML: {' '.join(str(error).split())}") from None
+        raise Malformed(f"it is not YAML: {' '.join(str(error).split())}") from None
     documents: list[FileDocument] = []
     try:
         nodes: list[Any] = []
@@ -184,13 +190,13 @@ def _yaml_documents(file: str, text: str) -> list[FileDocument]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context or "it cannot be read").split())
-        raise _Malformed(f"it is not YAML: {problem}", mark.line + 1 if mark else 0) from None
+        raise Malformed(f"it is not YAML: {problem}", mark.line + 1 if mark else 0) from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise _Malformed(f"it is not YAML: {' '.join(str(error).split())}") from None
-    except _Malformed:
+        raise Malformed(f"it is not YAML: {' '.join(str(error).split())}") from None
+    except Malformed:
         raise
     except (TypeError, ValueError) as error:
-        raise _Malformed(f"it holds a value that JSON does not have: {error}") from None
+        raise Malformed(f"it holds a value that JSON does not have: {error}") from None
     finally:
         loader.dispose()
     return documents
@@ -205,7 +211,7 @@ def _check_node(node: Any, known: dict[int, int], depth: int) -> int:
     `on` and other words for truth values are names where they are keys."""
     line = node.start_mark.line + 1
     if depth > _DEEPEST:
-        raise _Malformed("it is nested too deeply", line)
+        raise Malformed("it is nested too deeply", line)
     if id(node) in known:
         return known[id(node)]
     count = 1
@@ -215,9 +221,9 @@ def _check_node(node: Any, known: dict[int, int], depth: int) -> int:
             if key.tag == "tag:yaml.org,2002:bool":
                 key.tag = "tag:yaml.org,2002:str"
             if key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
-                raise _Malformed("a key is no text: put it in quotes", key.start_mark.line + 1)
+                raise Malformed("a key is no text: put it in quotes", key.start_mark.line + 1)
             if key.value in seen:
-                raise _Malformed(
+                raise Malformed(
                     f"the key '{key.value[:80]}' stands twice in one object", key.start_mark.line + 1
                 )
             seen.add(key.value)
@@ -225,6 +231,6 @@ def _check_node(node: Any, known: dict[int, int], depth: int) -> int:
     elif node.id == "sequence":
         count += sum(_check_node(each, known, depth + 1) for each in node.value)
     if count > _MOST_NODES:
-        raise _Malformed(f"it has more than {_MOST_NODES} values, references included", line)
+        raise Malformed(f"it has more than {_MOST_NODES} values, references included", line)
     known[id(node)] = count
     return count

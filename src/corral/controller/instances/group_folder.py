@@ -1,0 +1,196 @@
+"""The directory of group documents of a controller (`--groups DIR`): loaded at start and on request, and written when a
+group is changed over the API.
+
+Loading never deletes: a group whose file is gone stays and is reported. A file that is refused keeps its group as it is.
+A change over the API goes to the file first, atomically, and is then committed; if the commit fails, the file is restored.
+After a crash in between, the next start finds a file that differs from the store, and takes it over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import yaml
+
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import GROUPS
+from corral.controller.state.ledger import Mutation, Step
+from corral.domain.groups.document_sets import document_digest
+from corral.domain.groups.inheritance import written_document
+from corral.domain.groups.instance_records import GroupRecord
+from corral.errors import Code, Rejected
+from corral.store.port import Delete, Put
+from corral.system.document_sets import DocumentSet, Malformed, documents_in, read_set
+
+OWNER: Final = "dir"
+_MODE: Final = 0o644
+
+
+class _FileChange(NamedTuple):
+    path: pathlib.Path
+    name: str
+    loaded: dict[str, Any] | None
+    """What the file has to hold now; None: nothing of this group."""
+    document: dict[str, Any] | None
+    """None: it is removed."""
+
+
+class GroupFolder:
+    """A directory of group documents."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self._places: dict[str, str] = {}
+        """By group, the file that has its document."""
+
+    async def read(self) -> DocumentSet:
+        """All of its documents. Rejected: it is empty or cannot be read."""
+        found = await asyncio.to_thread(read_set, (str(self.directory),))
+        for each in found.documents:
+            if isinstance(each.body, Mapping) and isinstance(name := each.body.get("name"), str):
+                self._places[name] = each.file
+        return found
+
+    @contextlib.asynccontextmanager
+    async def following(self, state: ClusterState, mutation: Mutation) -> AsyncIterator[Mutation]:
+        """The mutation, once the files of the groups that it changes are written; they are restored when it fails."""
+        changes, steps = self._changes(state, mutation.steps)
+        if not changes:
+            yield mutation
+            return
+        before = await asyncio.to_thread(_write_all, changes)
+        try:
+            yield msgspec.structs.replace(mutation, steps=steps)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(_restore, before))
+            raise
+        for each in changes:
+            if each.document is None:
+                self._places.pop(each.name, None)
+            else:
+                self._places[each.name] = str(each.path)
+
+    def _changes(
+        self, state: ClusterState, steps: Iterable[Step]
+    ) -> tuple[list[_FileChange], tuple[Step, ...]]:
+        changes: list[_FileChange] = []
+        marked: list[Step] = []
+        for step in steps:
+            if isinstance(step, Put | Delete) and step.collection == GROUPS.name:
+                stored = state.groups.find(step.id)
+                before = stored.record if stored else None
+                after = GROUPS.decode(step.body) if isinstance(step, Put) else None
+                change = self._change(step.id, before, after)
+                if change is not None:
+                    changes.append(change)
+                    if isinstance(step, Put) and after is not None and change.document is not None:
+                        step = GROUPS.put(step.id, _marked(after), expect=step.expect)
+            marked.append(step)
+        return changes, tuple(marked)
+
+    def _change(self, name: str, before: GroupRecord | None, after: GroupRecord | None) -> _FileChange | None:
+        """What becomes of the file of a group; None: nothing. Sets of other owners have their files elsewhere."""
+        record = after or before
+        if record is None or record.owner not in ("", OWNER):
+            return None
+        old = written_document(before) if before and not before.deleting else None
+        new = written_document(after) if after and not after.deleting else None
+        if old == new:
+            return None
+        known = self._places.get(name)
+        if new is None and known is None:
+            return None
+        place = pathlib.Path(known) if known else self.directory / f"{name}.yaml"
+        return _FileChange(place, name, old if known else None, new)
+
+
+def _marked(record: GroupRecord) -> GroupRecord:
+    digest = document_digest(written_document(record))
+    return msgspec.structs.replace(record, owner=OWNER, applied_sha256=digest)
+
+
+def _write_all(changes: Iterable[_FileChange]) -> dict[pathlib.Path, bytes | None]:
+    """Write the files; what they had before. All are restored when one fails."""
+    before: dict[pathlib.Path, bytes | None] = {}
+    try:
+        for change in changes:
+            content = change.path.read_bytes() if change.path.exists() else None
+            fresh = _content(change, content)
+            before.setdefault(change.path, content)
+            _replace(change.path, fresh)
+    except OSError as error:
+        _restore(before)
+        raise Rejected(
+            Code.CONFLICT,
+            f"the file of a group cannot be written: {error.strerror} ({error.filename})",
+            hint="nothing was changed; make the directory writable for the controller",
+        ) from error
+    except BaseException:
+        _restore(before)
+        raise
+    return before
+
+
+def _content(change: _FileChange, content: bytes | None) -> bytes | None:
+    """The file with one document replaced, added or left out; None: nothing is left in it."""
+    file = str(change.path)
+    try:
+        documents = (
+            [each.body for each in documents_in(file, content.decode())] if content is not None else []
+        )
+    except (Malformed, UnicodeDecodeError) as error:
+        raise _edited(change, f"cannot be read: {error}") from None
+    names = [each.get("name") if isinstance(each, dict) else None for each in documents]
+    at = names.index(change.name) if change.name in names else None
+    present = documents[at] if at is not None else None
+    if present != change.loaded:
+        raise _edited(change, "was edited since it was loaded")
+    if at is not None:
+        documents[at : at + 1] = [change.document] if change.document is not None else []
+    elif change.document is not None:
+        documents.append(change.document)
+    if not documents:
+        return None
+    if file.endswith(".json"):
+        whole: Any = documents[0] if len(documents) == 1 else documents
+        return json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
+    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).encode()
+
+
+def _edited(change: _FileChange, why: str) -> Rejected:
+    return Rejected(
+        Code.CONFLICT,
+        f"the file of group '{change.name}', {change.path}, {why}",
+        hint="nothing was changed; correct it and run 'corral group reload' first",
+    )
+
+
+def _replace(path: pathlib.Path, content: bytes | None) -> None:
+    """Durably and atomically; None: remove it."""
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        temporary = path.with_name(f".{path.name}.new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _restore(before: Mapping[pathlib.Path, bytes | None]) -> None:
+    for path, content in before.items():
+        _replace(path, content)

@@ -1,0 +1,147 @@
+"""Reloading of a directory of group documents: what is right is applied in one transaction, what is wrong is reported by
+file and keeps its group, and nothing is deleted unless that is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import structlog
+
+from corral.controller.instances.group_apply import (
+    Action,
+    AppliedGroup,
+    ApplyOptions,
+    CheckedSet,
+    GivenDocument,
+    apply_set,
+    check_set,
+)
+from corral.controller.instances.group_folder import OWNER, GroupFolder
+from corral.controller.instances.group_writes import documents_of
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.ledger import Actor, Ledger, audit
+from corral.domain.groups.inheritance import parent_of
+from corral.domain.groups.instance_records import GroupRecord
+from corral.errors import Code, DocumentFault, DocumentsRejected, Rejected, Retryable
+from corral.store.port import Append
+from corral.store.store_errors import Conflict
+from corral.system.document_sets import DocumentSet
+
+_ATTEMPTS: Final = 3
+_log = structlog.get_logger("corral.controller.groups")
+
+
+class _Removed(Exception):
+    """A group was removed meanwhile."""
+
+
+class Reloaded(NamedTuple):
+    applied: list[AppliedGroup]
+    faults: list[DocumentFault]
+    gone: list[str]
+    """Groups of the directory whose file is gone: they stay."""
+
+
+async def reload_groups(
+    folder: GroupFolder,
+    workspace: Callable[[], Workspace],
+    ledger: Ledger,
+    *,
+    actor: Actor,
+    prune: bool = False,
+    confirm: frozenset[str] = frozenset(),
+) -> Reloaded:
+    """Read the directory and apply it. Rejected: it is empty or cannot be read; a prune that cannot be done. The caller
+    holds the lock of documents."""
+    found = await folder.read()
+    for _ in range(_ATTEMPTS):
+        try:
+            return await _reload(found, workspace, ledger, actor=actor, prune=prune, confirm=confirm)
+        except (Conflict, _Removed):
+            continue
+    raise Retryable(
+        Code.CONFLICT, "others changed the same groups meanwhile", hint="try again", retry_after=1.0
+    )
+
+
+async def _reload(
+    found: DocumentSet,
+    workspace: Callable[[], Workspace],
+    ledger: Ledger,
+    *,
+    actor: Actor,
+    prune: bool,
+    confirm: frozenset[str],
+) -> Reloaded:
+    faults = [
+        DocumentFault(each.path, "", Rejected(Code.INVALID_FIELD, each.message, hint="correct the file"))
+        for each in found.faults
+    ]
+    given = [GivenDocument(each.path, each.body) for each in found.documents]
+    gone = _gone(workspace().groups(), given) if not faults else []
+    if prune and faults:
+        raise DocumentsRejected(
+            Code.DOCUMENTS_INVALID,
+            "files cannot be read, so it is not known which groups have none",
+            faults,
+            hint="nothing was changed; correct them, then prune",
+        )
+    options = ApplyOptions(owner=OWNER, confirm=confirm)
+    removed = tuple(gone) if prune else ()
+    while True:
+        stored = documents_of(workspace())
+        checked = await asyncio.to_thread(check_set, given, stored, removed)
+        ws = workspace()
+        if documents_of(ws) != stored:
+            raise _Removed
+        try:
+            applied = apply_set(ws, checked, options)
+            break
+        except DocumentsRejected as error:
+            if prune:
+                raise
+            faults += error.faults
+            given = _without(given, error.faults, checked)
+    if steps := ws.steps():
+        entries = [_entry(actor, each) for each in applied if each.action is not Action.UNCHANGED]
+        await ledger.commit(*steps, *entries)
+    for fault in faults:
+        _log.warning("group_file.refused", file=fault.path, group=fault.group, reason=str(fault.error))
+    left = [] if prune else gone
+    if left:
+        _log.warning("group_file.lost", groups=left, reason="the file is gone; the group stays")
+    return Reloaded(applied, faults, left)
+
+
+def _entry(actor: Actor, each: AppliedGroup) -> Append:
+    return audit(
+        actor, "groups.reload", each.name, after={"action": each.action, "changed": list(each.fields)}
+    )
+
+
+def _gone(groups: Mapping[str, GroupRecord], given: list[GivenDocument]) -> list[str]:
+    named = {each.body.get("name") for each in given if isinstance(each.body, Mapping)}
+    return sorted(
+        name
+        for name, record in groups.items()
+        if record.owner == OWNER and name not in named and not record.deleting
+    )
+
+
+def _without(
+    given: list[GivenDocument], faults: tuple[DocumentFault, ...], checked: CheckedSet
+) -> list[GivenDocument]:
+    """The documents that are not refused, nor inherited by a group that is."""
+    bad = {fault.path for fault in faults if fault.path}
+    for fault in faults:
+        here = fault.group
+        for _ in range(len(checked.every)):
+            if fault.path or here not in checked.every:
+                break
+            here = parent_of(checked.every[here])
+            if here in checked.documents:
+                bad.add(checked.documents[here].path)
+    left = [each for each in given if each.path not in bad]
+    return left if len(left) < len(given) else []

@@ -1,0 +1,109 @@
+"""A controller with a directory of group documents: loaded at start and on request, and written by the API."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import yaml
+
+from corral.cli.failure import CommandRefused
+from corral.errors import Rejected
+from corral.testing.cluster import LocalCluster, LocalController, controller_config
+
+GROUPS = "/api/v1/groups"
+
+
+def write(folder: pathlib.Path, name: str, **fields: Any) -> pathlib.Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({"name": name, "command": ["true"], **fields}, sort_keys=False))
+    return file
+
+
+async def names(controller: LocalController) -> set[str]:
+    return {each["name"] for each in (await controller.call("GET", GROUPS))["items"]}
+
+
+async def test_files_are_loaded_at_start_and_a_changed_one_after_a_restart(tmp_path: pathlib.Path) -> None:
+    """As after a kill between the write of a file and its commit: the file is ahead of the store."""
+    folder = tmp_path / "groups"
+    write(folder, "lobby", max=1)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert await names(controller) == {"lobby"}
+    write(folder, "lobby", max=2)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert (await controller.call("GET", f"{GROUPS}/lobby"))["max"] == 2
+
+
+async def test_a_reload_reports_by_file_and_deletes_only_when_asked(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    base = write(folder, "base", abstract=True)
+    write(folder, "lobby", parent="base", max=1)
+    gone = write(folder, "gone")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        write(folder, "lobby", parent="base", max=-1)
+        write(folder, "fresh")
+        (folder / "torn.yaml").write_text("name: [")
+        gone.unlink()
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        assert {each["path"] for each in report["errors"]} == {
+            str(folder / "lobby.yaml"),
+            str(folder / "torn.yaml:1"),
+        }
+        assert await names(controller) == {"base", "lobby", "gone", "fresh"}
+        assert (await controller.call("GET", f"{GROUPS}/lobby"))["max"] == 1
+        with pytest.raises(CommandRefused):
+            await controller.call("POST", f"{GROUPS}/reload", {"prune": True})
+        (folder / "torn.yaml").unlink()
+        write(folder, "lobby", parent="base", max=3)
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        assert (report["errors"], report["gone"]) == ([], ["gone"])
+        report = await controller.call("POST", f"{GROUPS}/reload", {"prune": True})
+        assert {each["name"]: each["action"] for each in report["groups"]}["gone"] == "deleted"
+        assert await names(controller) == {"base", "lobby", "fresh"}
+        assert base.exists()
+
+
+async def test_a_change_over_the_api_is_in_the_file_first(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    file = write(folder, "lobby", max=1)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        await controller.call("PATCH", f"{GROUPS}/lobby", {"max": 2})
+        assert yaml.safe_load(file.read_text()) == {"name": "lobby", "command": ["true"], "max": 2}
+        await controller.call("POST", GROUPS, {"name": "game", "command": ["true"]})
+        assert yaml.safe_load((folder / "game.yaml").read_text())["name"] == "game"
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        assert report["summary"] == "2 groups, nothing changed"
+        await controller.call("DELETE", f"{GROUPS}/game")
+        assert not (folder / "game.yaml").exists()
+        assert [each.name for each in folder.iterdir()] == ["lobby.yaml"]
+
+
+async def test_a_change_over_the_api_does_not_overwrite_an_edit_of_the_file(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    file = write(folder, "lobby", max=1)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        edited = write(folder, "lobby", max=7).read_text()
+        with pytest.raises(CommandRefused, match="was edited since it was loaded"):
+            await controller.call("PATCH", f"{GROUPS}/lobby", {"max": 2})
+        assert file.read_text() == edited
+        assert (await controller.call("GET", f"{GROUPS}/lobby"))["max"] == 1
+
+
+async def test_an_empty_directory_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "groups").mkdir()
+    async with LocalCluster(tmp_path) as cluster:
+        with pytest.raises(Rejected, match="has no documents"):
+            await cluster.controller(groups__directory=str(tmp_path / "groups"))
+
+
+def test_a_directory_is_refused_with_postgresql(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Rejected, match="only for a store on SQLite"):
+        controller_config(tmp_path, groups__directory=str(tmp_path), store__url="postgresql://x/y")
