@@ -61,6 +61,22 @@ async def test_what_a_new_document_leaves_out_is_as_in_the_parent_or_the_default
 
 
 @pytest.mark.usefixtures("family")
+async def test_a_group_that_was_read_and_is_written_back_keeps_what_it_inherits(
+    client: httpx.AsyncClient,
+) -> None:
+    shape = await client.get(f"{GROUPS}/lobby")
+    fields = {key: value for key, value in shape.json().items() if key not in ("status", "revision")}
+    same = await client.patch(f"{GROUPS}/lobby", json=fields)
+    assert (same.status_code, same.headers["etag"]) == (200, shape.headers["etag"]), "nothing changed"
+    edited = await client.patch(f"{GROUPS}/lobby", json={**fields, "min": 1})
+    assert edited.status_code == 200, edited.text
+    written = (await client.get(f"{GROUPS}/lobby/document")).json()
+    assert written.keys() == {*LOBBY, "min"}
+    await client.patch(f"{GROUPS}/base", json={"memory_mb": 300})
+    assert (await client.get(f"{GROUPS}/lobby")).json()["memory_mb"] == 300
+
+
+@pytest.mark.usefixtures("family")
 async def test_a_document_is_replaced_under_its_name_and_revision_only(client: httpx.AsyncClient) -> None:
     url = f"{GROUPS}/lobby/document"
     renamed = await client.put(url, json={**LOBBY, "name": "other"})

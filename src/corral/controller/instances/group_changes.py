@@ -22,7 +22,12 @@ from corral.domain.events import EventType
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.group_documents import brief_document, parse_group, refuse_renaming
-from corral.domain.groups.inheritance import parent_of, patched_document, written_document
+from corral.domain.groups.inheritance import (
+    changing_part,
+    parent_of,
+    patched_document,
+    written_document,
+)
 from corral.domain.groups.instance_records import GroupRecord, Hold, live, stays
 from corral.domain.groups.placement_checks import check_references
 from corral.domain.ids import group_name
@@ -59,7 +64,8 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confir
     """Change the document by a merge patch. Running instances continue as they were started.
     CONFIRMATION_REQUIRED when worlds would be left behind."""
     record = ws.require_group(name)
-    return replace_document(ws, name, patched_document(written_document(record), patch), confirm=confirm)
+    document = patched_document(written_document(record), changing_part(patch, record.spec))
+    return replace_document(ws, name, document, confirm=confirm)
 
 
 def replace_document(

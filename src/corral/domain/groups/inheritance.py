@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_documents import brief_document, merged, parse_group
 from corral.domain.groups.instance_records import GroupRecord
@@ -154,6 +156,20 @@ def resolve_groups(
 def of_descendant(name: str, error: Rejected) -> Rejected:
     """The refusal of a change because of a group that inherits it."""
     return _with_message(error, f"group '{name}', which inherits this: {error.message}")
+
+
+def changing_part(patch: Mapping[str, object], spec: GroupSpec) -> dict[str, object]:
+    """A merge patch without the fields that it repeats with their present value: a group that was read and is written
+    back keeps what it inherits."""
+    present = msgspec.json.decode(msgspec.json.encode(spec))
+    return {
+        key: value for key, value in patch.items() if key not in present or not _repeats(present[key], value)
+    }
+
+
+def _repeats(present: object, value: object) -> bool:
+    """A null in an object is as good as nothing there."""
+    return value == present or merged(None, merged(present, value)) == merged(None, present)
 
 
 def patched_document(written: Document, patch: Mapping[str, object]) -> dict[str, Any]:
