@@ -280,6 +280,8 @@ async def test_what_a_lost_companion_hid_from_us_ends_with_the_group(house: Proc
     hidden = shell("env -i setsid sleep 3600 & echo $! > children; wait")
     first = await house.provider.spawn_beside(handle, "side", hidden, {})
     (child,) = await pids_in(pathlib.Path(spec.directory, "children"))
+    # Before its last exec it has the environment by which we know our processes.
+    await eventually(lambda: pathlib.Path(f"/proc/{child}/comm").read_text() == "sleep\n")
     os.kill(minder_of(handle), signal.SIGKILL)
     await eventually_another(house, handle, first.pid)
     assert is_running(child)
