@@ -543,3 +543,23 @@ async def test_a_controller_without_modules_says_so_and_lets_them_be_removed(dat
         (note,) = (await client.get("/ready")).json()["notes"]
         assert "modules are switched off" in note
         assert (await client.delete(PLAIN)).status_code == 204
+
+
+async def test_why_tells_the_phase_of_a_module_and_what_it_waits_for(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.install(
+        module_zip("taker", capabilities={"requires": [{"id": "test.none", "optional": False}]})
+    )
+    told = (await client.get(f"{MODULES}/taker/why")).json()
+    assert (told["subject"], told["state"]) == ("module/taker", "WAITING")
+    assert "it waits for capability 'test.none'" in told["summary"]
+    assert [each["condition"] for each in told["would_change"]] == ["a module provides 'test.none'"]
+    assert {each["topic"] for each in told["now"]} == {"phase", "waits"}
+    assert told["chain"][-1]["kind"] == "phase"
+    await rig.install(module_zip())
+    well = (await client.get(f"{PLAIN}/why")).json()
+    assert (well["state"], well["would_change"]) == ("ACTIVE", [])
+    await client.post(f"{PLAIN}/deactivate")
+    held = (await client.get(f"{PLAIN}/why")).json()
+    assert [each["condition"] for each in held["would_change"]] == ["corral module activate plain"]

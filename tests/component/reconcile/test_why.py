@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from corral.cli.failure import CommandRefused
+from corral.controller.state.collections import group_decisions
+from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import DecisionRecord
+from corral.domain.ids import DecisionId, Epoch
 from corral.testing.api_calls import call
 from corral.testing.waiting import eventually
 
@@ -228,3 +234,31 @@ async def test_a_viewer_finds_here_nothing_that_is_hidden_from_it_elsewhere(flee
     assert chain[0]["kind"] == "request"
     assert "first-admin" not in str(chain), "the audit is not for viewers"
     assert "first-admin" in (await _why(fleet, "groups/lobby"))["chain"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "cut"),
+    [
+        ("event:1-999999", "event 1-999999 is no longer in the log"),
+        ("crash:lobby-1.7", "crash lobby-1.7 is no longer kept"),
+        ("dec-gone", "decision dec-gone is no longer kept"),
+    ],
+)
+async def test_a_chain_that_is_cut_says_so(fleet, cause, cut):
+    await fleet.begin()
+    await fleet.group(min=0)
+    decision = DecisionRecord(
+        id=DecisionId("dec-known"),
+        cause="x",
+        kind=DecisionKind.SCALE,
+        subject="lobby",
+        reason="it was so",
+        epoch=Epoch(1),
+        at=dt.datetime.now(dt.UTC),
+        rule="operator",
+        causes=(cause,),
+        root=cause,
+    )
+    await fleet.term.ledger.commit(group_decisions("lobby").append(decision))
+    chain = (await _why(fleet, "groups/lobby"))["chain"]
+    assert [(each["kind"], each["reason"]) for each in chain] == [("cut", cut), ("decision", "it was so")]

@@ -29,6 +29,7 @@ RESERVED_SEGMENTS: Final = frozenset(
         "resume",
         "storage",
         "upgrade",
+        "why",
     }
 )
 """First segments below a module's path that are reserved for the host."""
