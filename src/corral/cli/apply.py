@@ -251,7 +251,7 @@ def export(session: ApiSession, names: tuple[str, ...], resolved: bool) -> None:
         documents = [{k: v for k, v in each.items() if k not in ("status", "revision")} for each in found]
     else:
         documents = [session.client.get(f"{GROUPS}/{segment(name)}/document") for name in wanted]
-    documents = parents_first(documents)
+    documents = [_named_first(each) for each in parents_first(documents)]
     if session.output == "name":
         for each in documents:
             click.echo(printable(str(each["name"])))
@@ -263,6 +263,12 @@ def export(session: ApiSession, names: tuple[str, ...], resolved: bool) -> None:
         click.echo(
             yaml.safe_dump_all(documents, explicit_start=True, sort_keys=False, allow_unicode=True), nl=False
         )
+
+
+def _named_first(document: Item) -> dict[str, Any]:
+    """The store sorts fields; people look for the name first."""
+    first = {key: document[key] for key in ("name", "parent", "abstract") if key in document}
+    return {**first, **document}
 
 
 def parents_first(documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

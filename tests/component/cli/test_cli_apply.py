@@ -127,6 +127,7 @@ async def test_a_folder_is_applied_shown_exported_and_deleted(
     exported = await run("export")
     documents = list(yaml.safe_load_all(exported.stdout))
     assert [each["name"] for each in documents] == ["base", "game", "lobby"]
+    assert exported.stdout.startswith("---\nname: base\nabstract: true\n")
     assert documents[1] == {"name": "game", "parent": "base", "command": ["a"]}
     again = await run("apply", "-f", "-", input=exported.stdout)
     assert again.stdout == "3 groups, nothing changed\n"

@@ -76,6 +76,7 @@ async def test_a_change_over_the_api_is_in_the_file_first(tmp_path: pathlib.Path
         controller = await cluster.controller(groups__directory=str(folder))
         await controller.call("PATCH", f"{GROUPS}/lobby", {"max": 2})
         assert yaml.safe_load(file.read_text()) == {"name": "lobby", "command": ["true"], "max": 2}
+        assert file.read_text().startswith("name: lobby\n")
         await controller.call("POST", GROUPS, {"name": "game", "command": ["true"]})
         assert yaml.safe_load((folder / "game.yaml").read_text())["name"] == "game"
         report = await controller.call("POST", f"{GROUPS}/reload", {})

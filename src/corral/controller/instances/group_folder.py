@@ -23,6 +23,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS
 from corral.controller.state.ledger import Mutation, Step
 from corral.domain.groups.document_sets import document_digest
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import GroupRecord
 from corral.errors import Code, Rejected
@@ -101,7 +102,7 @@ class GroupFolder:
         if record is None or record.owner not in ("", OWNER):
             return None
         old = written_document(before) if before and not before.deleting else None
-        new = written_document(after) if after and not after.deleting else None
+        new = _ordered(written_document(after)) if after and not after.deleting else None
         if old == new:
             return None
         known = self._places.get(name)
@@ -109,6 +110,11 @@ class GroupFolder:
             return None
         place = pathlib.Path(known) if known else self.directory / f"{name}.yaml"
         return _FileChange(place, name, old if known else None, new)
+
+
+def _ordered(document: Mapping[str, Any]) -> dict[str, Any]:
+    """In the order of the reference, the name first: the store sorts by name."""
+    return {key: document[key] for key in GroupSpec.__struct_fields__ if key in document}
 
 
 def _marked(record: GroupRecord) -> GroupRecord:
