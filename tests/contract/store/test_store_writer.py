@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import pytest
 from store_cases import QUICK, Desk, House, at_work, happened, put, transaction
@@ -264,15 +265,11 @@ async def test_a_failed_flush_is_fatal_and_leaves_its_callers_in_doubt(failing_h
     assert store.commits.batches == [1]
 
 
-async def test_memory_that_cannot_follow_the_store_is_fatal(store: Store) -> None:
-    fatal: list[BaseException] = []
-
-    def follow(commit: Commit) -> None:
-        raise ArithmeticError("memory says no")
-
+async def _writer_with(store: Store, follow: Callable[[Commit], None], fatal: list[BaseException]) -> Writer:
+    """A writer whose memory follows commits like this."""
     async with at_work(store) as desk:
         epoch = desk.epoch
-    writer = Writer(
+    return Writer(
         store.commits,
         epoch=epoch,
         clock=SystemClock(),
@@ -282,6 +279,15 @@ async def test_memory_that_cannot_follow_the_store_is_fatal(store: Store) -> Non
         on_fatal=fatal.append,
         timing=QUICK,
     )
+
+
+async def test_memory_that_cannot_follow_the_store_is_fatal(store: Store) -> None:
+    fatal: list[BaseException] = []
+
+    def follow(commit: Commit) -> None:
+        raise ArithmeticError("memory says no")
+
+    writer = await _writer_with(store, follow, fatal)
     async with writer:
         with pytest.raises(StoreUnavailable) as failed:
             await writer.commit(transaction(put("a")))
@@ -320,18 +326,7 @@ async def test_memory_that_cannot_follow_beside_the_next_batch_leaves_nobody_wai
         if commit.number == 90:
             raise ArithmeticError("memory says no")
 
-    async with at_work(store) as desk:
-        epoch = desk.epoch
-    writer = Writer(
-        store.commits,
-        epoch=epoch,
-        clock=SystemClock(),
-        entropy=SystemEntropy(),
-        on_commit=follow,
-        on_fenced=fatal.append,
-        on_fatal=fatal.append,
-        timing=QUICK,
-    )
+    writer = await _writer_with(store, follow, fatal)
 
     async def caller(number: int) -> str:
         committed = 0
