@@ -66,7 +66,9 @@ class Estate:
 
         async def there():
             seen.update(await self.call("GET", f"/api/v1/nodes/{node_id}"))
-            return seen if seen["state"] == state else None
+            # A node whose stream has just ended is ONLINE until that is stored.
+            connected = state != "ONLINE" or seen["session"] is not None
+            return seen if seen["state"] == state and connected else None
 
         logs = self._scratch / node_id / "logs" / "daemon.log"
         return await eventually(there, deadline=40, state=lambda: (seen, logs.read_text()[-3000:]))
