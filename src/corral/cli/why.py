@@ -122,7 +122,7 @@ def _now(each: Item, found: Item) -> Iterable[str]:
         about = "" if subject == found.get("subject") else f"{subject.partition('/')[2]} "
         where = f"{each['node']}: " if topic == "on_node" else ""
         verb = "refuses " if topic == "refuses" else ""
-        about = f"{about.strip()}: " if about else ""
+        about = f"{about.strip()}: " if about and topic != "holders" else ""
         rule = f" ({each['rule']})" if each.get("rule") and topic in ("runs", "start", "placement") else ""
         yield f"  {where}{verb}{about}{each.get('reason', '')}{rule}"
     elif topic in _WAITS and not each.get("rejected"):

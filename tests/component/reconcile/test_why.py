@@ -262,3 +262,14 @@ async def test_a_chain_that_is_cut_says_so(fleet, cause, cut):
     await fleet.term.ledger.commit(group_decisions("lobby").append(decision))
     chain = (await _why(fleet, "groups/lobby"))["chain"]
     assert [(each["kind"], each["reason"]) for each in chain] == [("cut", cut), ("decision", "it was so")]
+
+
+async def test_instances_with_a_lower_priority_that_have_the_room_are_named(fleet):
+    await fleet.begin()
+    await fleet.node("n1", total_memory_mb=1000)
+    await fleet.group("other", min=1, memory_mb=600, priority=10)
+    await fleet.running(1, "other")
+    await fleet.group(min=1, memory_mb=600)
+    await _short(fleet, by="NO_CAPACITY")
+    [held] = [each for each in (await _why(fleet, "groups/lobby"))["now"] if each["topic"] == "holders"]
+    assert held["reason"] == "n1 has 'other-1' (priority 10, 600 MB), which are not stopped for it"

@@ -22,7 +22,8 @@ from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.planner import GroupResult
-from corral.errors import Rejected
+from corral.domain.planning.refusals import RefusalCode
+from corral.errors import Rejected, short_list
 
 _NAMED: Final = 3
 """Most instances that are not ready whose reason is in the summary of their group."""
@@ -43,6 +44,7 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     now = [_need(record, present, found)]
     now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
     now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
+    now += _holders(parts, record, found)
     now += _waiting(parts.workload, there)
     decisions = await parts.journal(journal)
     chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
@@ -83,6 +85,25 @@ def _need(record: GroupRecord, present: int, found: GroupResult) -> NowShape:
         rule=found.need.rule.value if found.need.rule is not None else "",
         at=found.wake_at or (record.paused.until if record.paused is not None else None),
     )
+
+
+def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[NowShape]:
+    """Instances of groups with a lower priority that have the room which is lacking: they are not stopped for it."""
+    refusals = found.refusal.refusals if found.refusal is not None else ()
+    full = [each.node for each in refusals if each.code in (RefusalCode.MEMORY, RefusalCode.CPU)]
+    shapes = []
+    for node in full[:_NAMED]:
+        held = [each.record for each in parts.state.instances.of_node(node) if live(each.record.state)]
+        lower = [
+            f"'{each.id}' (priority {group.record.spec.priority}, {each.memory_mb} MB)"
+            for each in held
+            if (group := parts.state.groups.find(each.group)) is not None
+            and group.record.spec.priority < record.spec.priority
+        ]
+        if lower:
+            text = f"{node} has {short_list(lower, _NAMED)}, which are not stopped for it"
+            shapes.append(NowShape(topic="holders", subject=f"node/{node}", node=node, reason=text))
+    return shapes
 
 
 def _waiting(workload: Workloads, there: list[InstanceRecord]) -> list[NowShape]:
