@@ -60,7 +60,8 @@ def _state(group: Item) -> str:
 def _reason(group: Item) -> str:
     """Why it has too few; of one that is left alone, what went wrong."""
     status = status_of(group)
-    return str((status.get("paused") or {}).get("reason") or status.get("reason") or "")
+    gone = "file gone" if status.get("file_gone") else ""
+    return str((status.get("paused") or {}).get("reason") or status.get("reason") or gone)
 
 
 @click.group(cls=Noun)

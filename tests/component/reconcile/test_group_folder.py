@@ -63,6 +63,10 @@ async def test_a_reload_reports_by_file_and_deletes_only_when_asked(tmp_path: pa
         write(folder, "lobby", parent="base", max=3)
         report = await controller.call("POST", f"{GROUPS}/reload", {})
         assert (report["errors"], report["gone"]) == ([], ["gone"])
+        assert (await controller.call("GET", f"{GROUPS}/gone"))["status"]["file_gone"] is True
+        await controller.call("PATCH", f"{GROUPS}/gone", {"max": 9})
+        assert (await controller.call("GET", f"{GROUPS}/gone"))["status"]["file_gone"] is False
+        gone.unlink()
         report = await controller.call("POST", f"{GROUPS}/reload", {"prune": True})
         assert {each["name"]: each["action"] for each in report["groups"]}["gone"] == "deleted"
         assert await names(controller) == {"base", "lobby", "fresh"}

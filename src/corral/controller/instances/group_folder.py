@@ -50,10 +50,16 @@ class GroupFolder:
         self.directory = directory
         self._places: dict[str, str] = {}
         """By group, the file that has its document."""
+        self.gone: frozenset[str] = frozenset()
+        """Groups whose file was gone when it was read last."""
 
     async def read(self) -> DocumentSet:
         """All of its documents. Rejected: it is empty or cannot be read."""
         found = await asyncio.to_thread(read_set, (str(self.directory),))
+        torn = [each.path for each in found.faults]
+        self._places = {
+            name: file for name, file in self._places.items() if any(path.startswith(file) for path in torn)
+        }
         for each in found.documents:
             if isinstance(each.body, Mapping) and isinstance(name := each.body.get("name"), str):
                 self._places[name] = each.file
@@ -72,6 +78,7 @@ class GroupFolder:
         except BaseException:
             await asyncio.shield(asyncio.to_thread(_restore, before))
             raise
+        self.gone -= {each.name for each in changes}
         for each in changes:
             if each.document is None:
                 self._places.pop(each.name, None)

@@ -58,7 +58,9 @@ async def reload_groups(
     found = await folder.read()
     for _ in range(_ATTEMPTS):
         try:
-            return await _reload(found, workspace, ledger, actor=actor, prune=prune, confirm=confirm)
+            done = await _reload(found, workspace, ledger, actor=actor, prune=prune, confirm=confirm)
+            folder.gone = frozenset(done.gone)
+            return done
         except (Conflict, _Removed):
             continue
     raise Retryable(

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import RequestBody
 from corral.controller.instances.drift_view import DriftView
+from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
@@ -46,6 +47,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     paused: CrashLoop | None
     deleting: bool
     owner: str
+    file_gone: bool
     hold: Hold | None
     drift: GroupDriftShape | None
     created_at: dt.datetime
@@ -97,7 +99,11 @@ GroupDocument: Final = document_type("GroupDocument", whole=False)
 
 
 def group_shape(
-    state: ClusterState, stored: StoredRecord[GroupRecord], *, drift: GroupDriftShape | None = None
+    state: ClusterState,
+    stored: StoredRecord[GroupRecord],
+    *,
+    drift: GroupDriftShape | None = None,
+    folder: GroupFolder | None = None,
 ) -> GroupShape:
     record = stored.record
     counts = state.instances.counts(record.spec.name)
@@ -110,6 +116,7 @@ def group_shape(
         paused=record.paused,
         deleting=record.deleting,
         owner=record.owner,
+        file_gone=folder is not None and record.spec.name in folder.gone,
         hold=record.hold,
         drift=drift,
         created_at=record.created_at,

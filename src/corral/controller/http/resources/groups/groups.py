@@ -32,6 +32,7 @@ from corral.controller.http.resources.groups.group_schemas import (
 )
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances import group_changes
+from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
@@ -55,17 +56,26 @@ class Cascade(ConfirmedOrDry, frozen=True, kw_only=True):
     cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
 
 
-async def list_groups(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[GroupShape]:
+async def list_groups(
+    state: ClusterState, group_folder: GroupFolder | None, call: ApiCall[None, PageQuery]
+) -> Page[GroupShape]:
     return page_of(
-        state.groups, call.query, accepts=lambda _: True, shape=lambda stored: group_shape(state, stored)
+        state.groups,
+        call.query,
+        accepts=lambda _: True,
+        shape=lambda stored: group_shape(state, stored, folder=group_folder),
     )
 
 
 async def get_group(
-    state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]
+    state: ClusterState,
+    instances: InstanceControl,
+    group_folder: GroupFolder | None,
+    call: ApiCall[None, NoQuery],
 ) -> GroupShape:
     stored = state.groups.require(call.path["name"])
-    return group_shape(state, stored, drift=drift_shape(instances.drift, stored.record.spec.name))
+    drift = drift_shape(instances.drift, stored.record.spec.name)
+    return group_shape(state, stored, drift=drift, folder=group_folder)
 
 
 def create_group(
