@@ -36,7 +36,8 @@ class Snapshot:
     cpu_overcommit = 1.0
     now = NOW
 
-    def __init__(self, spec: GroupSpec, nodes, *, runs=None, **fields) -> None:
+    def __init__(self, spec: GroupSpec, nodes, *, runs=None, home="", **fields) -> None:
+        self._home = home
         self.record = GroupRecord(spec=spec, created_at=NOW, updated_at=NOW, **fields)
         self._nodes = list(nodes)
         self._runs = runs or {}
@@ -67,7 +68,7 @@ class Snapshot:
         return None
 
     def home_of(self, group, request):
-        return ""
+        return self._home
 
     def chosen_node(self, request):
         return None
@@ -86,7 +87,7 @@ class Snapshot:
                 nodes[each.node] = msgspec.structs.replace(nodes[each.node], **{each.field: each.value})
             else:
                 spec = msgspec.structs.replace(spec, **{each.field: each.value})
-        return Snapshot(spec, nodes.values(), runs=self._runs)
+        return Snapshot(spec, nodes.values(), runs=self._runs, home=self._home)
 
 
 def asked(snapshot: Snapshot) -> list[Counterfactual]:
@@ -207,3 +208,11 @@ def test_a_hold_a_dependency_and_a_maximum_are_named():
     needs_db = spec(depends_on=(DependencySpec(group="db", ready=1),))
     assert [each.condition for each in asked(Snapshot(needs_db, [node()]))] == ["'db' has 1 ready"]
     assert [each.condition for each in asked(Snapshot(spec(min=0, max=0), [node()]))] == ["max > 0"]
+
+
+def test_a_static_instance_needs_its_own_node():
+    nodes = [node(state=NodeState.UNREACHABLE), node("n2")]
+    snapshot = Snapshot(spec(static=True), nodes, home="n1")
+    [found] = asked(snapshot)
+    assert found.condition == "n1 reconnects"
+    assert started_on(snapshot.changed(found)) == ["n1"]
