@@ -1,4 +1,7 @@
-"""Sets of documents in files and directories: YAML streams and JSON, with the place of each document and field."""
+"""Sets of group documents in files and directories: YAML streams and JSON, with the place of each document and field.
+
+Fields may have the spellings of other systems; see `field_aliases`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from corral.domain.groups.field_aliases import with_field_names
 from corral.errors import Code, Rejected
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -135,7 +139,11 @@ def documents_in(file: str, text: str) -> list[FileDocument]:
 
 def _document(file: str, number: int, body: Any, lines: Mapping[str, int], line: int = 0) -> FileDocument:
     path = f"{file}:{line}" if line else f"{file}[{number}]" if number else file
-    return FileDocument(path, _writable(body), file, lines)
+    try:
+        found = with_field_names(_writable(body))
+    except Rejected as error:
+        raise Malformed(f"{error.message}; {error.hint}", line) from None
+    return FileDocument(path, found, file, lines)
 
 
 def _writable(body: Any) -> Any:

@@ -198,3 +198,18 @@ async def test_an_empty_folder_and_a_missing_one_are_wrong_usage(tmp_path: pathl
     assert (await run("apply", "-f", str(tmp_path / "nowhere"))).returncode == 2
     (tmp_path / "empty").mkdir()
     assert (await run("apply", "-f", str(tmp_path / "empty"))).returncode == 2
+
+
+async def test_fields_may_have_the_spellings_of_other_systems(
+    tmp_path: pathlib.Path, run: Run, controller: LocalController
+) -> None:
+    folder = tmp_path / "groups"
+    write(folder, "lobby", "maxPlayers: 20\nramMB: 64\nenv: {maxPlayers: kept}\n")
+    done = await run("apply", "-f", str(folder))
+    assert done.returncode == 0, done.stderr
+    shown = await controller.call("GET", "/api/v1/groups/lobby")
+    assert (shown["max_players"], shown["memory_mb"], shown["env"]) == (20, 64, {"maxPlayers": "kept"})
+    assert (await run("apply", "-f", str(folder))).stdout == "1 group, nothing changed\n"
+    write(folder, "lobby", "maxPlayers: 20\nmax_players: 30\n")
+    twice = await run("apply", "-f", str(folder))
+    assert (twice.returncode, "written twice" in twice.stderr) == (1, True), twice.stderr
