@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import pathlib
+import stat
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,8 @@ from corral.store.port import Delete, Put
 from corral.system.document_sets import DocumentSet, Malformed, documents_in, read_set
 
 OWNER: Final = "dir"
-_MODE: Final = 0o644
+_MODE: Final = 0o600
+"""Of a new file: documents may hold secrets of an environment. A file that exists keeps its own."""
 
 
 class _FileChange(NamedTuple):
@@ -41,6 +43,15 @@ class _FileChange(NamedTuple):
     """What the file has to hold now; None: nothing of this group."""
     document: dict[str, Any] | None
     """None: it is removed."""
+
+
+class _FormerFile(NamedTuple):
+    """A file as it was."""
+
+    content: bytes
+    mode: int
+    owner: int
+    group: int
 
 
 class GroupFolder:
@@ -129,15 +140,15 @@ def _marked(record: GroupRecord) -> GroupRecord:
     return msgspec.structs.replace(record, owner=OWNER, applied_sha256=digest)
 
 
-def _write_all(changes: Iterable[_FileChange]) -> dict[pathlib.Path, bytes | None]:
-    """Write the files; what they had before. All are restored when one fails."""
-    before: dict[pathlib.Path, bytes | None] = {}
+def _write_all(changes: Iterable[_FileChange]) -> dict[pathlib.Path, _FormerFile | None]:
+    """Write the files; what they were before. All are restored when one fails."""
+    before: dict[pathlib.Path, _FormerFile | None] = {}
     try:
         for change in changes:
-            content = change.path.read_bytes() if change.path.exists() else None
-            fresh = _content(change, content)
-            before.setdefault(change.path, content)
-            _replace(change.path, fresh)
+            former = _former(change.path)
+            fresh = _content(change, former.content if former else None)
+            before.setdefault(change.path, former)
+            _replace(change.path, fresh, former)
     except OSError as error:
         _restore(before)
         raise Rejected(
@@ -185,17 +196,32 @@ def _edited(change: _FileChange, why: str) -> Rejected:
     )
 
 
-def _replace(path: pathlib.Path, content: bytes | None) -> None:
-    """Durably and atomically; None: remove it."""
+def _former(path: pathlib.Path) -> _FormerFile | None:
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        return _FormerFile(file.read(), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | None) -> None:
+    """Durably and atomically; None: remove it. It is as readable as the former one, and has its owner where we may give
+    it away."""
     if content is None:
         path.unlink(missing_ok=True)
     else:
         temporary = path.with_name(f".{path.name}.new")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _MODE)
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
         with os.fdopen(descriptor, "wb") as file:
+            if former is not None:
+                for owner in ((-1, former.group), (former.owner, -1)):
+                    with contextlib.suppress(OSError):
+                        os.fchown(descriptor, *owner)
+                os.fchmod(descriptor, former.mode)
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
         temporary.replace(path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -204,6 +230,6 @@ def _replace(path: pathlib.Path, content: bytes | None) -> None:
         os.close(directory)
 
 
-def _restore(before: Mapping[pathlib.Path, bytes | None]) -> None:
-    for path, content in before.items():
-        _replace(path, content)
+def _restore(before: Mapping[pathlib.Path, _FormerFile | None]) -> None:
+    for path, former in before.items():
+        _replace(path, former.content if former else None, former)

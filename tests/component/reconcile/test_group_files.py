@@ -1,0 +1,97 @@
+"""The files of a directory of group documents, while changes are committed and when they are not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pathlib
+import stat
+from typing import Any
+
+import pytest
+import yaml
+
+from corral.controller.instances.group_folder import GroupFolder
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import GROUPS
+from corral.controller.state.ledger import Mutation, Step
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.ids import Epoch, GroupName
+from corral.store.port import Change, Commit, Put, Refusal
+from corral.store.store_errors import Conflict
+from corral.testing.cluster import LocalCluster
+
+GROUPS_PATH = "/api/v1/groups"
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+CONFLICT = Conflict(Refusal(collection=GROUPS.name, id="lobby", expect=1, found=2))
+
+
+def group(most: int, name: str = "lobby") -> GroupRecord:
+    spec = GroupSpec(name=GroupName(name), command=("true",), max=most)
+    written = {"name": name, "command": ["true"], "max": most}
+    return GroupRecord(spec=spec, written=written, created_at=NOW, updated_at=NOW)
+
+
+def mode(file: pathlib.Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+class Folder:
+    """A directory with the group 'lobby', as loaded."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        path.mkdir()
+        self.file = path / "lobby.yaml"
+        self.file.write_text("name: lobby\ncommand: ['true']\nmax: 1\n")
+        self.folder = GroupFolder(path)
+        self.state = ClusterState()
+        put = GROUPS.put("lobby", group(1), expect=None)
+        change = Change(collection=put.collection, id=put.id, revision=1, body=put.body)
+        self.state.apply(Commit(number=1, epoch=Epoch(1), at=NOW, changes=(change,), events=(), entries=()))
+
+    async def commit(self, step: Step, error: BaseException | None = None) -> None:
+        mutation = Mutation(action="groups.change", subject="lobby", steps=(step,))
+        async with self.folder.following(self.state, mutation):
+            if error is not None:
+                raise error
+
+    @property
+    def most(self) -> Any:
+        return yaml.safe_load(self.file.read_text())["max"]
+
+
+def change(most: int) -> Put:
+    return GROUPS.put("lobby", group(most), expect=1)
+
+
+@pytest.fixture
+async def lobby(tmp_path: pathlib.Path) -> Folder:
+    made = Folder(tmp_path / "groups")
+    await made.folder.read()
+    return made
+
+
+async def test_a_file_keeps_its_mode_and_a_new_one_is_for_the_controller_alone(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    file = folder / "lobby.yaml"
+    file.write_text("name: lobby\ncommand: ['true']\n")
+    file.chmod(0o640)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        await controller.call("PATCH", f"{GROUPS_PATH}/lobby", {"env": {"KEY": "secret"}})
+        assert (mode(file), "secret" in file.read_text()) == (0o640, True)
+        await controller.call(
+            "POST", GROUPS_PATH, {"name": "game", "command": ["true"], "env": {"KEY": "secret"}}
+        )
+        assert mode(folder / "game.yaml") == 0o600
+
+
+async def test_a_file_that_is_restored_has_its_mode_again(lobby: Folder) -> None:
+    lobby.file.chmod(0o640)
+    for step in (change(2), GROUPS.delete("lobby", expect=1)):
+        with pytest.raises(Conflict):
+            await lobby.commit(step, CONFLICT)
+        assert (mode(lobby.file), lobby.most) == (0o640, 1)
