@@ -112,6 +112,23 @@ async def test_a_null_in_a_child_is_the_default_and_not_the_value_of_the_parent(
     assert (free["parent"], free["memory_mb"], free["env"]) == ("", 0, {})
 
 
+async def test_a_patch_with_another_parent_keeps_what_it_repeats(client: httpx.AsyncClient) -> None:
+    """What the group had from its old parent is not what it would have from the new one."""
+    for document in (BASE, {**BASE, "name": "big", "memory_mb": 1024, "pids": 9}, child("lobby")):
+        await client.post(GROUPS, json=document)
+    patch = {"parent": "big", "memory_mb": 256, "pids": 0}
+    answer = await client.patch(f"{GROUPS}/lobby", json=patch)
+    assert answer.status_code == 200, answer.text
+    assert {key: answer.json()[key] for key in patch} == patch
+    document = (await client.get(f"{GROUPS}/lobby/document")).json()
+    assert {key: document[key] for key in patch} == patch
+    same = await client.patch(f"{GROUPS}/lobby", json={"parent": "big", "env": {"A": "1"}})
+    assert same.status_code == 200, same.text
+    assert "env" not in (await client.get(f"{GROUPS}/lobby/document")).json(), "the parent stays"
+    await client.patch(f"{GROUPS}/lobby", json={"parent": None, "env": {"A": "1"}})
+    assert (await client.get(f"{GROUPS}/lobby")).json()["env"] == {"A": "1"}
+
+
 async def test_a_missing_parent_has_the_nearest_name(client: httpx.AsyncClient) -> None:
     await client.post(GROUPS, json=BASE)
     refused = await client.post(GROUPS, json=child("lobby", parent="bass"))

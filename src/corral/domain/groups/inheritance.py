@@ -160,7 +160,9 @@ def of_descendant(name: str, error: Rejected) -> Rejected:
 
 def changing_part(patch: Mapping[str, object], spec: GroupSpec) -> dict[str, object]:
     """A merge patch without the fields that it repeats with their present value: a group that was read and is written
-    back keeps what it inherits."""
+    back keeps what it inherits. With another parent all of it stays: what is present came from the old one."""
+    if (patch.get("parent", spec.parent) or "") != spec.parent:
+        return dict(patch)
     present = msgspec.json.decode(msgspec.json.encode(spec))
     return {
         key: value for key, value in patch.items() if key not in present or not _repeats(present[key], value)
