@@ -135,6 +135,16 @@ async def test_a_live_edit_is_not_undone_without_force(client: httpx.AsyncClient
     assert (await applied(client, document("lobby", min=1)))["summary"] == "1 group, nothing changed"
 
 
+async def test_a_live_edit_to_null_is_not_undone_without_force(client: httpx.AsyncClient) -> None:
+    """A null is the default, and a missing field is as in the parent."""
+    base, lobby = document("base", abstract=True, memory_mb=512), document("lobby", parent="base")
+    await applied(client, base, lobby)
+    await client.patch(f"{GROUPS}/lobby", json={"memory_mb": None})
+    error = await refused(client, base, lobby)
+    assert (error["code"], error["errors"][0]["field"]) == ("LIVE_EDIT", "memory_mb")
+    assert (await client.get(f"{GROUPS}/lobby")).json()["memory_mb"] == 0
+
+
 async def test_prune_deletes_what_the_owner_no_longer_has(client: httpx.AsyncClient) -> None:
     await applied(
         client, document("mine"), document("also-mine"), document("base", abstract=True), owner="me"

@@ -43,8 +43,10 @@ def document_digest(document: Document) -> str:
 
 
 def differing_fields(old: Document, new: Document) -> list[str]:
-    """The top-level fields that are not written alike."""
-    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    """The top-level fields that are not written alike; a null that is written is not a field that is left out."""
+    return sorted(
+        key for key in old.keys() | new.keys() if (key in old, old.get(key)) != (key in new, new.get(key))
+    )
 
 
 def resolve_set(names: Collection[str], documents: Mapping[str, Document]) -> ResolvedSet:
