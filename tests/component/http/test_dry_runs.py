@@ -70,6 +70,35 @@ async def test_a_change_of_a_document_shows_fields_effects_and_instances_of_all_
     assert (await client.get(f"{GROUPS}/lobby")).json()["memory_mb"] == 0
 
 
+async def test_a_dry_run_with_a_key_is_described_anew_each_time(
+    client: httpx.AsyncClient, rig: Rig, unchanged: Any
+) -> None:
+    """Nothing is stored under the key, so it is free for the change itself."""
+    await rig.instance()
+    stored = rig.state.nodes.require("node-1")
+    away = msgspec.structs.replace(stored.record, state=NodeState.DISCONNECTED)
+    await rig.ledger.commit(NODES.put("node-1", away, expect=stored.revision))
+    rig.sessions.present.clear()
+    unchanged()
+    requests: list[tuple[str, str, Any]] = [
+        ("POST", GROUPS, {"name": "new", "command": ["x"]}),
+        ("PATCH", f"{GROUPS}/lobby", {"memory_mb": 5}),
+        ("PUT", f"{GROUPS}/lobby/document", {"command": ["y"]}),
+        ("DELETE", f"{GROUPS}/lobby?cascade=true", None),
+        ("POST", "/api/v1/instances/lobby-1/kill", {}),
+        ("DELETE", "/api/v1/nodes/node-1", None),
+    ]
+    for number, (method, path, body) in enumerate(requests):
+        url = f"{path}{'&' if '?' in path else '?'}dry_run=true"
+        headers = {"Idempotency-Key": f"dry-{number}"}
+        answers = [await client.request(method, url, json=body, headers=headers) for _ in range(2)]
+        assert [each.status_code for each in answers] == [200, 200], (method, path, answers[1].text)
+        assert answers[0].json() == answers[1].json()
+        assert unchanged(), (method, path)
+    made = await client.post(GROUPS, json=requests[0][2], headers={"Idempotency-Key": "dry-0"})
+    assert made.status_code == 201, made.text
+
+
 async def test_worlds_that_would_be_left_are_shown_without_a_confirmation(
     client: httpx.AsyncClient, rig: Rig, unchanged: Any
 ) -> None:

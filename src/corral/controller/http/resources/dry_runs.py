@@ -65,8 +65,8 @@ class DryRunShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dry_mutation(action: str, subject: str, shape: DryRunShape) -> Mutation:
-    """The answer of a dry run: without steps nothing is stored."""
-    return Mutation(action=action, subject=subject, steps=(), body=shape)
+    """The answer of a dry run: nothing is stored, not even under an idempotency key."""
+    return Mutation(action=action, subject=subject, steps=(), body=shape, remembered=False)
 
 
 def described(ws: Workspace, workload: Workloads) -> DryRunShape:
