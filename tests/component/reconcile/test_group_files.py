@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from corral.cli.failure import CommandRefused
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS
@@ -95,3 +96,25 @@ async def test_a_file_that_is_restored_has_its_mode_again(lobby: Folder) -> None
         with pytest.raises(Conflict):
             await lobby.commit(step, CONFLICT)
         assert (mode(lobby.file), lobby.most) == (0o640, 1)
+
+
+async def test_a_file_whose_name_is_no_text_is_reported_and_its_group_stays(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    file = folder / "lobby.yaml"
+    file.write_text("name: lobby\ncommand: ['true']\n")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        file.write_text("name: [a]\ncommand: ['true']\n")
+        report = await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+        assert [each["path"] for each in report["errors"]] == [str(file)]
+        assert report["gone"] == []
+        with pytest.raises(CommandRefused, match="was edited since it was loaded"):
+            await controller.call("PATCH", f"{GROUPS_PATH}/lobby", {"max": 2})
+        with pytest.raises(CommandRefused, match="1 error in 0 documents"):
+            await controller.call("POST", f"{GROUPS_PATH}/reload", {"prune": True})
+        assert (await controller.call("GET", f"{GROUPS_PATH}/lobby"))["name"] == "lobby"
+        assert file.read_text() == "name: [a]\ncommand: ['true']\n"
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert (await controller.call("GET", f"{GROUPS_PATH}/lobby"))["name"] == "lobby"

@@ -26,6 +26,7 @@ from corral.domain.groups.document_sets import (
     ResolvedSet,
     differing_fields,
     document_digest,
+    name_of,
     orphan_faults,
     reference_faults,
     resolve_set,
@@ -108,7 +109,7 @@ def removed_groups(
             hint="give the owner of this set (--owner NAME)",
             field="prune",
         )
-    named = {_name_of(each.body) for each in documents}
+    named = {name_of(each.body) for each in documents}
     return tuple(
         sorted(
             name
@@ -116,11 +117,6 @@ def removed_groups(
             if record.owner == options.owner and name not in named and not record.deleting
         )
     )
-
-
-def _name_of(body: Any) -> str:
-    name = body.get("name") if isinstance(body, Mapping) else None
-    return name if isinstance(name, str) else ""
 
 
 def check_set(
@@ -132,9 +128,9 @@ def check_set(
     for each in given:
         error = _unnamed(each, documents)
         if error is not None:
-            faults.append(DocumentFault(each.path, _name_of(each.body), error))
+            faults.append(DocumentFault(each.path, name_of(each.body), error))
         else:
-            documents[_name_of(each.body)] = each
+            documents[name_of(each.body)] = each
     every: dict[str, Document] = {name: each for name, each in stored.items() if name not in gone}
     every |= {name: each.body for name, each in documents.items()}
     resolved = resolve_set(documents, every)

@@ -23,7 +23,7 @@ import yaml
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS
 from corral.controller.state.ledger import Mutation, Step
-from corral.domain.groups.document_sets import document_digest
+from corral.domain.groups.document_sets import document_digest, name_of
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import GroupRecord
@@ -68,11 +68,12 @@ class GroupFolder:
         """All of its documents. Rejected: it is empty or cannot be read."""
         found = await asyncio.to_thread(read_set, (str(self.directory),))
         torn = [each.path for each in found.faults]
+        torn += [each.file for each in found.documents if not name_of(each.body)]
         self._places = {
             name: file for name, file in self._places.items() if any(path.startswith(file) for path in torn)
         }
         for each in found.documents:
-            if isinstance(each.body, Mapping) and isinstance(name := each.body.get("name"), str):
+            if name := name_of(each.body):
                 self._places[name] = each.file
         return found
 

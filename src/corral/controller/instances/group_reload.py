@@ -22,6 +22,7 @@ from corral.controller.instances.group_folder import OWNER, GroupFolder
 from corral.controller.instances.group_writes import documents_of
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import Actor, Ledger, audit
+from corral.domain.groups.document_sets import name_of
 from corral.domain.groups.inheritance import parent_of
 from corral.domain.groups.instance_records import GroupRecord
 from corral.errors import Code, DocumentFault, DocumentsRejected, Rejected, Retryable
@@ -124,7 +125,9 @@ def _entry(actor: Actor, each: AppliedGroup) -> Append:
 
 
 def _gone(groups: Mapping[str, GroupRecord], given: list[GivenDocument]) -> list[str]:
-    named = {each.body.get("name") for each in given if isinstance(each.body, Mapping)}
+    named = {name_of(each.body) for each in given}
+    if "" in named:  # the document of any group
+        return []
     return sorted(
         name
         for name, record in groups.items()

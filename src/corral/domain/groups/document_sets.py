@@ -37,6 +37,12 @@ class ResolvedSet(NamedTuple):
     faults: list[GroupFault]
 
 
+def name_of(body: Any) -> str:
+    """The name of the group of a document; empty: it has none, or one that is no text."""
+    name = body.get("name") if isinstance(body, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
 def document_digest(document: Document) -> str:
     """The SHA-256 of a written document, whatever the order of its keys."""
     return hashlib.sha256(_ENCODER.encode(document)).hexdigest()
