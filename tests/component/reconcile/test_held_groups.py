@@ -54,7 +54,8 @@ async def test_a_hold_that_waits_for_players_stops_each_instance_when_it_is_empt
     await fleet.running(2)
     await node.report("lobby-1", S.INSTANCE_STATE_RUNNING, players_known=True, player_count=3)
     vitals = fleet.term.workload.vitals
-    await eventually(lambda: vitals.players_of("lobby-1") == 3)
+    await node.report("lobby-2", S.INSTANCE_STATE_RUNNING, players_known=True, player_count=0)
+    await eventually(lambda: (vitals.players_of("lobby-1"), vitals.players_of("lobby-2")) == (3, 0))
     await order(fleet, "hold", {"reason": "soon", "when_empty": True})
     await fleet.reaches("lobby-2", "STOPPED")
     assert fleet.record("lobby-1").wanted == "run"

@@ -21,8 +21,9 @@ from corral.domain.groups.instance_records import CrashLoop, DecisionRecord, Gro
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.group_plans import needed
 from corral.domain.planning.node_usage import port_keys
-from corral.domain.planning.planner import Limits, needed
+from corral.domain.planning.planner import Limits
 
 PORTS = {"primary": PortSpec(range=(100, 103), protocol=PortProtocol.UDP)}
 TIED = {**PORTS, "query": PortSpec(of="primary", offset=4, protocol=PortProtocol.UDP)}

@@ -60,6 +60,15 @@ def test_players_are_waited_for_where_they_are_counted() -> None:
     assert is_empty(group().spec, None)
 
 
+def test_an_unknown_count_is_no_empty_instance_for_a_new_leader_or_out_of_reach() -> None:
+    record = group(hold(when_empty=True))
+    every = (instance(1), instance(3))
+    young = stopped_by_hold(record, every, PLAYERS.get, unknown_is_empty=False)
+    assert [each.id for each in young] == ["lobby-1"]
+    away = (instance(1, InstanceState.OFFLINE), instance(3, InstanceState.OFFLINE))
+    assert stopped(record, *away) == []
+
+
 def test_a_start_by_hand_is_refused_with_who_why_and_what_ends_it() -> None:
     refuse_held(group())
     with pytest.raises(Rejected, match="held by 'admin' since 2026-01-01 00:00:00 UTC: why") as refused:

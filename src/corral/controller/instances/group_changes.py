@@ -147,7 +147,7 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
             hint=f"use {bounds}, or change min and max first",
             field="count",
         )
-    present = [each for each in ws.instances_of(name) if stays(each)]
+    present = [each for each in ws.instances_of(name) if stays(each) and not each.warm]
     surplus = sorted(present, key=lambda each: (each.created_at, each.incarnation))[count:]
     if record.target == count and record.desired_count == count and not surplus:
         return record

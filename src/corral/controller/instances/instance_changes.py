@@ -120,8 +120,8 @@ def _request(
 
 
 def running_count(ws: Workspace, group: str) -> int:
-    """The number of instances of a group that exist and are to stay."""
-    return ws.tally(group).staying
+    """The number of instances of a group that exist, are to stay, and serve: warm ones come on top."""
+    return ws.tally(group).serving
 
 
 def refuse_deleting(group: GroupRecord) -> None:

@@ -26,7 +26,7 @@ from corral.domain.planning.node_views import (
 )
 from corral.domain.records import NodeRecord
 
-_UNPREPARED: Final = (InstanceState.SCHEDULED, InstanceState.PREPARING)
+UNPREPARED: Final = (InstanceState.SCHEDULED, InstanceState.PREPARING)
 
 
 class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,11 +161,11 @@ class NodeCandidates:
         if self._preparing is None:
             self._preparing = Counter()
             instances = self._state.instances
-            stored = {id for state in _UNPREPARED for id in instances.narrowed(state=state)}
+            stored = {id for state in UNPREPARED for id in instances.narrowed(state=state)}
             records = [instances.require(id).record for id in stored - self._changed_instances.keys()]
             records += [each for each in self._changed_instances.values() if isinstance(each, InstanceRecord)]
             for record in records:
                 group = self._state.groups.find(record.group)
-                if record.state in _UNPREPARED and group is not None:
+                if record.state in UNPREPARED and group is not None:
                     self._preparing[record.node] += group.record.spec.disk_mb
         return self._preparing

@@ -199,7 +199,7 @@ def _adopt(
         home=node if _static(ws, run.group) else "",
     )
     ws.put_instance(record)
-    reserve(ws, record, cpu=0.0)
+    reserve(ws, record)
     ws.event(
         EventType.INSTANCE_ADOPTED,
         record.id,

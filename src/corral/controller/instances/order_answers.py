@@ -18,6 +18,7 @@ from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.planning.holds import hold_text
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
 from corral.errors import Code
@@ -128,6 +129,8 @@ def _try_again(
     group = ws.group(record.group)
     if group is None or group.deleting:
         return PlacementRefusal(code=Code.NO_CAPACITY, summary="the group is gone")
+    if group.hold is not None:
+        return PlacementRefusal(code=Code.GROUP_HELD, summary=hold_text(group.hold, record.group))
     mark = ws.mark()
     release(ws, record)
     busy = failure.code == Code.PORT_IN_USE.name

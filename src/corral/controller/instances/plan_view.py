@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from corral.controller.instances.node_candidates import UNPREPARED
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.instance_mirror import number_of
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
 from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
 from corral.domain.ids import InstanceId
 from corral.domain.planning.group_plans import is_held
@@ -33,10 +34,15 @@ class WorkspaceView:
         *,
         pause_over: Callable[[str], bool] = lambda _: True,
         players: Players = lambda _: None,
+        players_settled: bool = True,
+        without: str = "",
     ) -> None:
+        """`without`: an instance that is about to get another run in place of its present one."""
         self._ws = ws
         self._pause_over = pause_over
         self._players = players
+        self.players_settled = players_settled
+        self._without = ws.instance(without) if without else None
         self._nodes: list[NodeView] | None = None
         self._plans: dict[str, tuple[GroupSpec, ResolvedPlan | PlacementRefusal]] = {}
 
@@ -67,10 +73,23 @@ class WorkspaceView:
         return self._ws.unreadable_of(group)
 
     def nodes(self) -> Sequence[NodeView]:
-        return self._ws.nodes()
+        views, own = self._ws.nodes(), self._without
+        if own is None or own.state not in UNPREPARED:
+            return views
+        group = self._ws.group(own.group)
+        disk = group.spec.disk_mb if group is not None else 0
+        return [
+            msgspec.structs.replace(view, preparing_disk_mb=max(0, view.preparing_disk_mb - disk))
+            if view.id == own.node
+            else view
+            for view in views
+        ]
 
     def runs_by_node(self, group: str) -> Mapping[str, int]:
-        return self._ws.runs_by_node(group)
+        runs, own = self._ws.runs_by_node(group), self._without
+        if own is None or own.group != group or not stays(own):
+            return runs
+        return {node: count - (node == own.node) for node, count in runs.items()}
 
     def start_requests(self, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
         return next_requests(self._ws, group, reason=reason)

@@ -256,7 +256,7 @@ def restarted_by_node(
     )
     ws.put_instance(changed)
     if not live(record.state):
-        reserve(ws, changed, cpu=0.0)  # the exit of the previous run had released it
+        reserve(ws, changed)  # the exit of the previous run had released it
         take_place_again(ws, record)
     return changed
 

@@ -21,6 +21,7 @@ from corral.domain.groups.instance_records import (
     next_state,
 )
 from corral.domain.instance_states import ENDED, FOUND_IN, InstanceState, Wanted
+from corral.domain.planning.holds import hold_text
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
 
@@ -102,7 +103,7 @@ def _after_crash(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
 
 
 def _lower_target(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord:
-    if group.target > 0:
+    if group.target > 0 and not ended.warm:
         ws.put_group(msgspec.structs.replace(group, target=group.target - 1, updated_at=ws.now))
         ended = msgspec.structs.replace(ended, gave_up_place=True)
         ws.put_instance(ended)
@@ -140,6 +141,12 @@ def restart_run(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
     group = ws.group(ended.group)
     if group is None or group.deleting:
         return ended
+    if group.hold is not None:
+        kept = msgspec.structs.replace(
+            ended, after_stop=AfterStop.END, reason=f"not restarted: {hold_text(group.hold, ended.group)}"
+        )
+        ws.put_instance(kept)
+        return kept
     started = run_again(ws, group, ended)
     if isinstance(started, PlacementRefusal):
         kept = msgspec.structs.replace(

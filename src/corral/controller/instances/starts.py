@@ -48,7 +48,7 @@ def start_run(
     resolved = plan_run(ws, group, request.variables)
     if isinstance(resolved, PlacementRefusal):
         return resolved
-    view = WorkspaceView(ws)
+    view = WorkspaceView(ws, without=request.id)
     placed = found or place_one(view, group, request)
     if isinstance(placed, PlacementRefusal):
         return placed
@@ -154,9 +154,12 @@ def settled_home(ws: Workspace, record: InstanceRecord) -> str:
     return record.home or (record.node if group is not None and group.spec.static else "")
 
 
-def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
-    """Reserve memory and ports on the record's node; consumes the serial of its start. The node's ledger is written in
+def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float | None = None) -> None:
+    """Reserve memory, CPU (None: as its group has it) and ports on the record's node; consumes the serial of its start. The node's ledger is written in
     any case: of two concurrent reservations there, one conflicts."""
+    if cpu is None:
+        group = ws.group(record.group)
+        cpu = group.spec.cpu if group is not None else 0.0
     reservation = Reservation(
         instance=record.id,
         incarnation=record.incarnation,

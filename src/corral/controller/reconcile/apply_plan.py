@@ -52,10 +52,14 @@ def keep_groups(
     *,
     pause_over: Callable[[str], bool] = lambda _: True,
     players: Players = lambda _: None,
+    players_settled: bool = True,
     limits: Limits = DEFAULT_LIMITS,
 ) -> PlanResult:
-    """Plan these groups and carry the plan out. What fails for one group is logged and undone; the others go on."""
-    result = plan(WorkspaceView(ws, pause_over=pause_over, players=players), wakes.keys(), limits)
+    """Plan these groups and carry the plan out. What fails for one group is logged and undone; the others go on. A group
+    that failed, or of which no start was made, is not unfinished: it would fail again at once."""
+    view = WorkspaceView(ws, pause_over=pause_over, players=players, players_settled=players_settled)
+    result = plan(view, wakes.keys(), limits)
+    stuck: set[str] = set()
     by_group: dict[str, list[PlannedDecision]] = {name: [] for name in result.groups}
     for decision in result.decisions:
         by_group[decision.group].append(decision)
@@ -66,7 +70,8 @@ def keep_groups(
         try:
             if found.error is not None:
                 raise found.error
-            _carry_out(ws, name, found, by_group[name], wake)
+            if not _carry_out(ws, name, found, by_group[name], wake) and found.started:
+                stuck.add(name)
             if ws.state.quarantine and (bad := ws.state.quarantine.among(ws.steps())) is not None:
                 raise unreadable(bad)
         except StoreUnavailable:
@@ -74,26 +79,31 @@ def keep_groups(
         except Exception:
             _log.exception("reconcile_group.failed", group=name)
             ws.back_to(mark)
-    return result
+            stuck.add(name)
+    left = tuple(name for name in result.unfinished if name not in stuck)
+    return msgspec.structs.replace(result, unfinished=left)
 
 
 def _carry_out(
     ws: Workspace, name: str, found: GroupResult, decisions: list[PlannedDecision], wake: Wake
-) -> None:
+) -> int:
+    """How many starts were made."""
     group = ws.group(name)
     if group is None:
-        return
+        return 0
     if found.need.drop:
         drop_group(ws, name)
-        return
+        return 0
     if found.need.end_pause:
         group = end_pause(ws, group, by="time")
     reason = found.reason
+    started = 0
     for decision in decisions:
         match decision.kind:
             case DecisionKind.START | DecisionKind.RESTART:
                 refused = _start(ws, group, decision, wake)
                 reason = reason or refused
+                started += not refused
             case DecisionKind.PROMOTE:
                 _promote(ws, decision)
             case DecisionKind.STOP:
@@ -103,6 +113,7 @@ def _carry_out(
             case _:
                 _record_wait(ws, decision, found.reason)
     _set_reason(ws, name, "" if group.deleting else reason)
+    return started
 
 
 def _start(ws: Workspace, group: GroupRecord, decision: PlannedDecision, wake: Wake) -> str:

@@ -39,8 +39,8 @@ from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import BootMoment
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
+from corral.domain.planning.group_plans import needed
 from corral.domain.planning.holds import Players
-from corral.domain.planning.planner import needed
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
@@ -50,6 +50,8 @@ from corral.system.controller_config import ReconcileSection
 
 _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
+_PLAYERS_SECONDS: Final = 300.0
+"""After so long a workload that has reported no players to this leader counts as one without any."""
 _SWEPT: Final = 50
 """The most groups short of instances that are checked at once."""
 _RETRY_SECONDS: Final = 1.0
@@ -94,6 +96,7 @@ class Reconciler:
         self._config = config
         self._clock = clock
         self._players = players
+        self._began = clock.monotonic()
         self._dirty: dict[str, Wake] = {}
         self._short: set[str] = set()
         """Groups with fewer instances than wanted."""
@@ -144,7 +147,7 @@ class Reconciler:
                     self._mark(stored.record.group, commit, change)
                     for name in self._dependents.get(stored.record.group, ()):
                         if name in self._short:
-                            self._mark(name, commit, change)
+                            self._mark(name, commit, change, own=False)
             elif change.collection == NODES.name:
                 self._note_node(change.id)
                 self._note_capacity(commit)
@@ -169,12 +172,13 @@ class Reconciler:
         """The inventory of this node is complete."""
         self._observation.reported(node)
 
-    def _mark(self, group: str, commit: Commit, change: Change) -> None:
+    def _mark(self, group: str, commit: Commit, change: Change, *, own: bool = True) -> None:
+        """Have a group checked; `own`: the change is of the group itself or of one of its instances."""
         event = event_behind(commit, change)
         cause = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
         waiting = self._dirty.get(group)
         asked_by = self._request_behind(event)
-        crashed = event is not None and event.type is EventType.INSTANCE_CRASHED
+        crashed = own and event is not None and event.type is EventType.INSTANCE_CRASHED
         self._wake.set()
         if waiting is not None and not asked_by and not crashed and (waiting.request or waiting.after_crash):
             return  # it waits for a reason that explains more than this event does
@@ -281,6 +285,7 @@ class Reconciler:
         self._collect()
         while self._dirty:
             await self._keep()
+            await asyncio.sleep(0)  # a pass that changes nothing waits for nothing
 
     def _collect(self) -> None:
         """Add the groups that are due."""
@@ -331,7 +336,13 @@ class Reconciler:
         try:
             async with self._instances.placing:
                 ws = self._instances.workspace(cause=_FLOOR)
-                result = keep_groups(ws, wakes, pause_over=self._pause_over, players=self._players)
+                result = keep_groups(
+                    ws,
+                    wakes,
+                    pause_over=self._pause_over,
+                    players=self._players,
+                    players_settled=self._clock.monotonic() >= self._began + _PLAYERS_SECONDS,
+                )
                 if steps := ws.steps():
                     await self._ledger.commit(*steps)
         except BaseException:

@@ -16,12 +16,13 @@ import msgspec
 from corral.domain.decisions import Rule
 from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.planning.group_plans import is_held
+from corral.domain.planning.group_plans import failed_lately, is_held
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_usage import LeasedPorts
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.placement import BY_NODE, Placement, PlacementRequest, place
-from corral.domain.planning.planner import GroupResult, PlanView, failed_lately, place_one
+from corral.domain.planning.plan_view import PlanView
+from corral.domain.planning.planner import GroupResult, place_one
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, RefusalCode
 from corral.domain.planning.start_requests import StartRequest
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.decisions import Rule
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, ended_by_itself, live
 from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.domain.planning.holds import hold_text
@@ -54,15 +55,15 @@ class GroupNeed(msgspec.Struct, frozen=True, kw_only=True):
         if not count:
             return self
         warm = self.warm - count
-        start = max(0, min(self.start, self.missing - count))
         paused = self.rule is not None
+        refill = min(self.refill + count, group.spec.warm - warm)
         return msgspec.structs.replace(
             self,
             missing=self.missing - count,
             present=self.present + count,
-            start=start,
+            start=max(0, self.start - count),
             warm=warm,
-            refill=0 if paused else max(0, group.spec.warm - warm),
+            refill=0 if paused else max(0, refill),
             warm_surplus=max(0, warm - group.spec.warm),
             reason=self.reason if self.missing > count else "",
             rule=self.rule if self.missing > count else None,
@@ -108,14 +109,28 @@ def group_need(
     if not waiting:
         return need
     start = max(0, missing - len(waiting))
+    refill = max(0, need.refill - max(0, len(waiting) - missing))
     text = f"an instance ended by itself; its place is taken again {PLACE_SECONDS} s after its start"
     return msgspec.structs.replace(
         need,
         start=start,
+        refill=refill,
         wake_at=waiting[0],
         reason="" if start or not missing else text,
         rule=None if start or not missing else Rule.PLACE_AGAIN,
     )
+
+
+def needed(spec: GroupSpec) -> frozenset[str]:
+    """The groups whose instances decide whether one of this group can be started."""
+    near = (each.group for each in spec.affinity if each.group and each.required)
+    return frozenset((*near, *(each.group for each in spec.depends_on)))
+
+
+def failed_lately(group: GroupRecord, now: dt.datetime) -> frozenset[str]:
+    """The nodes on which an instance of the group failed within the time of its crash rule."""
+    within = dt.timedelta(seconds=group.spec.crash_loop.within_seconds)
+    return frozenset(node for node, at in group.failed_on.items() if abs(now - at) <= within)
 
 
 def is_held(group: GroupRecord, record: InstanceRecord) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, Hold, InstanceRecord, stays
 from corral.domain.groups.probes import ProbeKind
+from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Rejected
 
 Players = Callable[[str], int | None]
@@ -14,14 +15,27 @@ Players = Callable[[str], int | None]
 
 
 def stopped_by_hold(
-    group: GroupRecord, instances: Iterable[InstanceRecord], players: Players
+    group: GroupRecord,
+    instances: Iterable[InstanceRecord],
+    players: Players,
+    *,
+    unknown_is_empty: bool = True,
 ) -> list[InstanceRecord]:
-    """The instances to stop now because the group is held: all, or those without players if the hold waits for that."""
+    """The instances to stop now because the group is held: all, or those without players if the hold waits for that.
+    `unknown_is_empty`: workloads have had the time to report players, so that one that did not has none. The players of
+    an instance that is out of reach are not known."""
     if group.hold is None:
         return []
     staying = [each for each in instances if stays(each)]
     if group.hold.when_empty:
-        return [each for each in staying if is_empty(group.spec, players(each.id))]
+        known = {each.id: players(each.id) for each in staying}
+        return [
+            each
+            for each in staying
+            if each.state is not InstanceState.OFFLINE
+            and (unknown_is_empty or known[each.id] is not None)
+            and is_empty(group.spec, known[each.id])
+        ]
     return staying
 
 

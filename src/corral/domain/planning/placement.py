@@ -34,8 +34,6 @@ _DIGITS: Final = 6
 _OF_PORTS: Final = 0.10
 _FAILED_THERE: Final = 0.50
 _AFFINITY_SCALE: Final = 200
-_PREFERRED: Final = 1.0
-"""More than all other terms of a score together can outweigh."""
 BY_NODE: Final = "node"
 
 
@@ -45,6 +43,8 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     only: str | None = None
     """The one node that it may run on: others are not looked at."""
+    at_home: bool = False
+    """`only` has its directory: affinity and spread, which choose among nodes, do not matter."""
     avoid: str | None = None
     """A node to take when no other can."""
     prefer: str | None = None
@@ -93,8 +93,8 @@ def place(table: NodeTable, spec: GroupSpec, request: PlacementRequest) -> Place
 
 
 class _Candidate(NamedTuple):
-    rank: float
-    """The score, and whether it is preferred or avoided."""
+    rank: tuple[int, float]
+    """Whether it is preferred (1) or avoided (-1), and the score."""
     hash: int
     node: str
     score: float
@@ -141,7 +141,10 @@ class _Search:
     def _is_below(self, room: Room) -> bool:
         """Can neither this node nor any with a lower base be better, or as good?"""
         assert self._best is not None
-        return round(room.base + self._attraction, _DIGITS) < self._best.rank
+        preference, score = self._best.rank
+        if preference:  # the preferred one is looked at first; an avoided one only stays if no other can
+            return preference > 0
+        return round(room.base + self._attraction, _DIGITS) < score
 
     def _look_at(self, room: Room) -> None:
         view = room.view
@@ -151,7 +154,7 @@ class _Search:
             return
         score = self._score(room)
         request = self._request
-        rank = score + _PREFERRED * ((view.id == request.prefer) - (view.id == request.avoid))
+        rank = (view.id == request.prefer) - (view.id == request.avoid), score
         if self._best is not None and rank < self._best.rank:
             self._lower.append((view.id, score))
             return
@@ -202,6 +205,8 @@ class _Search:
         return self._unsuited(view) or self._misplaced(view) or self._full(room)
 
     def _misplaced(self, view: NodeView) -> NodeRefusal | None:
+        if self._request.at_home:
+            return None
         for each in self._spec.affinity:
             if each.required and self._applies(each, view) != (each.weight >= 0):
                 kind = ("" if each.weight >= 0 else "no_") + ("group" if each.group else "label")
@@ -215,7 +220,11 @@ class _Search:
 
     def _applies(self, affinity: AffinitySpec, view: NodeView) -> bool:
         if affinity.group:
-            return self._table.runs(affinity.group).get(view.id, 0) > 0
+            runs = self._table.runs(affinity.group)
+            first = affinity.group == self._spec.name and not any(runs.values()) and affinity.weight >= 0
+            return (
+                first or runs.get(view.id, 0) > 0
+            )  # the first of a group that wants to be together is anywhere
         key, _, value = affinity.label.partition("=")
         return view.labels.get(key) == value
 
@@ -228,7 +237,7 @@ class _Search:
         free_cpu = max(0.0, round(total - room.cpu, _DIGITS))
         if view.cpus and spec.cpu > free_cpu:  # a node that does not know its CPUs is not held to them
             return self._lacking(view, RefusalCode.CPU, spec.cpu, free_cpu, total)
-        if spec.disk_mb:
+        if spec.disk_mb and view.state is NodeState.ONLINE:  # of a node that is away it is not known
             if view.free_disk_mb is None:
                 unknown: Numbers = {"kind": "unknown", "needed": spec.disk_mb}
                 return self._refused(view, RefusalCode.DISK, unknown)
@@ -293,7 +302,10 @@ class _Spread:
         self._fewest = domain, count
 
     def _domain(self, view: NodeView) -> str | None:
-        return view.id if self._rule.by == BY_NODE else view.labels.get(self._rule.by)
+        """Its node or the value of its label. Nodes without the label are one place, unless there is a `max_skew`."""
+        if self._rule.by == BY_NODE:
+            return view.id
+        return view.labels.get(self._rule.by, "" if self._rule.max_skew is None else None)
 
     def penalty(self, view: NodeView) -> float:
         if self._rule.by == BY_NODE:

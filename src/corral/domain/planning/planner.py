@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
 from corral.domain.decisions import DecisionKind, Numbers, Rule
-from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_ready, stays
-from corral.domain.planning.group_plans import GroupNeed, group_need
+from corral.domain.groups.instance_records import GroupRecord, is_ready, stays
+from corral.domain.instance_states import Wanted
+from corral.domain.planning.group_plans import GroupNeed, failed_lately, group_need
 from corral.domain.planning.holds import stopped_by_hold
 from corral.domain.planning.node_table import NodeTable
-from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.placement import Placement, PlacementRequest, place
+from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.refusals import PlacementRefusal, listed_nodes
 from corral.domain.planning.start_requests import StartRequest
-from corral.domain.planning.tallies import GroupTally
 
 _REPORT: Final = dt.timedelta(seconds=5)
 """How often a node reports its load, and its instances their players."""
@@ -41,47 +40,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS: Final = Limits()
-
-
-class PlanView(Protocol):
-    """What the planner reads: one state of the cluster, that does not change during a pass."""
-
-    @property
-    def now(self) -> dt.datetime: ...
-
-    def group(self, name: str) -> GroupRecord | None: ...
-
-    def tally(self, group: str) -> GroupTally: ...
-
-    def instances_of(self, group: str) -> Sequence[InstanceRecord]: ...
-
-    def pause_over(self, group: str) -> bool:
-        """Is the time of its crash pause over?"""
-
-    def players(self, instance: str) -> int | None:
-        """How many players it has; None: it was not reported in this run."""
-
-    def unreadable_of(self, group: str) -> Sequence[str]:
-        """Instances that may be of this group and running, and whose records cannot be read."""
-
-    def start_requests(self, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
-        """The next instances to start, without an end."""
-
-    def unstartable(self, group: GroupRecord, request: StartRequest) -> PlacementRefusal | None:
-        """Why there can be no plan for such a run, whatever the nodes are."""
-
-    def home_of(self, group: GroupRecord, request: StartRequest) -> str:
-        """The node with the directory of a static instance; empty: it has none."""
-
-    def chosen_node(self, request: StartRequest) -> str | None:
-        """The node that the instance is bound to, if it exists."""
-
-    def nodes(self) -> Sequence[NodeView]: ...
-
-    def runs_by_node(self, group: str) -> Mapping[str, int]: ...
-
-    @property
-    def cpu_overcommit(self) -> float: ...
 
 
 class PlannedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +86,7 @@ class PlanResult(msgspec.Struct, frozen=True, kw_only=True):
 class _Pending(msgspec.Struct, kw_only=True):
     """A start that waits for its place in the order."""
 
-    order: tuple[int, int, int, int, str, int]
+    order: tuple[int, int, int, int, int, str, int]
     group: GroupRecord
     need: GroupNeed
     request: StartRequest
@@ -156,6 +114,7 @@ def _placed(
     placing = PlacementRequest(
         instance=request.id,
         only=home or view.chosen_node(request),
+        at_home=bool(home),
         avoid=request.avoid,
         prefer=request.prefer,
         last_ports=request.last_ports if group.spec.static else (),
@@ -163,18 +122,6 @@ def _placed(
     )
     found = place(table, group.spec, placing)
     return found.at_home(request.id, home) if isinstance(found, PlacementRefusal) and home else found
-
-
-def needed(spec: GroupSpec) -> frozenset[str]:
-    """The groups whose instances decide whether one of this group can be started."""
-    near = (each.group for each in spec.affinity if each.group and each.required)
-    return frozenset((*near, *(each.group for each in spec.depends_on)))
-
-
-def failed_lately(group: GroupRecord, now: dt.datetime) -> frozenset[str]:
-    """The nodes on which an instance of the group failed within the time of its crash rule."""
-    within = dt.timedelta(seconds=group.spec.crash_loop.within_seconds)
-    return frozenset(node for node, at in group.failed_on.items() if abs(now - at) <= within)
 
 
 class _Pass:
@@ -189,8 +136,8 @@ class _Pass:
         self._unfinished: dict[str, None] = {}
         self._pending: list[_Pending] = []
         self._tiers: dict[str, int] = {}
-        self._without_place: set[str] = set()
-        """Groups of which no further instance finds a place in this pass, wherever it might run."""
+        self._without_place: set[tuple[str, str]] = set()
+        """Group and home, which is empty for most, of which no further instance finds a place in this pass."""
 
     def run(self, scope: Collection[str]) -> PlanResult:
         for name in sorted(scope):
@@ -208,20 +155,31 @@ class _Pass:
         limits = self._limits
         started = searched = 0
         for pending in sorted(self._pending, key=lambda each: each.order):
-            name, result = pending.group.spec.name, self._groups[pending.group.spec.name]
-            bound = bool(pending.request.home or pending.request.claimed_by)
-            if name in self._without_place and not bound:
-                continue  # no other finds a place either; but one that waits for its own node delays no other
+            name, request = pending.group.spec.name, pending.request
+            result = self._groups[name]
+            place = name, self._view.home_of(pending.group, request)
+            if request.claimed_by:
+                self._fall_short(pending, PlacementRefusal.claimed(request.id, request.claimed_by), result)
+                continue
+            if place in self._without_place or result.error is not None:
+                continue  # no other finds a place there either; one that waits for its home delays no other
             enough = started == limits.starts or searched == limits.searches
             if enough or result.started == limits.starts_of_group:
                 self._unfinished[name] = None
+                if not result.started:
+                    result.reason = result.reason or pending.group.reason
                 continue
             searched += 1
-            if self._place(pending, result):
+            try:
+                found = self._place(pending, result)
+            except Exception as error:  # one broken group delays no other
+                result.error = error
+                continue
+            if found:
                 started += 1
                 result.started += 1
-            elif not bound:
-                self._without_place.add(name)
+            else:
+                self._without_place.add(place)
 
     def _look_at(self, name: str) -> None:
         group = self._view.group(name)
@@ -244,12 +202,12 @@ class _Pass:
             self._ask_for_starts(group, need, result)
 
     def _promoted(self, group: GroupRecord, need: GroupNeed) -> GroupNeed:
-        """Let warm instances serve where some are missing: the one that has been ready for longest comes first."""
+        """Let warm instances serve where some are missing: the oldest that is ready comes first."""
         if not need.missing or not need.warm:
             return need
         warm = [each for each in self._view.instances_of(group.spec.name) if each.warm and stays(each)]
-        ready = sorted((each for each in warm if is_ready(each)), key=lambda each: (each.created_at, each.id))
-        chosen = ready[: need.missing]
+        ready = [each for each in warm if is_ready(each) and each.wanted is Wanted.RUN]
+        chosen = sorted(ready, key=lambda each: (each.created_at, each.id))[: need.missing]
         for each in chosen:
             reason = f"{need.wanted} are wanted, {need.present} are there: it was kept warm for this"
             self._decide(DecisionKind.PROMOTE, Rule.WARM_PROMOTE, group, need, reason, instance=each.id)
@@ -269,7 +227,9 @@ class _Pass:
     def _stop_held(self, group: GroupRecord, need: GroupNeed, result: GroupResult) -> None:
         """Stop what runs though the group is held. Instances with players are looked at again until they have none."""
         instances = self._view.instances_of(group.spec.name)
-        stopped = stopped_by_hold(group, instances, self._view.players)
+        stopped = stopped_by_hold(
+            group, instances, self._view.players, unknown_is_empty=self._view.players_settled
+        )
         for each in stopped:
             self._decide(DecisionKind.STOP, Rule.HOLD_STOP, group, need, need.reason, instance=each.id)
         if len(stopped) < sum(stays(each) for each in instances):
@@ -288,7 +248,7 @@ class _Pass:
         name = group.spec.name
         unreadable = self._view.unreadable_of(name)
         start = max(0, need.start - len(unreadable))
-        if unreadable and not start:
+        if need.start and unreadable and not start:
             result.reason = f"the record of {unreadable[0]} cannot be read; it counts as running"
             return
         requests = self._view.start_requests(group, reason=need.start_reason)
@@ -301,6 +261,7 @@ class _Pass:
                 self._tier(name),
                 -group.spec.priority,
                 -group.spec.memory_mb,
+                (need.present + number) // self._limits.starts_of_group,  # in turns, those with few first
                 name,
                 number,
             )

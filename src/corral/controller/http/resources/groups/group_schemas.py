@@ -37,12 +37,14 @@ class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a group fares. `wanted` instances are kept, `instances` exist, `ready` of them are ready."""
+    """How a group fares. `wanted` instances are kept, `instances` exist, `ready` of them are ready; `warm` come on
+    top."""
 
     wanted: int
     target: int
     instances: int
     ready: int
+    warm: int
     reason: str
     paused: CrashLoop | None
     deleting: bool
@@ -110,8 +112,9 @@ def group_shape(
     status = GroupStatus(
         wanted=record.desired_count,
         target=record.target,
-        instances=counts.live,
-        ready=counts.ready,
+        instances=counts.live - counts.warm,
+        ready=counts.serving_ready,
+        warm=counts.warm,
         reason=record.reason or _away(counts.away),
         paused=record.paused,
         deleting=record.deleting,

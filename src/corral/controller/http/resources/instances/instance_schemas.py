@@ -73,6 +73,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str
     deployment_revision: int
     drift: Drift
+    warm: bool
     uptime_ms: int
     last_seen: dt.datetime | None
     """Time of the last report about it, by its node, which may be gone since; of an ended one, its end."""
@@ -125,6 +126,7 @@ def instance_shape(view: InstanceView, stored: StoredRecord[InstanceRecord]) -> 
         restarts=record.restarts,
         runtime=group.record.spec.runtime if group else "process",
         deployment_revision=0,
+        warm=record.warm,
         drift=view.instances.drift.of(record),
         uptime_ms=_uptime_ms(record, view.setting.clock.now()),
         last_seen=_last_seen(view, record),
