@@ -107,6 +107,8 @@ def test_a_group_that_others_name_does_not_go() -> None:
 def test_no_id_belongs_to_two_groups() -> None:
     main = group("main", static_names=["hub"])
     assert refused(main, group("other", static_names=["hub"]), changed="other").field == "static_names/0"
+    error = refused(main, group("other", static_names=["x", "hub"]), changed="main")
+    assert (error.field, "'other'" in error.message) == ("static_names/0", True)
     numbered = group("main", static_names=["hub-2"])
     assert refused(numbered, group("hub"), changed="main").field == "static_names/0"
     error = refused(numbered, group("hub"), changed="hub")

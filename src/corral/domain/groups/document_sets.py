@@ -21,7 +21,7 @@ from corral.domain.groups.inheritance import (
     parent_of,
     with_origin,
 )
-from corral.domain.groups.placement_checks import check_references
+from corral.domain.groups.placement_checks import faults_of_references
 from corral.errors import Code, Rejected
 
 FAULTS_OF_DOCUMENT: Final = 20
@@ -118,20 +118,8 @@ def reference_faults(
     specs: Mapping[str, GroupSpec], names: Iterable[str], gone: Iterable[str]
 ) -> list[GroupFault]:
     """The faults of `check_references`, the first of each of these groups."""
-    every = [*names, *gone]
-    try:
-        check_references(specs, every)
-    except Rejected:
-        return [fault for name in every if (fault := _reference_fault(specs, name)) is not None]
-    return []
-
-
-def _reference_fault(specs: Mapping[str, GroupSpec], name: str) -> GroupFault | None:
-    try:
-        check_references(specs, [name])
-    except Rejected as error:
-        return GroupFault(name, error)
-    return None
+    found = faults_of_references(specs, [*names, *gone])
+    return [GroupFault(name, error) for name, error in found.items()]
 
 
 def orphan_faults(documents: Mapping[str, Any], gone: Collection[str]) -> list[GroupFault]:

@@ -3,7 +3,8 @@ references to others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from corral.domain.groups.group import BY_NODE, AffinitySpec, GroupSpec
@@ -120,31 +121,67 @@ def check_references(specs: Mapping[str, GroupSpec], names: Iterable[str]) -> No
     """Refuse groups among `specs`, the documents of all groups, that refer to missing or abstract groups, depend on
     themselves by way of others, or give away an id twice. Only faults in which a group of `names` has a part are found;
     a fault of a group that is not among them carries its name."""
-    changed = set(names)
+    for _, error in _reference_faults(specs, set(names), set()):
+        raise error
+
+
+def faults_of_references(specs: Mapping[str, GroupSpec], names: Iterable[str]) -> dict[str, Rejected]:
+    """What `check_references` refuses, the first fault of each of `names`."""
+    return dict(_reference_faults(specs, set(names), set()))
+
+
+def _reference_faults(
+    specs: Mapping[str, GroupSpec], changed: Collection[str], wrong: set[str]
+) -> Iterator[tuple[str, Rejected]]:
+    """Each group of `changed` at most once, in one pass over all groups; those that were yielded are in `wrong`."""
+    for name, error in itertools.chain(
+        _faults_of_names(specs, changed),
+        _faults_of_cycles(
+            specs, changed, "depends_on", lambda spec: [each.group for each in spec.depends_on]
+        ),
+        _faults_of_cycles(
+            specs,
+            changed,
+            "fallback_group",
+            lambda spec: [spec.fallback_group] if spec.fallback_group else [],
+        ),
+        _faults_of_ids(specs, changed, wrong),
+    ):
+        if name not in wrong:
+            wrong.add(name)
+            yield name, error
+
+
+def _faults_of_names(
+    specs: Mapping[str, GroupSpec], changed: Collection[str]
+) -> Iterator[tuple[str, Rejected]]:
     for name in sorted(changed):
         spec = specs.get(name)
-        if spec is None:
-            _refuse_left_alone(specs, name)
-            continue
-        for position, each in enumerate(spec.depends_on):
-            _check_exists(specs, each.group, f"depends_on/{position}/group")
-        if spec.fallback_group:
-            _check_exists(specs, spec.fallback_group, "fallback_group")
-    if any(specs[name].abstract for name in changed if name in specs):
-        _check_of_others(specs, changed)
-    _check_acyclic(specs, changed, "depends_on", lambda spec: [each.group for each in spec.depends_on])
-    _check_acyclic(
-        specs, changed, "fallback_group", lambda spec: [spec.fallback_group] if spec.fallback_group else []
-    )
-    _check_ids(specs, changed)
+        error = _missing_reference(specs, spec) if spec else None
+        if error:
+            yield name, error
+    needless = [name for name in sorted(changed) if name not in specs or specs[name].abstract]
+    users = _users(specs) if needless else {}
+    for name in needless:
+        if name in users:
+            yield name, _still_used(name, users[name], abstract=name in specs)
 
 
-def _check_exists(specs: Mapping[str, GroupSpec], name: str, field: str) -> None:
-    found = specs.get(name)
-    if found is None:
-        raise missing_group(specs, name, field)
-    if found.abstract:
-        raise invalid(field, f"group '{name}' is abstract and has no instances", "name a group that runs")
+def _missing_reference(specs: Mapping[str, GroupSpec], spec: GroupSpec) -> Rejected | None:
+    references = [
+        (f"depends_on/{position}/group", each.group) for position, each in enumerate(spec.depends_on)
+    ]
+    if spec.fallback_group:
+        references.append(("fallback_group", spec.fallback_group))
+    for field, name in references:
+        found = specs.get(name)
+        if found is None:
+            return missing_group(specs, name, field)
+        if found.abstract:
+            return invalid(
+                field, f"group '{name}' is abstract and has no instances", "name a group that runs"
+            )
+    return None
 
 
 def missing_group(names: Iterable[str], name: str, field: str) -> Rejected:
@@ -156,58 +193,52 @@ def missing_group(names: Iterable[str], name: str, field: str) -> Rejected:
     )
 
 
-def _refers(spec: GroupSpec, name: str) -> bool:
-    return name == spec.fallback_group or any(each.group == name for each in spec.depends_on)
+def _users(specs: Mapping[str, GroupSpec]) -> dict[str, list[str]]:
+    """The groups that name another in `depends_on` or `fallback_group`, by that other."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(specs):
+        spec = specs[name]
+        for other in {spec.fallback_group, *(each.group for each in spec.depends_on)}:
+            found.setdefault(other, []).append(name)
+    return found
 
 
-def _refuse_left_alone(specs: Mapping[str, GroupSpec], name: str) -> None:
-    users = sorted(other for other, spec in specs.items() if _refers(spec, name))
-    if users:
-        raise Rejected(
-            Code.CONFLICT,
-            f"group '{name}' is named by 'depends_on' or 'fallback_group' of {_listed(users)}",
-            hint="change these first, or delete them together",
-        )
-
-
-def _check_of_others(specs: Mapping[str, GroupSpec], changed: Collection[str]) -> None:
-    for name in sorted(changed):
-        if name in specs and specs[name].abstract:
-            users = sorted(other for other, spec in specs.items() if _refers(spec, name))
-            if users:
-                raise invalid(
-                    "abstract",
-                    f"group '{name}' is named by 'depends_on' or 'fallback_group' of {_listed(users)}",
-                    "an abstract group has no instances: change these first",
-                )
+def _still_used(name: str, users: Iterable[str], *, abstract: bool) -> Rejected:
+    problem = f"group '{name}' is named by 'depends_on' or 'fallback_group' of {_listed(users)}"
+    if abstract:
+        return invalid("abstract", problem, "an abstract group has no instances: change these first")
+    return Rejected(Code.CONFLICT, problem, hint="change these first, or delete them together")
 
 
 def _listed(names: Iterable[str]) -> str:
     return short_list((f"'{name}'" for name in names), _SHOWN)
 
 
-def _check_acyclic(
+def _faults_of_cycles(
     specs: Mapping[str, GroupSpec],
-    names: Iterable[str],
+    names: Collection[str],
     field: str,
     following: Callable[[GroupSpec], list[str]],
-) -> None:
+) -> Iterator[tuple[str, Rejected]]:
+    """Every group of `names` from which a cycle is reached. Each group is followed once, whatever leads to it."""
+    cycles: dict[str, str] = {}
     done: set[str] = set()
     for name in sorted(names):
-        cycle = _cycle_from(specs, name, following, done)
-        if cycle:
-            shown = " -> ".join(cycle if len(cycle) <= _SHOWN else [*cycle[:_SHOWN], "…", cycle[-1]])
-            raise invalid(field, f"a cycle: {shown}", "leave one of these references out")
+        if name not in cycles:
+            _follow(specs, name, following, done, cycles)
+        if name in cycles:
+            yield name, invalid(field, f"a cycle: {cycles[name]}", "leave one of these references out")
 
 
-def _cycle_from(
+def _follow(
     specs: Mapping[str, GroupSpec],
     start: str,
     following: Callable[[GroupSpec], list[str]],
     done: set[str],
-) -> list[str]:
-    """The names along a cycle that is reached from a group, its first one again at its end; empty: there is none. What
-    has been followed to its end is added to `done`."""
+    cycles: dict[str, str],
+) -> None:
+    """Add the way from a group to a cycle to `cycles`, each with the names along that cycle, its first one again at its
+    end. What has been followed to its end without one is added to `done`."""
     path: dict[str, None] = {}
     stack: list[tuple[str, bool]] = [(start, True)]
     while stack:
@@ -215,32 +246,52 @@ def _cycle_from(
         if not enter:
             del path[name]
             done.add(name)
-        elif name in path:
-            names = list(path)
-            return [*names[names.index(name) :], name]
+        elif name in path or name in cycles:
+            shown = cycles[name] if name in cycles else _shown_cycle(list(path), name)
+            cycles.update(dict.fromkeys(path, shown))
+            return
         elif name not in done and name in specs:
             path[name] = None
             stack.append((name, False))
             stack += [(each, True) for each in reversed(following(specs[name]))]
-    return []
 
 
-def _check_ids(specs: Mapping[str, GroupSpec], changed: Collection[str]) -> None:
-    """No id may belong to two groups. A clash is one of the group that names the id, also when the other is the one that
-    changes: then the text names both."""
-    owners: dict[str, str] = {}
+def _shown_cycle(path: list[str], name: str) -> str:
+    cycle = [*path[path.index(name) :], name]
+    return " -> ".join(cycle if len(cycle) <= _SHOWN else [*cycle[:_SHOWN], "…", cycle[-1]])
+
+
+def _faults_of_ids(
+    specs: Mapping[str, GroupSpec], changed: Collection[str], wrong: Collection[str]
+) -> Iterator[tuple[str, Rejected]]:
+    """No id may belong to two groups. A clash is one of both, as far as they are among `changed`; those that are `wrong`
+    already are not told."""
+    owners: dict[str, tuple[str, int]] = {}
     for name, spec in specs.items():
         for position, id in enumerate(spec.static_names):
-            field = f"static_names/{position}"
-            other = owners.setdefault(id, name)
-            if other != name and (name in changed or other in changed):
-                raise invalid(field, f"'{id}' is also a static name of group '{other}'", "choose another")
+            other, at = owners.setdefault(id, (name, position))
+            if other != name:
+                for one, its, two in ((name, position, other), (other, at, name)):
+                    if one in changed and one not in wrong:
+                        yield one, _named_twice(id, its, two)
+                continue
             numbered = _numbered(id)
-            if numbered in specs and numbered in changed and name not in changed:
-                raise invalid(
-                    "name",
-                    f"'{id}' is a static name of group '{name}', and would be the id of an instance",
-                    f"choose another name than '{numbered}'",
+            if numbered not in specs:
+                continue
+            if name in changed and name not in wrong:
+                yield name, _taken(f"static_names/{position}", id, numbered)
+            if numbered in changed and numbered not in wrong:
+                yield (
+                    numbered,
+                    invalid(
+                        "name",
+                        f"'{id}' is a static name of group '{name}', and would be the id of an instance",
+                        f"choose another name than '{numbered}'",
+                    ),
                 )
-            if numbered in specs and name in changed:
-                raise _taken(field, id, numbered)
+
+
+def _named_twice(id: str, position: int, other: str) -> Rejected:
+    return invalid(
+        f"static_names/{position}", f"'{id}' is also a static name of group '{other}'", "choose another"
+    )
