@@ -69,8 +69,10 @@ class Counterfactual(msgspec.Struct, frozen=True, kw_only=True):
     """The condition as changes of the snapshot; empty: it is not about placement."""
 
 
-def group_counterfactuals(view: PlanView, group: GroupRecord, found: GroupResult) -> list[Counterfactual]:
-    """What would let a group have more instances."""
+def group_counterfactuals(
+    view: PlanView, group: GroupRecord, found: GroupResult, *, node: str = ""
+) -> list[Counterfactual]:
+    """What would let a group have more instances; `node`: there and nowhere else."""
     name, need = group.spec.name, found.need
     starts = f"{need.missing} can be started" if need.missing else "starts are possible again"
     if group.hold is not None:
@@ -91,7 +93,7 @@ def group_counterfactuals(view: PlanView, group: GroupRecord, found: GroupResult
             for each in unmet
         ]
     if need.missing or need.refill:
-        return _of_starts(view, group, found)
+        return _of_starts(view, group, found, node)
     return _of_met_group(view, group, found)
 
 
@@ -110,26 +112,32 @@ def _of_met_group(view: PlanView, group: GroupRecord, found: GroupResult) -> lis
     return []
 
 
-def _of_starts(view: PlanView, group: GroupRecord, found: GroupResult) -> list[Counterfactual]:
+def _of_starts(view: PlanView, group: GroupRecord, found: GroupResult, node: str) -> list[Counterfactual]:
     requests = view.start_requests(group, reason=found.need.start_reason)
     for _, request in zip(range(_REQUESTS), requests, strict=False):
         refused = place_one(view, group, request)
         if isinstance(refused, PlacementRefusal):
-            return placement_counterfactuals(view, group, request, refused)
+            return placement_counterfactuals(view, group, request, refused, node=node)
     return []
 
 
 def placement_counterfactuals(
-    view: PlanView, group: GroupRecord, request: StartRequest, refused: PlacementRefusal
+    view: PlanView,
+    group: GroupRecord,
+    request: StartRequest,
+    refused: PlacementRefusal,
+    *,
+    node: str = "",
 ) -> list[Counterfactual]:
-    """What would let a run be placed that no node takes, the smallest changes first."""
+    """What would let a run be placed that no node takes, the smallest changes first; `node`: on this one."""
     if refused.cause is not None:
         hint = refused.cause.hint
         return [Counterfactual(condition=hint, effect=f"'{request.id}' can be started")] if hint else []
     trial = _Trial(view, group, request)
-    found = [each for refusal in _nearest(refused.refusals) if (each := trial.on_node(refusal)) is not None]
+    refusals = [each for each in refused.refusals if node in ("", each.node)]
+    found = [each for refusal in _nearest(refusals) if (each := trial.on_node(refusal)) is not None]
     found.sort(key=lambda each: len(each.changes))
-    found += trial.smaller(refused.refusals)
+    found += trial.smaller(refusals) if not node else []
     unique = {each.condition: each for each in reversed(found)}
     return [*reversed(unique.values()), *_end_of_wait(view, refused)]
 

@@ -116,7 +116,7 @@ def _refused(
         )
         changes += [
             WouldChangeShape(condition=each.condition, effect=each.effect, at=each.at)
-            for each in group_counterfactuals(view, groups[name], planned)
+            for each in group_counterfactuals(view, groups[name], planned, node=id)
             if each.node == id
         ]
     return next((each for each in view.nodes() if each.id == id), None), found, changes[:LISTED]
