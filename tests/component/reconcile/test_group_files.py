@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import pathlib
 import stat
@@ -18,9 +19,11 @@ from corral.controller.state.ledger import Mutation, Step
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.ids import Epoch, GroupName
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.port import Change, Commit, Put, Refusal
-from corral.store.store_errors import Conflict
+from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
 from corral.testing.cluster import LocalCluster
+from corral.testing.waiting import eventually
 
 GROUPS_PATH = "/api/v1/groups"
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -50,11 +53,17 @@ class Folder:
         change = Change(collection=put.collection, id=put.id, revision=1, body=put.body)
         self.state.apply(Commit(number=1, epoch=Epoch(1), at=NOW, changes=(change,), events=(), entries=()))
 
-    async def commit(self, step: Step, error: BaseException | None = None) -> None:
-        mutation = Mutation(action="groups.change", subject="lobby", steps=(step,))
-        async with self.folder.following(self.state, mutation):
+    async def commit(
+        self, step: Step, error: BaseException | None = None, *, when: asyncio.Event | None = None
+    ) -> None:
+        async def store(mutation: Mutation) -> None:
+            if when is not None:
+                await when.wait()
             if error is not None:
                 raise error
+
+        mutation = Mutation(action="groups.change", subject="lobby", steps=(step,))
+        await self.folder.commit(self.state, mutation, store)
 
     @property
     def most(self) -> Any:
@@ -118,3 +127,45 @@ async def test_a_file_whose_name_is_no_text_is_reported_and_its_group_stays(tmp_
     async with LocalCluster(tmp_path) as cluster:
         controller = await cluster.controller(groups__directory=str(folder))
         assert (await controller.call("GET", f"{GROUPS_PATH}/lobby"))["name"] == "lobby"
+
+
+NOT_STORED = [
+    CONFLICT,
+    StoreUnavailable("locked"),
+    Rejected(Code.BODY_TOO_LARGE, "too large"),
+    Retryable(Code.SHUTTING_DOWN, "ends"),
+]
+
+
+@pytest.mark.parametrize("error", NOT_STORED, ids=lambda error: error.code.name)
+async def test_a_file_is_restored_when_nothing_was_stored(lobby: Folder, error: CorralError) -> None:
+    for step in (change(2), GROUPS.delete("lobby", expect=1)):
+        with pytest.raises(type(error)):
+            await lobby.commit(step, error)
+        assert lobby.most == 1
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("lost", in_doubt=True), Fenced(1, 2)], ids=lambda error: error.code.name
+)
+async def test_a_file_stays_written_while_its_commit_is_in_doubt(lobby: Folder, error: CorralError) -> None:
+    with pytest.raises(type(error)):
+        await lobby.commit(change(2), error)
+    assert lobby.most == 2
+    with pytest.raises(Rejected, match="was edited since it was loaded"):
+        await lobby.commit(change(3))  # the store may have either
+
+
+@pytest.mark.parametrize(("error", "most"), [(None, 2), (CONFLICT, 1)], ids=["stored", "refused"])
+async def test_a_cancelled_change_is_whole(lobby: Folder, error: CorralError | None, most: int) -> None:
+    """Cancelled at its first step, and again while it is being committed."""
+    when = asyncio.Event()
+    caller = asyncio.create_task(lobby.commit(change(2), error, when=when))
+    await asyncio.sleep(0)  # it has begun
+    caller.cancel()
+    await eventually(lambda: lobby.most == 2)
+    caller.cancel()
+    when.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert lobby.most == most

@@ -2,8 +2,9 @@
 group is changed over the API.
 
 Loading never deletes: a group whose file is gone stays and is reported. A file that is refused keeps its group as it is.
-A change over the API goes to the file first, atomically, and is then committed; if the commit fails, the file is restored.
-After a crash in between, the next start finds a file that differs from the store, and takes it over.
+A change over the API goes to the file first, atomically, and is then committed; if nothing was stored, the file is
+restored. After a crash in between, or a commit whose outcome is not known, the next start finds a file that differs from
+the store, and takes it over.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import json
 import os
 import pathlib
 import stat
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import yaml
@@ -27,9 +28,13 @@ from corral.domain.groups.document_sets import document_digest, name_of
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import GroupRecord
-from corral.errors import Code, Rejected
+from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Delete, Put
+from corral.store.store_errors import StoreUnavailable
+from corral.system.aio.tasks import to_completion
 from corral.system.document_sets import DocumentSet, Malformed, documents_in, read_set
+
+T = TypeVar("T")
 
 OWNER: Final = "dir"
 _MODE: Final = 0o600
@@ -77,21 +82,35 @@ class GroupFolder:
                 self._places[name] = each.file
         return found
 
-    @contextlib.asynccontextmanager
-    async def following(self, state: ClusterState, mutation: Mutation) -> AsyncIterator[Mutation]:
-        """The mutation, once the files of the groups that it changes are written; they are restored when it fails."""
+    async def commit(
+        self, state: ClusterState, mutation: Mutation, commit: Callable[[Mutation], Awaitable[T]]
+    ) -> T:
+        """Write the files of the groups that the mutation changes, then commit it. They are restored when nothing of it
+        was stored, and stay where that is not known. A caller that is cancelled waits for the end."""
         changes, steps = self._changes(state, mutation.steps)
         if not changes:
-            yield mutation
-            return
+            return await commit(mutation)
+        marked = msgspec.structs.replace(mutation, steps=steps)
+        return await to_completion(
+            self._write_and_commit(changes, lambda: commit(marked)), name="groups/write-files"
+        )
+
+    async def _write_and_commit(self, changes: list[_FileChange], commit: Callable[[], Awaitable[T]]) -> T:
         before = await asyncio.to_thread(_write_all, changes)
         try:
-            yield msgspec.structs.replace(mutation, steps=steps)
-        except BaseException:
-            await asyncio.shield(asyncio.to_thread(_restore, before))
+            return await commit()
+        except CorralError as error:
+            if _nothing_stored(error):
+                await asyncio.to_thread(_restore, before)
+                changes = []
             raise
-        self.gone -= {each.name for each in changes}
+        finally:
+            self._note(changes)
+
+    def _note(self, changes: Iterable[_FileChange]) -> None:
+        """These files are written."""
         for each in changes:
+            self.gone -= {each.name}
             if each.document is None:
                 self._places.pop(each.name, None)
             else:
@@ -129,6 +148,13 @@ class GroupFolder:
             return None
         place = pathlib.Path(known) if known else self.directory / f"{name}.yaml"
         return _FileChange(place, name, old if known else None, new)
+
+
+def _nothing_stored(error: CorralError) -> bool:
+    """Whether it is known of a commit that failed. One that is in doubt may be found in the store: its file stays."""
+    if isinstance(error, StoreUnavailable):
+        return not error.in_doubt
+    return isinstance(error, Rejected) or error.code is Code.SHUTTING_DOWN
 
 
 def _ordered(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ returns the stored response.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
@@ -198,16 +199,14 @@ async def _attempt(
     if match is not None:
         require(route, admitted, match)  # a description may have waited for something
     folder = admitted.leading.group_folder
-    followed = folder.following(admitted.leading.state, mutation) if folder else _unfollowed(mutation)
-    async with followed as mutation:
-        recorded = await record(admitted, mutation, guard=guard, always=False)
+    write = functools.partial(record, admitted, guard=guard, always=False)
+    if folder is not None:
+        recorded = await folder.commit(admitted.leading.state, mutation, write)
+    else:
+        recorded = await write(mutation)
     if change.effect is not None:
         change.effect(admitted.leading, admitted.call)
     return recorded
-
-
-def _unfollowed(mutation: Mutation) -> contextlib.nullcontext[Mutation]:
-    return contextlib.nullcontext(mutation)
 
 
 def _replay(route: Route, guard: Guard, stored: StoredRecord[IdempotencyRecord]) -> AnsweredMutation:
