@@ -9,7 +9,10 @@ import httpx
 import pytest
 from http_rig import Rig
 
+from corral.controller.instances.group_apply import apply_set
+from corral.domain.groups.placement_checks import faults_of_references
 from corral.domain.permissions import Role
+from corral.testing.counted_calls import counted_calls
 
 APPLY = "/api/v1/apply"
 GROUPS = "/api/v1/groups"
@@ -96,6 +99,15 @@ async def test_every_fault_of_every_document_is_named_and_nothing_changes(
     assert "did you mean 'fine'" in hints["lost.yaml"]
     assert error["code"] == "DOCUMENTS_INVALID"
     assert rig.state.number == before
+
+
+async def test_references_are_checked_aside_from_the_loop(client: httpx.AsyncClient) -> None:
+    await applied(client, document("hub"), document("lobby", fallback_group="hub"), owner="me")
+    with counted_calls() as count:
+        error = await refused(client, document("lobby", fallback_group="hub"), owner="me", prune=True)
+    assert {each["group"] for each in error["errors"]} == {"hub", "lobby"}
+    assert count.of(apply_set) == 1, "the calls of the loop are counted"
+    assert count.of(faults_of_references) == 0
 
 
 async def test_children_may_come_before_their_parents_and_inherit_changes(client: httpx.AsyncClient) -> None:

@@ -19,7 +19,7 @@ from corral.controller.instances.group_apply import (
     check_set,
     removed_groups,
 )
-from corral.controller.instances.group_writes import documents_of
+from corral.controller.instances.group_writes import stored_groups
 from corral.errors import Code, DocumentsRejected
 
 NAMES = [f"g-{number}" for number in range(8)]
@@ -49,7 +49,7 @@ def documents(drawn: list[dict[str, Any]], parents: list[int]) -> list[GivenDocu
 def apply(world: World, given: list[GivenDocument], options: ApplyOptions) -> list[AppliedGroup]:
     ws = world.workspace()
     gone = removed_groups(ws.groups(), given, options)
-    applied = apply_set(ws, check_set(given, documents_of(ws), gone), options)
+    applied = apply_set(ws, check_set(given, stored_groups(ws), gone), options)
     if ws.steps():
         world.apply(ws.steps())
     return applied

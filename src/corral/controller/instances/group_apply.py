@@ -16,6 +16,7 @@ from corral.controller.instances.confirmations import before_group_goes
 from corral.controller.instances.group_changes import end_group
 from corral.controller.instances.group_writes import (
     GroupWrite,
+    StoredGroups,
     check_write,
     planned_write,
     store_write,
@@ -119,9 +120,7 @@ def removed_groups(
     )
 
 
-def check_set(
-    given: Sequence[GivenDocument], stored: Mapping[str, Document], gone: tuple[str, ...]
-) -> CheckedSet:
+def check_set(given: Sequence[GivenDocument], stored: StoredGroups, gone: tuple[str, ...]) -> CheckedSet:
     """Check the documents with each other and with the stored ones. Pure, and may take a while."""
     documents: dict[str, GivenDocument] = {}
     faults: list[DocumentFault] = []
@@ -131,10 +130,13 @@ def check_set(
             faults.append(DocumentFault(each.path, name_of(each.body), error))
         else:
             documents[name_of(each.body)] = each
-    every: dict[str, Document] = {name: each for name, each in stored.items() if name not in gone}
+    left = frozenset(gone)
+    every: dict[str, Document] = {name: each for name, each in stored.documents.items() if name not in left}
     every |= {name: each.body for name, each in documents.items()}
     resolved = resolve_set(documents, every)
-    found = [*resolved.faults, *orphan_faults({n: d for n, d in every.items() if n not in documents}, gone)]
+    found = [*resolved.faults, *orphan_faults({n: d for n, d in every.items() if n not in documents}, left)]
+    known = {name: stored.specs.get(name) or GroupSpec(name=name) for name in every}
+    found += reference_faults(known | resolved.specs, resolved.specs, gone)
     return CheckedSet(
         documents, every, gone, resolved, faults + [_located(each, documents) for each in found]
     )
@@ -174,9 +176,7 @@ def apply_set(ws: Workspace, checked: CheckedSet, options: ApplyOptions) -> list
     groups = ws.groups()
     specs = checked.resolved.specs
     faults = list(checked.faults)
-    known = {name: groups[name].spec for name in checked.every if name in groups}
-    known |= {name: GroupSpec(name=name) for name in checked.documents if name not in known}
-    found = reference_faults(known | specs, specs, checked.gone)
+    found: list[GroupFault] = []
     writes: dict[str, GroupWrite] = {}
     for name, spec in specs.items():
         try:

@@ -19,7 +19,7 @@ from corral.controller.instances.group_apply import (
     check_set,
 )
 from corral.controller.instances.group_folder import OWNER, GroupFolder
-from corral.controller.instances.group_writes import documents_of
+from corral.controller.instances.group_writes import documents_of, stored_groups
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.groups.document_sets import name_of
@@ -94,10 +94,10 @@ async def _reload(
     options = ApplyOptions(owner=OWNER, confirm=confirm)
     removed = tuple(gone) if prune else ()
     while True:
-        stored = documents_of(workspace())
+        stored = stored_groups(workspace())
         checked = await asyncio.to_thread(check_set, given, stored, removed)
         ws = workspace()
-        if documents_of(ws) != stored:
+        if documents_of(ws) != stored.documents:
             raise _Removed
         try:
             applied = apply_set(ws, checked, options)

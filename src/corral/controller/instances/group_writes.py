@@ -4,7 +4,7 @@ together or not at all."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,18 @@ class GroupWrite(msgspec.Struct, frozen=True, kw_only=True):
 def documents_of(ws: Workspace) -> dict[str, dict[str, Any]]:
     """All documents as they were written, without those of groups that are being deleted."""
     return {name: written_document(each) for name, each in ws.groups().items() if not each.deleting}
+
+
+class StoredGroups(NamedTuple):
+    """What is stored of all groups, apart from the state: as it was written, without those that are being deleted, and as
+    it was resolved."""
+
+    documents: dict[str, dict[str, Any]]
+    specs: dict[str, GroupSpec]
+
+
+def stored_groups(ws: Workspace) -> StoredGroups:
+    return StoredGroups(documents_of(ws), {name: each.spec for name, each in ws.groups().items()})
 
 
 def write_documents(

@@ -23,7 +23,7 @@ from corral.controller.instances.group_apply import (
     check_set,
     removed_groups,
 )
-from corral.controller.instances.group_writes import documents_of
+from corral.controller.instances.group_writes import documents_of, stored_groups
 from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
@@ -129,11 +129,13 @@ async def apply_documents(
                 retry_after=1.0,
             )
         before = workspace(instances, call, "POST /apply")
-        stored = documents_of(before)
+        stored = stored_groups(before)
         gone = removed_groups(before.groups(), given, options)
         checked = await asyncio.to_thread(check_set, given, stored, gone)
         ws = workspace(instances, call, "POST /apply")
-        if documents_of(ws) != stored:  # the lock of documents is held: something else removed a group
+        if (
+            documents_of(ws) != stored.documents
+        ):  # the lock of documents is held: something else removed a group
             return await describe()
         return _mutation(state, ws, apply_set(ws, checked, options), call)
 
