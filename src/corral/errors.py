@@ -7,9 +7,11 @@ or the authors (`Bug`); a `Retryable` failure may pass by itself.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import difflib
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 
@@ -236,12 +238,40 @@ class IllegalTransition(Rejected):
 
 
 _LONGEST_TYPO: Final = 200
+_FEW: Final = 20
+
+
+class Guesses:
+    """How many typos are still looked up, for an answer with many errors: each is compared with all that is known."""
+
+    def __init__(self, left: int = _FEW) -> None:
+        self.left = left
+
+
+_GUESSES: Final[contextvars.ContextVar[Guesses | None]] = contextvars.ContextVar(
+    "corral_guesses", default=None
+)
+
+
+@contextlib.contextmanager
+def limited_guesses(guesses: Guesses) -> Iterator[None]:
+    """Here and in what is called from here, `nearest` finds nothing once these are used up."""
+    token = _GUESSES.set(guesses)
+    try:
+        yield
+    finally:
+        _GUESSES.reset(token)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that a typo most likely meant, for "did you mean" hints. A long word is not matched."""
     if len(word) > _LONGEST_TYPO:
         return None
+    guesses = _GUESSES.get()
+    if guesses is not None:
+        if not guesses.left:
+            return None
+        guesses.left -= 1
     found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return found[0] if found else None
 

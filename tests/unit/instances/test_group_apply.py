@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import random
 from typing import Any
 
@@ -21,6 +22,7 @@ from corral.controller.instances.group_apply import (
 )
 from corral.controller.instances.group_writes import stored_groups
 from corral.errors import Code, DocumentsRejected
+from corral.testing.counted_calls import counted_calls
 
 NAMES = [f"g-{number}" for number in range(8)]
 FIELDS = st.fixed_dictionaries(
@@ -101,3 +103,22 @@ def test_instances_are_given_up_only_after_a_confirmation() -> None:
     assert world.state.groups.require("old").record.deleting
     with pytest.raises(DocumentsRejected, match="1 error"):
         apply(world, [GivenDocument("old.yaml", {"name": "old", "command": ["b"]})], ApplyOptions())
+
+
+def test_an_answer_with_many_faults_has_few_guesses() -> None:
+    """Each guess looks at all names; twenty are enough to see what is meant."""
+    missing = {"fallback_group": "gam", "parent": "gam", "templates": ["gam"], "minn": 1}
+    bodies = [{"name": "game", "command": ["a"]}]
+    for field, value in missing.items():
+        bodies += [{"name": f"{field[0]}-{n}", "command": ["a"], field: value} for n in range(30)]
+    given = [GivenDocument(f"{each['name']}.yaml", each) for each in bodies]
+    with counted_calls() as count, pytest.raises(DocumentsRejected) as refused:
+        apply(World(), given, ApplyOptions())
+    assert len(refused.value.faults) == 120
+    assert all(each.error.hint for each in refused.value.faults)
+    assert count.of(difflib.get_close_matches) == 20
+    for field in ("fallback_group", "parent"):
+        with pytest.raises(DocumentsRejected) as refused:
+            apply(World(), [given[0], *(each for each in given if field in each.body)], ApplyOptions())
+        hints = [each.error.hint for each in refused.value.faults]
+        assert hints == ["did you mean 'game'?"] * 20 + ["create it first, or leave the reference out"] * 10

@@ -35,7 +35,15 @@ from corral.domain.groups.document_sets import (
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import Document, GroupFault, of_descendant, written_document
 from corral.domain.groups.instance_records import GroupRecord
-from corral.errors import Code, DocumentFault, DocumentsRejected, Rejected, short_list
+from corral.errors import (
+    Code,
+    DocumentFault,
+    DocumentsRejected,
+    Guesses,
+    Rejected,
+    limited_guesses,
+    short_list,
+)
 
 MAX_FAULTS: Final = 1000
 _SHOWN: Final = 20
@@ -95,6 +103,8 @@ class CheckedSet(NamedTuple):
     gone: tuple[str, ...]
     resolved: ResolvedSet
     faults: list[DocumentFault]
+    guesses: Guesses
+    """What is left of those of the answer."""
 
 
 def removed_groups(
@@ -133,13 +143,25 @@ def check_set(given: Sequence[GivenDocument], stored: StoredGroups, gone: tuple[
     left = frozenset(gone)
     every: dict[str, Document] = {name: each for name, each in stored.documents.items() if name not in left}
     every |= {name: each.body for name, each in documents.items()}
+    guesses = Guesses()
+    with limited_guesses(guesses):
+        resolved, found = _resolved(documents, every, stored.specs, gone)
+    faults += [_located(each, documents) for each in found]
+    return CheckedSet(documents, every, gone, resolved, faults, guesses)
+
+
+def _resolved(
+    documents: Mapping[str, GivenDocument],
+    every: Mapping[str, Document],
+    specs: Mapping[str, GroupSpec],
+    gone: tuple[str, ...],
+) -> tuple[ResolvedSet, list[GroupFault]]:
     resolved = resolve_set(documents, every)
-    found = [*resolved.faults, *orphan_faults({n: d for n, d in every.items() if n not in documents}, left)]
-    known = {name: stored.specs.get(name) or GroupSpec(name=name) for name in every}
+    others = {name: each for name, each in every.items() if name not in documents}
+    found = [*resolved.faults, *orphan_faults(others, frozenset(gone))]
+    known = {name: specs.get(name) or GroupSpec(name=name) for name in every}
     found += reference_faults(known | resolved.specs, resolved.specs, gone)
-    return CheckedSet(
-        documents, every, gone, resolved, faults + [_located(each, documents) for each in found]
-    )
+    return resolved, found
 
 
 def _unnamed(each: GivenDocument, documents: Mapping[str, GivenDocument]) -> Rejected | None:
@@ -180,7 +202,8 @@ def apply_set(ws: Workspace, checked: CheckedSet, options: ApplyOptions) -> list
     writes: dict[str, GroupWrite] = {}
     for name, spec in specs.items():
         try:
-            write = _planned(ws, name, spec, checked, options)
+            with limited_guesses(checked.guesses):
+                write = _planned(ws, name, spec, checked, options)
             if write is not None:
                 writes[name] = write
         except Rejected as error:
