@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -66,7 +67,7 @@ def read_set(paths: tuple[str, ...]) -> DocumentSet:
     size = 0
     for file in [file for path in paths for file in _files(path)]:
         try:
-            text = _text(file)
+            text = _text(file) if file in paths else read_regular(file)
             size += len(text)
             if size > MOST_BYTES:
                 raise _refused(
@@ -119,6 +120,15 @@ def _text(path: str) -> bytes:
     if path == "-":
         return sys.stdin.buffer.read(MOST_BYTES + 1)
     with pathlib.Path(path).open("rb") as file:
+        return file.read(MOST_BYTES + 1)
+
+
+def read_regular(path: str) -> bytes:
+    """A file that was found in a directory. Malformed: a pipe or a device, which might have no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Malformed("it is no regular file")
         return file.read(MOST_BYTES + 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
 import pathlib
 import stat
 from typing import Any
@@ -22,6 +23,7 @@ from corral.domain.ids import Epoch, GroupName
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.port import Change, Commit, Put, Refusal
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
+from corral.system.document_sets import read_set
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
 
@@ -48,6 +50,7 @@ class Folder:
         self.file = path / "lobby.yaml"
         self.file.write_text("name: lobby\ncommand: ['true']\nmax: 1\n")
         self.folder = GroupFolder(path)
+        self.stored = False
         self.state = ClusterState()
         put = GROUPS.put("lobby", group(1), expect=None)
         change = Change(collection=put.collection, id=put.id, revision=1, body=put.body)
@@ -61,6 +64,7 @@ class Folder:
                 await when.wait()
             if error is not None:
                 raise error
+            self.stored = True
 
         mutation = Mutation(action="groups.change", subject="lobby", steps=(step,))
         await self.folder.commit(self.state, mutation, store)
@@ -168,4 +172,31 @@ async def test_a_cancelled_change_is_whole(lobby: Folder, error: CorralError | N
     when.set()
     with pytest.raises(asyncio.CancelledError):
         await caller
-    assert lobby.most == most
+    assert (lobby.most, lobby.stored) == (most, error is None)
+
+
+async def test_what_is_no_regular_file_is_reported_and_not_waited_for(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    (folder / "lobby.yaml").write_text("name: lobby\ncommand: ['true']\n")
+    os.mkfifo(folder / "pipe.yaml")
+    (folder / "tap.yaml").symlink_to("/dev/zero")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        report = await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+        assert {(each["path"], each["message"]) for each in report["errors"]} == {
+            (str(folder / "pipe.yaml"), "it is no regular file"),
+            (str(folder / "tap.yaml"), "it is no regular file"),
+        }
+        with pytest.raises(CommandRefused, match="it is no regular file"):
+            await controller.call("POST", GROUPS_PATH, {"name": "pipe", "command": ["true"]})
+
+
+def test_a_pipe_that_is_named_itself_is_read() -> None:
+    """As by 'corral apply -f <(generate)'."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing, "w") as file:
+        file.write("name: lobby\n")
+        file.close()
+        found = read_set((f"/dev/fd/{reading}",))
+    assert [each.body for each in found.documents] == [{"name": "lobby"}]

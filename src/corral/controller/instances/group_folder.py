@@ -32,7 +32,14 @@ from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Delete, Put
 from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import to_completion
-from corral.system.document_sets import DocumentSet, Malformed, documents_in, read_set
+from corral.system.document_sets import (
+    MOST_BYTES,
+    DocumentSet,
+    Malformed,
+    documents_in,
+    read_regular,
+    read_set,
+)
 
 T = TypeVar("T")
 
@@ -172,7 +179,7 @@ def _write_all(changes: Iterable[_FileChange]) -> dict[pathlib.Path, _FormerFile
     before: dict[pathlib.Path, _FormerFile | None] = {}
     try:
         for change in changes:
-            former = _former(change.path)
+            former = _former(change)
             fresh = _content(change, former.content if former else None)
             before.setdefault(change.path, former)
             _replace(change.path, fresh, former)
@@ -223,12 +230,17 @@ def _edited(change: _FileChange, why: str) -> Rejected:
     )
 
 
-def _former(path: pathlib.Path) -> _FormerFile | None:
+def _former(change: _FileChange) -> _FormerFile | None:
+    path = change.path
     if not path.exists():
         return None
-    with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-        return _FormerFile(file.read(), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    try:
+        content, found = read_regular(str(path)), path.stat()
+    except Malformed as error:
+        raise _edited(change, f"cannot be read: {error}") from None
+    if len(content) > MOST_BYTES:
+        raise _edited(change, f"has more than {MOST_BYTES >> 20} MiB")
+    return _FormerFile(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
 def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | None) -> None:
