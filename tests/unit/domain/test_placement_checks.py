@@ -42,6 +42,7 @@ def group(name: str = "lobby", **fields: Any) -> GroupSpec:
         ({"static_names": ["Main"]}, "static_names/0"),
         ({"static_names": ["main", "main"]}, "static_names/1"),
         ({"static_names": ["lobby-7"]}, "static_names/0"),
+        ({"static_names": [f"hub{n}" for n in range(1001)]}, "static_names"),
         ({"warm": 1, "static": True}, "warm"),
         ({"warm": -1}, "warm"),
         ({"priority": 101}, "priority"),
@@ -53,6 +54,10 @@ def test_what_cannot_hold_is_refused_with_its_path(fields: dict[str, Any], at: s
     with pytest.raises(Rejected) as refused:
         group(**fields)
     assert refused.value.field == at
+
+
+def test_a_thousand_ids_may_be_named() -> None:
+    assert len(group(static_names=[f"hub{n}" for n in range(1000)]).static_names) == 1000
 
 
 def test_an_abstract_group_needs_no_program() -> None:
