@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from corral.domain.groups.document_sets import reference_faults
+from corral.domain.groups.document_sets import reference_faults, resolve_set
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_documents import parse_group
+from corral.domain.groups.inheritance import parent_of
 from corral.testing.counted_calls import counted_calls
 
 Groups = dict[str, GroupSpec]
@@ -54,3 +55,23 @@ def test_faults_of_references_are_found_in_one_pass(groups: Callable[[int], Grou
         assert "g7" in names
         calls.append(count.calls)
     assert calls[1] < 3 * calls[0], "twice as many groups, and not four times the work"
+
+
+def chain(count: int) -> dict[str, dict[str, Any]]:
+    """The last is the first ancestor of all."""
+    return {f"g{n}": {"name": f"g{n}", "command": ["a"], "parent": f"g{n + 1}"} for n in range(count)}
+
+
+@pytest.mark.parametrize("end", ["", "g0"])
+def test_a_long_chain_is_refused_once_and_followed_eight_documents_far(end: str) -> None:
+    calls = []
+    for size in (200, 400):
+        documents = chain(size)
+        documents[f"g{size - 1}"]["parent"] = end
+        with counted_calls() as count:
+            resolved = resolve_set(documents, documents)
+        (found,) = resolved.faults
+        assert found.error.field == "parent"
+        assert "more than 8 documents" in found.error.message
+        calls.append(count.of(parent_of))
+    assert calls[1] <= 2 * calls[0] < 2 * 200 * 20

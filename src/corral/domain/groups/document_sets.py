@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import group_faults
 from corral.domain.groups.group_documents import merged, typed_group
 from corral.domain.groups.inheritance import (
+    MAX_CHAIN,
     Document,
     GroupFault,
     chain_of,
@@ -66,9 +67,11 @@ def resolve_set(names: Collection[str], documents: Mapping[str, Document]) -> Re
         if found:
             wrong.add(name)
             faults += [GroupFault(name, each) for each in found]
-    merged_ones = sorted(names, key=lambda name: len(_ancestors(name, documents)))
+    depths = _depths(names, documents)
+    merged_ones = sorted(names, key=lambda name: depths[name])
     for name in [*merged_ones, *descendants_of(names, documents)]:
-        if name in wrong or not wrong.isdisjoint(_ancestors(name, documents)):
+        if name in wrong or not wrong.isdisjoint(_ancestors(name, documents)):  # inherited, and listed there
+            wrong.add(name)
             continue
         spec, found = _resolved(name, documents)
         if spec is not None and not found:
@@ -96,13 +99,28 @@ def field_faults(document: Document) -> list[Rejected]:
     return faults
 
 
-def _ancestors(name: str, documents: Mapping[str, Document]) -> list[str]:
-    """As far as they exist, without an end in a cycle."""
-    found: list[str] = []
+def _depths(names: Iterable[str], documents: Mapping[str, Document]) -> dict[str, int]:
+    """How many ancestors each of these has, as far as they exist; a cycle begins anywhere. Each is looked at once."""
+    depths: dict[str, int] = {}
+    for name in names:
+        path: dict[str, None] = {}
+        here = name
+        while here in documents and here not in depths and here not in path:
+            path[here] = None
+            here = parent_of(documents[here])
+        first = depths.get(here, -1) + 1
+        depths.update((each, depth) for depth, each in enumerate(reversed(path), first))
+    return depths
+
+
+def _ancestors(name: str, documents: Mapping[str, Document]) -> Iterator[str]:
+    """As far as they exist, and no more than a chain may have."""
     here = name
-    while (here := parent_of(documents[here])) and here in documents and here not in found and here != name:
-        found.append(here)
-    return found
+    for _ in range(MAX_CHAIN):
+        here = parent_of(documents[here])
+        if here not in documents:
+            return
+        yield here
 
 
 def _resolved(name: str, documents: Mapping[str, Document]) -> tuple[GroupSpec | None, list[Rejected]]:
