@@ -5,6 +5,7 @@ Fields may have the spellings of other systems; see `field_aliases`.
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pathlib
@@ -166,8 +167,8 @@ def _writable(body: Any) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        times = collections.Counter([key for key, _ in pairs])
+        twice = next(key for key, count in times.items() if count > 1)
         raise Malformed(f"the key '{twice[:80]}' stands twice in one object")
     return found
 
