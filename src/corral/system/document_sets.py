@@ -61,12 +61,13 @@ def _refused(message: str, *, hint: str | None = None) -> Rejected:
     return Rejected(Code.INVALID_FIELD, message, hint=hint)
 
 
-def read_set(paths: tuple[str, ...]) -> DocumentSet:
+def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentSet:
     """Every document of these files and directories ('-': stdin). Files are found recursively and read in the order of
-    their names; hidden ones are left out. Rejected where there is nothing to read, or too much."""
+    their names; hidden ones are left out. Rejected where there is too much to read, or nothing, unless it
+    `may_be_empty`."""
     found = DocumentSet([], [])
     size = 0
-    for file in [file for path in paths for file in _files(path)]:
+    for file in [file for path in paths for file in _files(path, may_be_empty)]:
         try:
             text = _text(file) if file in paths else read_regular(file)
             size += len(text)
@@ -86,12 +87,12 @@ def read_set(paths: tuple[str, ...]) -> DocumentSet:
         raise _refused(
             f"{len(found.documents)} documents are more than {MOST_DOCUMENTS}", hint="apply them in parts"
         )
-    if not found.documents and not found.faults:
+    if not found.documents and not found.faults and not may_be_empty:
         raise _refused(f"there is no document in {', '.join(paths)}", hint="write 'name: lobby' and so on")
     return found
 
 
-def _files(path: str) -> Iterator[str]:
+def _files(path: str, may_be_empty: bool = False) -> Iterator[str]:
     if path == "-" or not pathlib.Path(path).is_dir():
         if path != "-" and not os.path.lexists(path):
             raise _refused(f"{path} does not exist", hint="give a file, a directory, or '-' for stdin")
@@ -111,7 +112,7 @@ def _files(path: str) -> Iterator[str]:
             if count > _MOST_FILES:
                 raise _refused(f"{path} has more than {_MOST_FILES} files")
             yield str(pathlib.Path(directory, name))
-    if not count:
+    if not count and not may_be_empty:
         raise _refused(
             f"{path} has no documents", hint=f"files end with {', '.join(SUFFIXES)}; hidden ones are left out"
         )

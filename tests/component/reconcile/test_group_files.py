@@ -200,3 +200,22 @@ def test_a_pipe_that_is_named_itself_is_read() -> None:
         file.close()
         found = read_set((f"/dev/fd/{reading}",))
     assert [each.body for each in found.documents] == [{"name": "lobby"}]
+
+
+async def test_a_directory_whose_last_group_was_deleted_is_accepted(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    (folder / "lobby.yaml").write_text("name: lobby\ncommand: ['true']\n")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        await controller.call("DELETE", f"{GROUPS_PATH}/lobby")
+        assert not (folder / "lobby.yaml").exists()
+        report = await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+        assert (report["errors"], report["gone"]) == ([], [])
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert (await controller.call("GET", GROUPS_PATH))["items"] == []
+        await controller.call("POST", GROUPS_PATH, {"name": "game", "command": ["true"]})
+        (folder / "game.yaml").unlink()  # by hand: as if it were not mounted
+        with pytest.raises(CommandRefused, match="has no documents"):
+            await controller.call("POST", f"{GROUPS_PATH}/reload", {})

@@ -15,7 +15,7 @@ import json
 import os
 import pathlib
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -48,6 +48,11 @@ _MODE: Final = 0o600
 """Of a new file: documents may hold secrets of an environment. A file that exists keeps its own."""
 
 
+_EMPTY: Final = ".corral-empty"
+"""A file of ours in a directory whose last group was deleted over the API. Any other that is empty is refused: it may be
+one that is not mounted."""
+
+
 class _FileChange(NamedTuple):
     path: pathlib.Path
     name: str
@@ -78,7 +83,7 @@ class GroupFolder:
 
     async def read(self) -> DocumentSet:
         """All of its documents. Rejected: it is empty or cannot be read."""
-        found = await asyncio.to_thread(read_set, (str(self.directory),))
+        found = await asyncio.to_thread(_read, self.directory)
         torn = [each.path for each in found.faults]
         torn += [each.file for each in found.documents if not name_of(each.body)]
         self._places = {
@@ -103,7 +108,9 @@ class GroupFolder:
         )
 
     async def _write_and_commit(self, changes: list[_FileChange], commit: Callable[[], Awaitable[T]]) -> T:
-        before = await asyncio.to_thread(_write_all, changes)
+        ended = {each.name for each in changes if each.document is None}
+        others = {file for name, file in self._places.items() if name not in ended}
+        before = await asyncio.to_thread(_write_all, self.directory, changes, others)
         try:
             return await commit()
         except CorralError as error:
@@ -174,15 +181,31 @@ def _marked(record: GroupRecord) -> GroupRecord:
     return msgspec.structs.replace(record, owner=OWNER, applied_sha256=digest)
 
 
-def _write_all(changes: Iterable[_FileChange]) -> dict[pathlib.Path, _FormerFile | None]:
-    """Write the files; what they were before. All are restored when one fails."""
+def _read(directory: pathlib.Path) -> DocumentSet:
+    empty = directory / _EMPTY
+    found = read_set((str(directory),), may_be_empty=empty.exists())
+    if found.documents:
+        with contextlib.suppress(OSError):
+            empty.unlink(missing_ok=True)
+    return found
+
+
+def _write_all(
+    directory: pathlib.Path, changes: Iterable[_FileChange], others: Collection[str]
+) -> dict[pathlib.Path, _FormerFile | None]:
+    """Write the files; what they were before. All are restored when one fails. `others`: the files of the groups that
+    are left."""
     before: dict[pathlib.Path, _FormerFile | None] = {}
     try:
         for change in changes:
             former = _former(change)
             fresh = _content(change, former.content if former else None)
             before.setdefault(change.path, former)
+            if fresh is None and not any(pathlib.Path(each).exists() for each in others):
+                _replace(directory / _EMPTY, b"", None)
             _replace(change.path, fresh, former)
+            if fresh is not None:
+                (directory / _EMPTY).unlink(missing_ok=True)
     except OSError as error:
         _restore(before)
         raise Rejected(
