@@ -67,7 +67,7 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     `may_be_empty`."""
     found = DocumentSet([], [])
     size = 0
-    for file in [file for path in paths for file in _files(path, may_be_empty)]:
+    for file in [file for path in paths for file in document_files(path, may_be_empty)]:
         try:
             text = _text(file) if file in paths else read_regular(file)
             size += len(text)
@@ -92,7 +92,7 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     return found
 
 
-def _files(path: str, may_be_empty: bool = False) -> Iterator[str]:
+def document_files(path: str, may_be_empty: bool = False) -> Iterator[str]:
     if path == "-" or not pathlib.Path(path).is_dir():
         if path != "-" and not os.path.lexists(path):
             raise _refused(f"{path} does not exist", hint="give a file, a directory, or '-' for stdin")

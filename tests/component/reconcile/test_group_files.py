@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
 import os
 import pathlib
 import stat
@@ -23,7 +24,7 @@ from corral.domain.ids import Epoch, GroupName
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.port import Change, Commit, Put, Refusal
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
-from corral.system.document_sets import read_set
+from corral.system.document_sets import MOST_BYTES, MOST_DOCUMENTS, read_set
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
 
@@ -181,13 +182,16 @@ async def test_what_is_no_regular_file_is_reported_and_not_waited_for(tmp_path: 
     (folder / "lobby.yaml").write_text("name: lobby\ncommand: ['true']\n")
     os.mkfifo(folder / "pipe.yaml")
     (folder / "tap.yaml").symlink_to("/dev/zero")
+    (folder / "nowhere.yaml").symlink_to(folder / "none")
     async with LocalCluster(tmp_path) as cluster:
         controller = await cluster.controller(groups__directory=str(folder))
         report = await controller.call("POST", f"{GROUPS_PATH}/reload", {})
         assert {(each["path"], each["message"]) for each in report["errors"]} == {
             (str(folder / "pipe.yaml"), "it is no regular file"),
             (str(folder / "tap.yaml"), "it is no regular file"),
+            (str(folder / "nowhere.yaml"), "cannot read it: No such file or directory"),
         }
+        await controller.call("PATCH", f"{GROUPS_PATH}/lobby", {"max": 200})
         with pytest.raises(CommandRefused, match="it is no regular file"):
             await controller.call("POST", GROUPS_PATH, {"name": "pipe", "command": ["true"]})
 
@@ -219,3 +223,19 @@ async def test_a_directory_whose_last_group_was_deleted_is_accepted(tmp_path: pa
         (folder / "game.yaml").unlink()  # by hand: as if it were not mounted
         with pytest.raises(CommandRefused, match="has no documents"):
             await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+
+
+async def test_a_change_that_makes_the_directory_too_large_to_load_is_refused(lobby: Folder) -> None:
+    new = GROUPS.put("game", group(1, "game"), expect=None)
+    full = lobby.file.with_name("full.json")
+    full.write_text(json.dumps([{"name": f"g{number}"} for number in range(MOST_DOCUMENTS - 1)]))
+    await lobby.folder.read()
+    with pytest.raises(Rejected, match=f"{MOST_DOCUMENTS + 1} documents, more than {MOST_DOCUMENTS}"):
+        await lobby.commit(new)
+    await lobby.commit(change(2))
+    full.write_text(" " * (MOST_BYTES - lobby.file.stat().st_size - 2) + "[]")
+    await lobby.folder.read()
+    with pytest.raises(Rejected, match="more than 8 MiB"):
+        await lobby.commit(new)
+    assert sorted(each.name for each in lobby.file.parent.iterdir()) == ["full.json", "lobby.yaml"]
+    await lobby.folder.read()

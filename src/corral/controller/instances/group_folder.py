@@ -34,8 +34,10 @@ from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import to_completion
 from corral.system.document_sets import (
     MOST_BYTES,
+    MOST_DOCUMENTS,
     DocumentSet,
     Malformed,
+    document_files,
     documents_in,
     read_regular,
     read_set,
@@ -78,12 +80,15 @@ class GroupFolder:
         self.directory = directory
         self._places: dict[str, str] = {}
         """By group, the file that has its document."""
+        self._count = 0
+        """How many documents it has."""
         self.gone: frozenset[str] = frozenset()
         """Groups whose file was gone when it was read last."""
 
     async def read(self) -> DocumentSet:
         """All of its documents. Rejected: it is empty or cannot be read."""
         found = await asyncio.to_thread(_read, self.directory)
+        self._count = len(found.documents)
         torn = [each.path for each in found.faults]
         torn += [each.file for each in found.documents if not name_of(each.body)]
         self._places = {
@@ -108,6 +113,9 @@ class GroupFolder:
         )
 
     async def _write_and_commit(self, changes: list[_FileChange], commit: Callable[[], Awaitable[T]]) -> T:
+        count = self._count + sum(_added(each) for each in changes)
+        if count > max(MOST_DOCUMENTS, self._count):
+            raise _too_much(f"{count} documents, more than {MOST_DOCUMENTS}")
         ended = {each.name for each in changes if each.document is None}
         others = {file for name, file in self._places.items() if name not in ended}
         before = await asyncio.to_thread(_write_all, self.directory, changes, others)
@@ -124,6 +132,7 @@ class GroupFolder:
     def _note(self, changes: Iterable[_FileChange]) -> None:
         """These files are written."""
         for each in changes:
+            self._count += _added(each)
             self.gone -= {each.name}
             if each.document is None:
                 self._places.pop(each.name, None)
@@ -200,6 +209,7 @@ def _write_all(
         for change in changes:
             former = _former(change)
             fresh = _content(change, former.content if former else None)
+            _check_size(directory, former, fresh)
             before.setdefault(change.path, former)
             if fresh is None and not any(pathlib.Path(each).exists() for each in others):
                 _replace(directory / _EMPTY, b"", None)
@@ -217,6 +227,31 @@ def _write_all(
         _restore(before)
         raise
     return before
+
+
+def _added(change: _FileChange) -> int:
+    return (change.document is not None) - (change.loaded is not None)
+
+
+def _check_size(directory: pathlib.Path, former: _FormerFile | None, fresh: bytes | None) -> None:
+    """Refuse to make the directory larger than it may be when it is loaded."""
+    more = len(fresh or b"") - len(former.content if former else b"")
+    if more <= 0:
+        return
+    size = 0
+    for file in document_files(str(directory), may_be_empty=True):
+        with contextlib.suppress(FileNotFoundError):  # a link to nowhere
+            size += pathlib.Path(file).stat().st_size
+    if size + more > MOST_BYTES:
+        raise _too_much(f"more than {MOST_BYTES >> 20} MiB")
+
+
+def _too_much(what: str) -> Rejected:
+    return Rejected(
+        Code.CONFLICT,
+        f"the directory of groups would have {what}, and could not be loaded any more",
+        hint="nothing was changed; delete groups that are not needed, or make their documents smaller",
+    )
 
 
 def _content(change: _FileChange, content: bytes | None) -> bytes | None:
