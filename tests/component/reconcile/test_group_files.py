@@ -7,6 +7,8 @@ import datetime as dt
 import json
 import os
 import pathlib
+import resource
+import signal
 import stat
 from typing import Any
 
@@ -239,3 +241,26 @@ async def test_a_change_that_makes_the_directory_too_large_to_load_is_refused(lo
         await lobby.commit(new)
     assert sorted(each.name for each in lobby.file.parent.iterdir()) == ["full.json", "lobby.yaml"]
     await lobby.folder.read()
+
+
+async def test_a_group_in_two_files_is_written_into_the_one_that_is_loaded(lobby: Folder) -> None:
+    second = lobby.file.with_name("second.yaml")
+    second.write_text(lobby.file.read_text())
+    await lobby.folder.read()
+    await lobby.commit(change(2))
+    assert (lobby.most, yaml.safe_load(second.read_text())["max"]) == (2, 1)
+
+
+async def test_a_failed_write_leaves_no_temporary_file(lobby: Folder) -> None:
+    """Beyond the size limit of a process, writing fails as on a full disk."""
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, former[1]))
+    try:
+        with pytest.raises(Rejected, match="cannot be written: File too large"):
+            await lobby.commit(change(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert [each.name for each in lobby.file.parent.iterdir()] == ["lobby.yaml"]
+    assert lobby.most == 1

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 import yaml
 
 from corral.controller.state.cluster_state import ClusterState
@@ -44,6 +45,8 @@ from corral.system.document_sets import (
 )
 
 T = TypeVar("T")
+
+_log = structlog.get_logger("corral.controller.groups")
 
 OWNER: Final = "dir"
 _MODE: Final = 0o600
@@ -94,9 +97,11 @@ class GroupFolder:
         self._places = {
             name: file for name, file in self._places.items() if any(path.startswith(file) for path in torn)
         }
+        loaded: dict[str, str] = {}
         for each in found.documents:
             if name := name_of(each.body):
-                self._places[name] = each.file
+                loaded.setdefault(name, each.file)  # a second document of a group is refused
+        self._places |= loaded
         return found
 
     async def commit(
@@ -310,16 +315,20 @@ def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | No
         temporary = path.with_name(f".{path.name}.new")
         temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            if former is not None:
-                for owner in ((-1, former.group), (former.owner, -1)):
-                    with contextlib.suppress(OSError):
-                        os.fchown(descriptor, *owner)
-                os.fchmod(descriptor, former.mode)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if former is not None:
+                    for owner in ((-1, former.group), (former.owner, -1)):
+                        with contextlib.suppress(OSError):
+                            os.fchown(descriptor, *owner)
+                    os.fchmod(descriptor, former.mode)
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
@@ -329,4 +338,8 @@ def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | No
 
 def _restore(before: Mapping[pathlib.Path, _FormerFile | None]) -> None:
     for path, former in before.items():
-        _replace(path, former.content if former else None, former)
+        try:
+            if former is None or not path.exists() or path.read_bytes() != former.content:
+                _replace(path, former.content if former else None, former)
+        except OSError as error:
+            _log.error("group_file.failed", file=str(path), reason=str(error))
