@@ -456,7 +456,7 @@ async def test_three_hundred_loads_and_unloads_leave_the_host_as_it_was(bench):
         await once(turn)
     after = _footprint()
 
-    assert after["files"] == before["files"]
+    assert after["files"] <= before["files"]  # what an earlier test left may be closed meanwhile
     assert after["threads"] == before["threads"]
     assert after["children"] == before["children"]
     assert after["resident"] - before["resident"] < 4 << 20, (before, after)
