@@ -31,6 +31,12 @@ async def store(postgres):
         yield {"store__url": url}
 
 
+@pytest.fixture
+def cluster(store, cluster):
+    """Ends before its store does: a write that is under way while a database is dropped is asked about for long."""
+    return cluster
+
+
 async def pair(cluster, store, scratch, **standby):
     """A leader and a standby that share the store and the cluster key."""
     shared = {**store, **LEASE, "pki__cluster_key_file": str(scratch / "cluster.key")}

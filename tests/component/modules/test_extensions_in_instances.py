@@ -307,7 +307,7 @@ async def store(postgres: PostgresServer) -> AsyncIterator[str]:
 
 
 async def test_the_next_leader_has_the_files_on_postgresql(
-    site: Site, cluster: LocalCluster, store: str
+    store: str, site: Site, cluster: LocalCluster
 ) -> None:
     await site.begin(node=False, name="one", store__url=store)
     await site.install_stats(b"plugin")

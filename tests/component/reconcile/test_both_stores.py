@@ -25,7 +25,7 @@ async def store(postgres):
 
 
 @pytest.mark.trap("T36")
-async def test_the_next_leader_goes_on_with_what_it_finds(fleet, store, scratch):
+async def test_the_next_leader_goes_on_with_what_it_finds(store, fleet, scratch):
     await fleet.begin("one", store__url=store)
     node = await fleet.node("n1")
     await fleet.group(min=2, ports={"primary": {"range": [30000, 30001]}})
@@ -55,7 +55,7 @@ async def test_the_next_leader_goes_on_with_what_it_finds(fleet, store, scratch)
 
 
 @pytest.mark.trap("T21")
-async def test_parallel_starts_on_postgresql_share_no_port(fleet, store):
+async def test_parallel_starts_on_postgresql_share_no_port(store, fleet):
     await fleet.begin("one", store__url=store)
     await fleet.node("n1")
     await fleet.group(ports={"primary": {"range": [30000, 30020]}})
