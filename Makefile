@@ -88,11 +88,13 @@ $(VENV)/bin/pip:
 
 $(VENV)/.runtime: $(VENV)/bin/pip requirements/runtime.lock pyproject.toml
 	@echo "installing what Corral needs into $(VENV): about a minute, once"
-	$(PIP) install --require-hashes -r requirements/runtime.lock
+	$(PIP) install --no-deps --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps -e .
+	$(PIP) check
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/pip requirements/dev.lock pyproject.toml
-	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --no-deps --require-hashes -r requirements/dev.lock
 	$(PIP) install --no-deps -e .
+	$(PIP) check
 	touch $@ $(VENV)/.runtime

@@ -8,5 +8,5 @@ python3 -m venv "$scratch"
 "$scratch/bin/pip" --quiet install uv
 for set in runtime dev; do
   "$scratch/bin/uv" pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-    --no-emit-index-url --no-header "requirements/$set.in" -o "requirements/$set.lock"
+    --no-strip-extras --no-emit-index-url --no-header "requirements/$set.in" -o "requirements/$set.lock"
 done

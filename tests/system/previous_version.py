@@ -37,6 +37,6 @@ def install(tag: str, directory: pathlib.Path) -> str:
     subprocess.run([sys.executable, "-m", "venv", str(directory / "venv")], check=True)
     pip = [str(python), "-m", "pip", "--quiet", "install"]
     lock = directory / "source" / "requirements" / "runtime.lock"
-    subprocess.run([*pip, "--require-hashes", "-r", str(lock)], check=True)
+    subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)], check=True)
     subprocess.run([*pip, "--no-deps", str(directory / "source")], check=True)
     return str(python)
