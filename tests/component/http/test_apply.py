@@ -66,6 +66,17 @@ async def test_one_commit_has_the_whole_set_and_its_audit(client: httpx.AsyncCli
     assert (entry["subject"], entry["after"]["summary"]) == ("team", "2 groups, 2 created")
 
 
+async def test_every_audit_entry_of_a_set_has_the_id_of_the_request(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    answer = await client.post(
+        APPLY, json={"documents": [document("a"), document("b")]}, headers={"X-Request-Id": "req-set"}
+    )
+    assert answer.status_code == 200
+    entries = [*await rig.audits("groups.create"), *await rig.audits("groups.apply")]
+    assert [each["request"] for each in entries] == ["req-set"] * 3
+
+
 async def test_every_fault_of_every_document_is_named_and_nothing_changes(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:

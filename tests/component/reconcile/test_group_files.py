@@ -264,3 +264,18 @@ async def test_a_failed_write_leaves_no_temporary_file(lobby: Folder) -> None:
         signal.signal(signal.SIGXFSZ, ignored)
     assert [each.name for each in lobby.file.parent.iterdir()] == ["lobby.yaml"]
     assert lobby.most == 1
+
+
+async def test_the_audit_of_a_reload_has_the_id_of_its_request(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    (folder / "lobby.yaml").write_text("name: lobby\ncommand: ['true']\n")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        (folder / "lobby.yaml").write_text("name: lobby\ncommand: ['true']\nmax: 2\n")
+        await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+        entries = (await controller.call("GET", "/api/v1/audit"))["items"]
+    requests = [(each["subject"], each["request"]) for each in entries if each["action"] == "groups.reload"]
+    (whole, request), (name, of_group), at_start = requests
+    assert (whole, name, at_start) == ("groups", "lobby", ("lobby", ""))
+    assert of_group == request != ""

@@ -108,7 +108,7 @@ async def _reload(
             faults += error.faults
             given = _without(given, error.faults, checked)
     if steps := ws.steps():
-        entries = [_entry(actor, each) for each in applied if each.action is not Action.UNCHANGED]
+        entries = [_entry(ws, actor, each) for each in applied if each.action is not Action.UNCHANGED]
         await ledger.commit(*steps, *entries)
     for fault in faults:
         _log.warning("group_file.refused", file=fault.path, group=fault.group, reason=str(fault.error))
@@ -118,9 +118,13 @@ async def _reload(
     return Reloaded(applied, faults, left)
 
 
-def _entry(actor: Actor, each: AppliedGroup) -> Append:
+def _entry(ws: Workspace, actor: Actor, each: AppliedGroup) -> Append:
     return audit(
-        actor, "groups.reload", each.name, after={"action": each.action, "changed": list(each.fields)}
+        actor,
+        "groups.reload",
+        each.name,
+        after={"action": each.action, "changed": list(each.fields)},
+        request=ws.request,
     )
 
 

@@ -156,6 +156,7 @@ def _mutation(
             each.name,
             before=audited(each.before) if each.before else None,
             after=audited(each.after) if each.after else None,
+            request=call.request,
         )
         for each in applied
         if each.action is not Action.UNCHANGED
