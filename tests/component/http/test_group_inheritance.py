@@ -112,6 +112,24 @@ async def test_a_null_in_a_child_is_the_default_and_not_the_value_of_the_parent(
     assert (free["parent"], free["memory_mb"], free["env"]) == ("", 0, {})
 
 
+@pytest.mark.usefixtures("family")
+async def test_an_object_that_was_read_and_is_sent_back_with_a_change_keeps_its_other_keys_inherited(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await client.patch(f"{GROUPS}/base", json={"restart": {"attempts": 7, "delay_ms": 9}})
+    read = (await client.get(f"{GROUPS}/lobby")).json()
+    patch = {"env": {**read["env"], "B": "2"}, "restart": {**read["restart"], "attempts": 3}}
+    shape = (await client.patch(f"{GROUPS}/lobby", json=patch)).json()
+    assert {key: shape[key] for key in patch} == patch
+    assert rig.state.groups.require("lobby").record.written == child(
+        "lobby", env={"B": "2"}, restart={"attempts": 3}
+    )
+    await client.patch(f"{GROUPS}/base", json={"env": {"A": "new"}, "restart": {"delay_ms": 5}})
+    later = (await client.get(f"{GROUPS}/lobby")).json()
+    assert later["env"] == {"A": "new", "B": "2"}
+    assert (later["restart"]["attempts"], later["restart"]["delay_ms"]) == (3, 5)
+
+
 async def test_a_patch_with_another_parent_keeps_what_it_repeats(client: httpx.AsyncClient) -> None:
     """What the group had from its old parent is not what it would have from the new one."""
     for document in (BASE, {**BASE, "name": "big", "memory_mb": 1024, "pids": 9}, child("lobby")):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.groups.group_documents import brief_document, merged, parse_group
+from corral.domain.groups.group_documents import brief_document, group_document, merged, parse_group
 from corral.domain.groups.inheritance import (
     MAX_CHAIN,
     NOT_INHERITED,
     chain_of,
+    changing_part,
     descendants_of,
     merged_document,
     patched_document,
@@ -178,3 +180,23 @@ def test_a_patched_child_has_what_the_patch_says_whatever_its_parents_have(parts
     documents[last] = patched_document(documents[last], patch)
     after = merged_document(last, documents)
     assert parse_group(after) == parse_group(merged(before, patch))
+
+
+@QUIET
+@given(parts=CHAINS)
+def test_a_patch_that_repeats_what_a_group_has_writes_nothing(parts: list) -> None:
+    documents = chained(parts)
+    spec = resolve_group(f"g{len(parts) - 1}", documents)
+    read = msgspec.json.decode(msgspec.json.encode(spec))
+    assert changing_part(read, spec) == {}
+
+
+@QUIET
+@given(parts=CHAINS, patch=DOCUMENTS)
+def test_what_a_patch_repeats_is_all_that_is_left_out_of_it(parts: list, patch: dict) -> None:
+    documents = chained(parts)
+    spec = resolve_group(f"g{len(parts) - 1}", documents)
+    part = changing_part(patch, spec)
+    before = group_document(spec)
+    assert parse_group(merged(before, part)) == parse_group(merged(before, patch))
+    assert changing_part(part, spec) == part

@@ -159,14 +159,25 @@ def of_descendant(name: str, error: Rejected) -> Rejected:
 
 
 def changing_part(patch: Mapping[str, object], spec: GroupSpec) -> dict[str, object]:
-    """A merge patch without the fields that it repeats with their present value: a group that was read and is written
-    back keeps what it inherits. With another parent all of it stays: what is present came from the old one."""
+    """A merge patch without the fields, and the keys within objects, that it repeats with their present value: a group that
+    was read and is written back keeps what it inherits. With another parent all of it stays: what is present came from
+    the old one."""
     if (patch.get("parent", spec.parent) or "") != spec.parent:
         return dict(patch)
-    present = msgspec.json.decode(msgspec.json.encode(spec))
-    return {
-        key: value for key, value in patch.items() if key not in present or not _repeats(present[key], value)
-    }
+    return _changing(patch, msgspec.json.decode(msgspec.json.encode(spec)))
+
+
+def _changing(patch: Mapping[str, object], present: Mapping[str, object]) -> dict[str, object]:
+    """As deep as `present` is."""
+    result: dict[str, object] = {}
+    for key, value in patch.items():
+        here = present.get(key)
+        if _repeats(here, value):
+            continue
+        if isinstance(value, Mapping) and isinstance(here, Mapping):
+            value = _changing(value, here)
+        result[key] = value
+    return result
 
 
 def _repeats(present: object, value: object) -> bool:
