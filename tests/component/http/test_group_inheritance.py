@@ -108,6 +108,11 @@ async def test_a_null_in_a_child_is_the_default_and_not_the_value_of_the_parent(
     assert record.written == child("lobby", memory_mb=None, env={"A": None})
     assert (await client.patch(f"{GROUPS}/base", json={"memory_mb": 900})).status_code == 200
     assert await fields(client, "lobby") == {"lobby": 0}
+    again = (await client.patch(f"{GROUPS}/lobby", json={"env": None})).json()
+    assert again["env"] == {}
+    other = (await client.patch(f"{GROUPS}/lobby", json={"env": {"B": "2"}})).json()
+    assert other["env"] == {"B": "2"}, "what the parent has stays away"
+    assert (await client.patch(f"{GROUPS}/lobby", json={"env": None})).json()["env"] == {}
     free = (await client.patch(f"{GROUPS}/lobby", json={"parent": None})).json()
     assert (free["parent"], free["memory_mb"], free["env"]) == ("", 0, {})
 

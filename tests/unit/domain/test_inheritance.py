@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corral.domain.groups.group_documents import brief_document, group_document, merged, parse_group
@@ -112,13 +112,16 @@ def test_one_refused_descendant_is_named() -> None:
 def test_a_null_of_a_patch_stays_in_the_document_of_a_child_only() -> None:
     child = {"name": "lobby", "parent": "base", "env": {"C": "3"}}
     patch = {"memory_mb": None, "env": {"A": None, "C": None}, "abstract": None}
-    changed = patched_document(child, patch)
+    changed = patched_document(child, patch, {"base": BASE})
     assert changed == {"name": "lobby", "parent": "base", "memory_mb": None, "env": {"A": None, "C": None}}
     spec = resolve_group("lobby", {"base": BASE, "lobby": {**changed, "command": ["serve"]}})
     assert (spec.memory_mb, spec.env) == (0, {"B": "2"})
-    alone = patched_document({"name": "lobby", "memory_mb": 5, "env": {"A": "1"}}, patch)
+    alone = patched_document({"name": "lobby", "memory_mb": 5, "env": {"A": "1"}}, patch, {})
     assert alone == {"name": "lobby", "env": {}}
-    assert patched_document(child, {"parent": None, "max": None}) == {"name": "lobby", "env": {"C": "3"}}
+    assert patched_document(child, {"parent": None, "max": None}, {"base": BASE}) == {
+        "name": "lobby",
+        "env": {"C": "3"},
+    }
 
 
 SMALL = st.dictionaries(st.sampled_from("ABC"), st.one_of(st.none(), st.sampled_from("xyz")), max_size=3)
@@ -173,11 +176,12 @@ def test_the_order_of_documents_does_not_matter(parts: list, order: Any, changed
 
 @QUIET
 @given(parts=CHAINS, patch=DOCUMENTS)
+@example(parts=[{"env": {"A": "x", "B": "y"}}, {"env": None}], patch={"env": {"B": "z"}})
 def test_a_patched_child_has_what_the_patch_says_whatever_its_parents_have(parts: list, patch: dict) -> None:
     documents = chained(parts)
     last = f"g{len(parts) - 1}"
     before = merged_document(last, documents)
-    documents[last] = patched_document(documents[last], patch)
+    documents[last] = patched_document(documents[last], patch, documents)
     after = merged_document(last, documents)
     assert parse_group(after) == parse_group(merged(before, patch))
 

@@ -64,7 +64,7 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confir
     """Change the document by a merge patch. Running instances continue as they were started.
     CONFIRMATION_REQUIRED when worlds would be left behind."""
     record = ws.require_group(name)
-    document = patched_document(written_document(record), changing_part(patch, record.spec))
+    document = patched_document(written_document(record), changing_part(patch, record.spec), documents_of(ws))
     return replace_document(ws, name, document, confirm=confirm)
 
 

@@ -185,17 +185,44 @@ def _repeats(present: object, value: object) -> bool:
     return value == present or merged(None, merged(present, value)) == merged(None, present)
 
 
-def patched_document(written: Document, patch: Mapping[str, object]) -> dict[str, Any]:
+def inherited_document(parent: str, documents: Mapping[str, Document]) -> dict[str, Any]:
+    """What a group with this parent inherits; nothing of one that does not exist or has a wrong chain, which is refused
+    when the document is written."""
+    try:
+        document = merged_document(parent, documents) if parent in documents else {}
+    except Rejected:
+        return {}
+    return {key: value for key, value in document.items() if key not in NOT_INHERITED}
+
+
+def patched_document(
+    written: Document, patch: Mapping[str, object], documents: Mapping[str, Document]
+) -> dict[str, Any]:
     """A written document after a merge patch. Where the group has a parent, a null stays in the document: it goes back to
-    the default, and not to the value of the parent."""
+    the default, and not to the value of the parent. An object in place of a null has nulls for the keys of the parent."""
     document = merged(written, patch)
     assert isinstance(document, dict)
-    if parent_of(document):
+    if parent := parent_of(document):
         document = _with_nulls(document, patch)
         for name in NOT_INHERITED:
             if document.get(name, "") is None:
                 del document[name]
+        inherited = inherited_document(parent, documents)
+        meant = merged(merged(inherited, written), patch)
+        assert isinstance(meant, dict)
+        document = _covering(document, inherited, meant)
     return document
+
+
+def _covering(document: Document, inherited: Document, meant: Document) -> dict[str, Any]:
+    """The document with a null for each inherited key that it is meant not to have."""
+    result = dict(document)
+    for key, value in inherited.items():
+        if key not in meant:
+            result[key] = None
+        elif all(isinstance(each, Mapping) for each in (value, meant[key], result.get(key))):
+            result[key] = _covering(result[key], value, meant[key])
+    return result
 
 
 def _with_nulls(document: Document, patch: Mapping[str, object]) -> dict[str, Any]:
