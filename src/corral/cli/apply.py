@@ -13,6 +13,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.completion import KnownName
 from corral.cli.failure import CommandRefused, WrongUsage, note, printable
+from corral.cli.instance.waits import only_the_wait_ends, wait_options
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import Item, plain, show_done
 from corral.cli.terminal.table import colour_enabled
@@ -49,6 +50,7 @@ prune_option = click.option("--prune", is_flag=True, help="Delete the owner's gr
 @click.option("--force", is_flag=True, help="Undo edits since the last time; take over from other owners.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, and what would follow.")
 @yes_option
+@wait_options("5m")
 @api_command
 def apply(
     session: ApiSession,
@@ -58,8 +60,12 @@ def apply(
     force: bool,
     dry_run: bool,
     yes: bool,
+    wait: bool,
+    timeout: int,
 ) -> None:
     """Have groups as files describe them, all of them or none."""
+    if wait and dry_run:
+        raise WrongUsage("--wait and --dry-run: there is nothing to wait for", hint="leave one of them out")
     found = _read(paths)
     options = {"owner": owner, "prune": prune, "force": force}
     if prune and not dry_run:
@@ -68,7 +74,10 @@ def apply(
             names = [each["name"] for each in planned["groups"] if each["action"] == "deleted"]
             confirm(f"delete {_listed(names)}", yes=yes)
     answer = _applied(session, found, {**options, "dry_run": dry_run}, yes=yes)
-    _show(session, answer)
+    if wait:
+        _show_waited(session, answer, timeout)
+    else:
+        _show(session, answer)
 
 
 @click.command()
@@ -159,6 +168,23 @@ def _error_lines(details: Sequence[Item], documents: Iterable[FileDocument]) -> 
         told = "" if not field or message.startswith(f"{field}:") or f"'{field}'" in message else f"{field}: "
         found.append(f"{place}: {told}{message}{hint}")
     return found
+
+
+def _show_waited(session: ApiSession, answer: Any, timeout: int) -> None:
+    """What was applied, and what each group has at the end of the wait, however that ends."""
+    from corral.cli.set_wait import SetWait
+
+    groups = SetWait(session, answer)
+    try:
+        with only_the_wait_ends():
+            if session.output == "table":
+                _show(session, answer)
+            groups.run(timeout)
+    finally:
+        if session.output == "table":
+            click.echo(groups.table())
+        else:
+            _show(session, {**answer, "wait": groups.result()})
 
 
 def _show(session: ApiSession, answer: Any, *, values: bool = False) -> None:

@@ -10,7 +10,15 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import WrongUsage, note
-from corral.cli.group_waits import GROUPS, counts_of, instances_left, status_of, until_gone, until_met
+from corral.cli.group_waits import (
+    GROUPS,
+    counts_of,
+    group_state,
+    instances_left,
+    status_of,
+    until_gone,
+    until_met,
+)
 from corral.cli.instance.waits import wait_options
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
@@ -32,7 +40,7 @@ _NAMES_SHOWN: Final = 5
 
 COLUMNS: Final = (
     Column("NAME", "name"),
-    state_column("STATE", lambda group: _state(group)),
+    state_column("STATE", group_state),
     Column("READY", lambda group: counts_of(group)),
     Column("MIN", lambda group: str(group.get("min", 0)), rank=1),
     Column("MAX", lambda group: plain(group.get("max")), rank=2),
@@ -44,17 +52,6 @@ COLUMNS: Final = (
 file_option = click.option(
     "-f", "--file", "path", required=True, metavar="FILE", help="JSON or YAML; '-' reads stdin."
 )
-
-
-def _state(group: Item) -> str:
-    status = status_of(group)
-    if status.get("deleting"):
-        return "DELETING"
-    if status.get("hold"):
-        return "HELD"
-    if status.get("paused"):
-        return "PAUSED"
-    return "MET" if status.get("ready", 0) >= status.get("wanted", 0) else "SHORT"
 
 
 def _reason(group: Item) -> str:
@@ -104,7 +101,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
     paused = status.get("paused") or {}
     return [
         ("Name", plain(found.get("name"))),
-        ("State", _state(found)),
+        ("State", group_state(found)),
         ("Ready", counts_of(found)),
         ("Instances", str(status.get("instances", 0))),
         ("Reason", plain(_reason(found))),

@@ -25,6 +25,17 @@ def counts_of(group: Item) -> str:
     return f"{status.get('ready', 0)}/{status.get('wanted', 0)}"
 
 
+def group_state(group: Item) -> str:
+    status = status_of(group)
+    if status.get("deleting"):
+        return "DELETING"
+    if status.get("hold"):
+        return "HELD"
+    if status.get("paused"):
+        return "PAUSED"
+    return "MET" if status.get("ready", 0) >= status.get("wanted", 0) else "SHORT"
+
+
 def until_met(session: ApiSession, name: str, timeout: int) -> Any:
     """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
     once."""

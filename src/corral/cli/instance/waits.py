@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import click
@@ -41,14 +42,24 @@ def wait_until(
     look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
 ) -> None:
     """Call `look` until it returns true. Its text is shown, and is the reason when time is up."""
+    with only_the_wait_ends():
+        look_until(look, timeout=timeout, what=what, hint=hint)
+
+
+@contextlib.contextmanager
+def only_the_wait_ends() -> Iterator[None]:
+    """Say so when a wait is interrupted."""
     try:
-        _look_until(look, timeout=timeout, what=what, hint=hint)
+        yield
     except KeyboardInterrupt:
         note("interrupted: only the wait ends, what was asked for stays and goes on")
         raise
 
 
-def _look_until(look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None) -> None:
+def look_until(
+    look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
+) -> None:
+    """`wait_until`, for a caller that says itself what an interruption means."""
     began = time.monotonic()
     deadline = began + timeout
     pause = _FIRST_PAUSE_SECONDS
