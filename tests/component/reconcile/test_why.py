@@ -166,6 +166,26 @@ async def test_a_tie_is_said_to_be_one(fleet):
     assert placed["reason"].endswith(", by hash")
 
 
+async def test_warm_instances_and_stopping_ones_are_not_counted_with_those_that_serve(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=2, max=4, warm=1)
+    await fleet.running(3)
+    found = await _why(fleet, "groups/lobby")
+    assert found["summary"] == "group 'lobby' wants 2 instances and has 2, beside 1 of 1 warm"
+    assert found["now"][0]["reason"] == "2 are wanted, 2 are there, beside 1 of 1 warm"
+    assert found["state"] == "MET"
+    node.slow_stops = True
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 3})
+    await fleet.running(4)
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 2})
+    await eventually(lambda: "STOPPING" in fleet.states().values(), state=fleet.states)
+    found = await _why(fleet, "groups/lobby")
+    assert found["summary"].startswith(
+        "group 'lobby' wants 2 instances and has 2, beside 1 of 1 warm and 1 stopping"
+    )
+
+
 async def test_what_is_gone_is_explained_by_its_decisions(fleet):
     await fleet.begin()
     await fleet.node("n1")

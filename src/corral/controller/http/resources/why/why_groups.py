@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.resources.why.cause_chains import ChainReader
 from corral.controller.http.resources.why.why_answer import (
@@ -23,6 +25,7 @@ from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, I
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.planner import GroupResult
 from corral.domain.planning.refusals import RefusalCode
+from corral.domain.planning.tallies import GroupTally
 from corral.errors import Rejected, short_list
 
 _NAMED: Final = 3
@@ -38,23 +41,23 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     except Rejected as error:
         return await parts.gone("group", name, journal, error)
     there = [each.record for each in state.instances.of_group(name)]
-    present = sum(live(each.state) for each in there)
     view, result = parts.plan([name], call.now)
+    has = _Counts.of(record, view.tally(name))
     found = result.groups[name]
-    now = [_need(record, present, found)]
+    now = [_need(record, has, found)]
     now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
     now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
     now += _holders(parts, record, found)
     now += _waiting(parts.workload, there)
     decisions = await parts.journal(journal)
     chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
-    short = present < record.desired_count
+    short = has.serving < record.desired_count
     last = next((each for each in decisions if not short or each.kind in _WAITS), None)
     behind = await chains.find(last.id) if last is not None else None
     return WhyShape(
         subject=f"group/{name}",
         state=_state(record, short=short),
-        summary=_summary(record, present) + _not_ready(parts.workload, there),
+        summary=_summary(record, has) + _not_ready(parts.workload, there),
         decisions=decisions,
         now=now[:LISTED],
         chain=await chains.chain(behind or await _newest(chains, decisions[0].id if decisions else "")),
@@ -72,8 +75,31 @@ def _state(record: GroupRecord, *, short: bool) -> str:
     return "PAUSED" if record.paused else "SHORT" if short else "MET"
 
 
-def _need(record: GroupRecord, present: int, found: GroupResult) -> NowShape:
-    reason = f"{record.desired_count} are wanted, {present} are there"
+class _Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many instances a group has, by what they are for."""
+
+    serving: int
+    warm: int
+    stopping: int
+
+    @classmethod
+    def of(cls, record: GroupRecord, tally: GroupTally) -> _Counts:
+        """As the planner counts them: a static instance that is stopping keeps its place."""
+        stopping = 0 if record.spec.static else tally.live - tally.staying
+        return cls(serving=tally.live - tally.warm - stopping, warm=tally.warm, stopping=stopping)
+
+    def beside(self, record: GroupRecord) -> str:
+        """Those that do not serve."""
+        parts = []
+        if self.warm or record.spec.warm:
+            parts.append(f"{self.warm} of {record.spec.warm} warm")
+        if self.stopping:
+            parts.append(f"{self.stopping} stopping")
+        return f", beside {' and '.join(parts)}" if parts else ""
+
+
+def _need(record: GroupRecord, has: _Counts, found: GroupResult) -> NowShape:
+    reason = f"{record.desired_count} are wanted, {has.serving} are there{has.beside(record)}"
     if found.error is not None:
         reason += "; it could not be planned, see the log of the controller"
     elif found.reason:
@@ -115,8 +141,9 @@ def _waiting(workload: Workloads, there: list[InstanceRecord]) -> list[NowShape]
     ][:LISTED]
 
 
-def _summary(record: GroupRecord, present: int) -> str:
-    summary = f"group '{record.spec.name}' wants {record.desired_count} instances and has {present}"
+def _summary(record: GroupRecord, has: _Counts) -> str:
+    name, wanted = record.spec.name, record.desired_count
+    summary = f"group '{name}' wants {wanted} instances and has {has.serving}{has.beside(record)}"
     if record.paused is not None:
         until = record.paused.until.isoformat(timespec="seconds")
         summary += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
