@@ -186,6 +186,21 @@ async def test_warm_instances_and_stopping_ones_are_not_counted_with_those_that_
     )
 
 
+async def test_a_choice_without_rivals_is_said_to_be_one(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group(min=1, max=3)
+    await fleet.running(1)
+    found = await _why(fleet, "instances/lobby-1")
+    assert found["decisions"][0]["reason"] == "1 are wanted, 0 are there; node 'n1' is the only one that fits"
+    assert found["now"][0]["reason"].endswith(", the only node that could take it")
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby", "node": "n1"})
+    await fleet.running(2)
+    found = await _why(fleet, "instances/lobby-2")
+    assert found["decisions"][0]["reason"].endswith("; node 'n1' was chosen for it")
+    assert found["now"][0]["reason"] == "on n1, which was chosen for it"
+
+
 async def test_what_is_gone_is_explained_by_its_decisions(fleet):
     await fleet.begin()
     await fleet.node("n1")

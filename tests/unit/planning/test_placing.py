@@ -22,7 +22,7 @@ from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_usage import LeasedPorts, port_keys, usage_of
 from corral.domain.planning.node_views import BUSY, NodeView, node_views, refused_ports
-from corral.domain.planning.placement import Placement, PlacementRequest
+from corral.domain.planning.placement import Choice, Placement, PlacementRequest
 from corral.domain.planning.placement import place as placed
 from corral.domain.planning.ports import NoPort, choose_ports
 from corral.domain.planning.refusals import PlacementRefusal, RefusalCode
@@ -118,6 +118,30 @@ def test_the_emptier_node_wins_and_a_hash_breaks_ties():
     assert place(spec(), [node("b"), node("a")], prefer="b").node == "b"
     assert place(spec(), [node("b"), node("a")], avoid="a").node == "b"
     assert place(spec(), [node("a")], avoid="a").node == "a"
+
+
+@pytest.mark.parametrize(
+    ("others", "wanted", "chosen", "expected"),
+    [
+        ([], {}, "n1", Choice.ONLY),
+        ([node("n2", memory_mb=10)], {"avoid": "n1"}, "n1", Choice.ONLY),
+        ([node("n2")], {"failed_on": frozenset({"n2"})}, "n1", Choice.BEST),
+        ([node("n2")], {"prefer": "n1", "failed_on": frozenset({"n1"})}, "n1", Choice.KEPT),
+        ([node("n2")], {"avoid": "n1", "failed_on": frozenset({"n2"})}, "n2", Choice.ELSEWHERE),
+        ([node("n2")], {"only": "n1", "failed_on": frozenset({"n1"})}, "n1", Choice.BOUND),
+        ([node("n2")], {"only": "n1", "at_home": True}, "n1", Choice.HOME),
+    ],
+)
+def test_a_placement_says_by_what_its_node_was_chosen(others, wanted, chosen, expected):
+    found = place(spec(memory_mb=100), [node(), *others], **wanted)
+    assert isinstance(found, Placement)
+    assert (found.node, found.choice) == (chosen, expected)
+
+
+def test_a_placement_says_that_it_was_a_tie():
+    found = place(spec(memory_mb=100), [node("n1"), node("n2")])
+    assert isinstance(found, Placement)
+    assert found.choice is Choice.TIE
 
 
 def test_fixed_ports_are_taken_before_ranges():

@@ -22,7 +22,7 @@ from corral.domain.ids import DecisionId, GroupName, NodeId, same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.node_usage import port_keys
 from corral.domain.planning.node_views import BUSY, refused_ports
-from corral.domain.planning.placement import Placement
+from corral.domain.planning.placement import Choice, Placement
 from corral.domain.planning.planner import place_one
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
@@ -101,10 +101,11 @@ def _decide(
         instance=request.id,
         rule=rule,
         node=found.node,
-        reason=f"{request.reason}; {_chosen(found)}",
+        reason=f"{request.reason}; {_chosen(found, request)}",
         inputs={
             "node": found.node,
             "score": found.score,
+            "choice": found.choice.value,
             "memory_mb": group.spec.memory_mb,
             "ports": ", ".join(f"{port.name}={port.port}/{port.protocol}" for port in found.ports),
             "plan": resolved.record.hash,
@@ -120,12 +121,25 @@ def _decide(
     )
 
 
-def _chosen(found: Placement) -> str:
+def _chosen(found: Placement, request: StartRequest) -> str:
     """Why this node, for people."""
-    if not found.ties:
-        return f"node '{found.node}' scores best"
-    tied = short_list((f"'{node}'" for node in found.ties), _TIES)
-    return f"node '{found.node}': a tie with {tied} at {found.score:.6f}, by hash"
+    node = f"node '{found.node}'"
+    match found.choice:
+        case Choice.HOME:
+            return f"{node} has its directory"
+        case Choice.BOUND:
+            return f"{node} was chosen for it"
+        case Choice.KEPT:
+            return f"{node} had it before"
+        case Choice.ONLY:
+            return f"{node} is the only one that fits"
+        case Choice.ELSEWHERE:
+            return f"{node} scores best beside '{request.avoid}', which is avoided"
+        case Choice.TIE:
+            tied = short_list((f"'{each}'" for each in found.ties), _TIES)
+            return f"{node}: a tie with {tied} at {found.score:.6f}, by hash"
+        case Choice.BEST:
+            return f"{node} scores best"
 
 
 def _brought(resolved: ResolvedPlan) -> dict[str, str]:

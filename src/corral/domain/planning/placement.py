@@ -8,6 +8,7 @@ the best score found.
 from __future__ import annotations
 
 import collections
+import enum
 import zlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -55,12 +56,30 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes on which the group failed lately."""
 
 
+class Choice(enum.StrEnum):
+    """By what a node was chosen."""
+
+    HOME = "home"
+    """It has the directory of the instance; no other was looked at."""
+    BOUND = "bound"
+    """The instance is bound to it; no other was looked at."""
+    KEPT = "kept"
+    """The instance was there before, and it can take it again."""
+    ONLY = "only"
+    """No other can take it."""
+    TIE = "tie"
+    ELSEWHERE = "elsewhere"
+    """It scores best beside the node that is avoided."""
+    BEST = "best"
+
+
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """The node and ports of a run, and the nodes that were not chosen."""
 
     node: str
     ports: tuple[LeasedPort, ...]
     score: float
+    choice: Choice = Choice.BEST
     refusals: tuple[NodeRefusal, ...]
     others: tuple[tuple[str, float], ...] = ()
     """Nodes that rank after it, with their scores, the best first; their ports were not checked."""
@@ -128,15 +147,29 @@ class _Search:
         if self._best is None:
             return PlacementRefusal.by_nodes(self._refusals)
         best = self._best
+        below = len(self._table) - seen if request.only is None else 0
         return Placement(
             node=best.node,
             ports=best.ports,
             score=best.score,
+            choice=self._choice(best, below),
             refusals=tuple(sorted(self._refusals, key=lambda refusal: refusal.node)),
             others=tuple(sorted(self._lower, key=lambda other: (-other[1], other[0]))),
             ties=tuple(sorted(each.node for each in self._ties if each.node != best.node)),
-            below=len(self._table) - seen if request.only is None else 0,
+            below=below,
         )
+
+    def _choice(self, best: _Candidate, below: int) -> Choice:
+        request = self._request
+        if request.only is not None:
+            return Choice.HOME if request.at_home else Choice.BOUND
+        if best.node == request.prefer:
+            return Choice.KEPT
+        if len(self._ties) > 1:
+            return Choice.TIE
+        if any(node == request.avoid for node, _ in self._lower):
+            return Choice.ELSEWHERE
+        return Choice.BEST if self._lower or below else Choice.ONLY
 
     def _is_below(self, room: Room) -> bool:
         """Can neither this node nor any with a lower base be better, or as good?"""

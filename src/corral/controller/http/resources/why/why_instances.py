@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from typing import Final
 
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.resources.decisions import DecisionShape
@@ -25,10 +26,17 @@ from corral.domain.groups.instance_records import AfterStop, InstanceRecord, is_
 from corral.domain.ids import same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.domain.planning.placement import Choice
 from corral.domain.planning.refusals import LOWER
 from corral.errors import Rejected
 
 _STARTS = frozenset({DecisionKind.START, DecisionKind.RESTART})
+_WITHOUT_RIVALS: Final = {
+    Choice.HOME.value: "which has its directory",
+    Choice.BOUND.value: "which was chosen for it",
+    Choice.KEPT.value: "which had it before",
+}
+"""Choices for which scores do not matter."""
 
 
 async def why_instance(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
@@ -87,6 +95,8 @@ def _now(record: InstanceRecord, placed: DecisionShape | None, waits_for: str) -
 def _placement_text(placed: DecisionShape) -> str:
     score = placed.inputs.get("score")
     text = f"on {placed.node}"
+    if bound := _WITHOUT_RIVALS.get(str(placed.inputs.get("choice", ""))):
+        return f"{text}, {bound}"
     if isinstance(score, float) and placed.ties:
         return f"{text}: tie with {', '.join(placed.ties)} at {score:.6f}, by hash"
     lower = placed.rejected_counts.get(LOWER, 0)
