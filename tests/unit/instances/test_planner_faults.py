@@ -156,11 +156,13 @@ def test_groups_take_turns_however_much_the_first_ones_need(world):
 
 
 def test_a_restart_stays_on_its_node_whatever_speaks_against_it(world):
+    world.add_node(N1, labels={"zone": "a"})
     world.add_node(NodeId("n2"), memory=100_000)
+    put(world, name="other", min=4, nodes=("n1",), memory_mb=200)
     put(world, min=1, nodes=("n1",), memory_mb=10)
-    world.keep()
+    world.keep_all(["lobby", "other"])
     running(world, "lobby-1")
-    put(world, min=1, memory_mb=10, affinity=(AffinitySpec(label="a=b", weight=-100),))
+    put(world, min=1, memory_mb=10, affinity=(AffinitySpec(label="zone=a", weight=-100),))
     failed = msgspec.structs.replace(world.group(), failed_on={"n1": NOW})
     world.apply([GROUPS.put("lobby", failed, expect=world.state.groups.revision("lobby"))])
     world.do(restart_instance, "lobby-1", reason="")
