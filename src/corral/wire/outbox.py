@@ -123,20 +123,20 @@ class Outbox(Generic[M]):
         return self._bundle(messages)
 
     def _forms_of(self, made: M) -> Iterable[M]:
-        """The messages that are sent for an assembled one: for peers that do not know it."""
+        """The messages that are sent for state, replaced or assembled: for peers that do not know it."""
         return (made,)
 
     def _take(self) -> list[M]:
         limit = FRAME_MESSAGES if self._bundle is not None else 1
         taken: list[M] = []
         total = 0
-        while (self._made or self._assembled) and len(taken) < limit:
+        while (self._made or self._assembled or self._latest) and len(taken) < limit:
             if self._made:
                 taken.append(self._made.popleft())
-            else:
+            elif self._assembled:
                 self._made.extend(self._forms_of(self._assembled.pop(next(iter(self._assembled)))()))
-        while self._latest and len(taken) < limit:
-            taken.append(self._latest.pop(next(iter(self._latest))))
+            else:
+                self._made.extend(self._forms_of(self._latest.pop(next(iter(self._latest)))))
         while self._queue and len(taken) < limit:
             message, size = self._queue[0]
             if taken and total + size > FRAME_BYTES:

@@ -116,6 +116,23 @@ async def test_an_assembled_message_that_a_daemon_has_no_use_for_makes_no_frame(
     assert await writing == [PING]
 
 
+@pytest.mark.parametrize("known", [(), (features.BATCH,)])
+async def test_replaced_state_that_becomes_several_messages_is_sent_as_all_of_them(known):
+    edge = Edge(*known)
+    for request_id in ("r-1", "r-2"):
+        download = PreWarmEntry(download_url="https://a.example/x.jar")
+        order = PreWarmCache(request_id=request_id, entries=[download])
+        edge.outbox.replace("warm", ControllerMessage(pre_warm_cache=order))
+    edge.outbox.send(PING)
+    sent: list[ControllerMessage] = []
+    while PING not in sent:
+        sent += await edge.write()
+    assert [kind_of(message) for message in sent] == ["pre_warm_cache", "request_cache_status", "ping"]
+    assert sent[0].pre_warm_cache.request_id == sent[1].request_cache_status.request_id == "r-2"
+    assert cached(edge) == "r-2"
+    assert cached(edge) == "", "what was replaced was never asked"
+
+
 async def test_frames_go_one_by_one_to_a_daemon_without_batches():
     for known, sizes in ((ALL, [2]), (ALL - {features.BATCH}, [1, 1])):
         edge = Edge(*known)

@@ -188,13 +188,6 @@ class NodeOutbox(Outbox[ControllerMessage]):
             super().send(each)
         return not self.closed
 
-    def replace(self, key: str, message: ControllerMessage) -> bool:
-        if self.closed:
-            return False
-        for each in self._node.translated(message):
-            super().replace(key, each)
-        return not self.closed
-
     def _forms_of(self, made: ControllerMessage) -> Iterable[ControllerMessage]:
         return self._node.translated(made)
 
