@@ -268,6 +268,6 @@ async def test_a_pause_lasts_as_long_over_a_step_of_the_clock_and_a_restart_of_t
     await fleet.controller.app.stop()
     clock.step(step)
     fleet.controller = await fleet._cluster.controller(clock=clock)
-    _, ends = fleet.term.reconciler._pauses["lobby"]
+    ends = fleet.term.instances.signals.pause_deadlines()["lobby"]
     assert begun + 590 < ends < clock.monotonic() + 600
     assert fleet.group_record().paused

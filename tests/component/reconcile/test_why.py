@@ -118,6 +118,49 @@ async def test_a_pause_says_when_it_ends_and_what_began_it(fleet):
     assert _conditions(ended) == ["the pause ends", "corral group unpause lobby"]
 
 
+@pytest.mark.trap("T28")
+@pytest.mark.parametrize("step", [3600, -3600])
+async def test_a_pause_ends_for_why_when_it_ends_for_the_reconciler(fleet, clock, step):
+    fleet.controller = await fleet._cluster.controller(clock=clock)
+    node = await fleet.node("n1")
+    await fleet.group(min=1, crash_loop={"failures": 1, "within_seconds": 60, "pause_seconds": 600})
+    await fleet.running(1)
+    await node.crash("lobby-1", code=3)
+    await eventually(lambda: fleet.group_record().paused is not None and fleet.group_record().reason)
+    before = await _why(fleet, "groups/lobby")
+    assert dt.datetime.fromisoformat(before["would_change"][0]["at"]) == fleet.group_record().paused.until
+    clock.step(step)
+    found = await _why(fleet, "groups/lobby")
+    assert [each["topic"] for each in found["now"]] == ["need"], "nothing would be started"
+    assert _conditions(found) == ["the pause ends", "corral group unpause lobby"]
+    ends = dt.datetime.fromisoformat(found["would_change"][0]["at"])
+    assert dt.timedelta(seconds=540) < ends - clock.now() <= dt.timedelta(seconds=600)
+    assert dt.datetime.fromisoformat(found["now"][0]["at"]) - ends < dt.timedelta(seconds=5)
+    assert f"until {ends.isoformat(timespec='seconds')}" in found["summary"]
+    document = fleet.group_record().spec
+    body = {"name": document.name, "command": list(document.command), "min": 2}
+    tried = {"documents": [{"path": "a.yaml", "body": body}], "dry_run": True, "force": True}
+    planned = await fleet.controller.call("POST", "/api/v1/apply", tried)
+    assert planned["decisions"] == [], "it is paused there, too"
+
+
+async def test_a_leader_that_observes_says_that_it_starts_nothing_yet(fleet):
+    await fleet.begin(reconcile__observe_seconds=600)
+    first = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await fleet.controller.app.stop()
+    await first.drop()
+    await fleet.begin(reconcile__observe_seconds=600)
+    await fleet.group("more", min=1)
+    [observing] = [each for each in (await _why(fleet, "groups/more"))["now"] if each["topic"] == "observing"]
+    assert "waits for its nodes to report" in observing["reason"]
+    first.address = fleet.controller.grpc_address
+    await first.connect()
+    await fleet.running(1, "more")
+    assert "observing" not in [each["topic"] for each in (await _why(fleet, "groups/more"))["now"]]
+
+
 async def test_a_static_instance_whose_node_is_away_waits_for_it(fleet):
     await fleet.begin()
     home = await fleet.node("n1")

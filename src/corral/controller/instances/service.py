@@ -10,6 +10,7 @@ from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
+from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.session_registry import Sessions
@@ -20,6 +21,7 @@ from corral.controller.state.mirrors import StoredRecord
 from corral.domain.groups.instance_records import BootMoment, InstanceRecord, live
 from corral.domain.ids import Epoch, Incarnation, NodeId, same_start
 from corral.domain.node_states import NodeState
+from corral.domain.planning.holds import Players
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
 from corral.system.clock import Clock, boot_id
@@ -120,7 +122,9 @@ class InstanceService:
         api_url: str = "",
         resend_seconds: float = 5.0,
         placement: PlacementSection,
+        players: Players = lambda _: None,
     ) -> None:
+        """`players`: the number of players of an instance, where it is known."""
         self._ledger = ledger
         self._sessions = sessions
         self._epoch = epoch
@@ -150,6 +154,7 @@ class InstanceService:
         """Held from the search for a place until its commit: otherwise many concurrent starts would choose
         the same place and conflict with each other repeatedly."""
         self.drift = DriftView(ledger.state)
+        self.signals = PlanSignals(ledger.state, clock=clock, players=players)
         self.documents = asyncio.Lock()
         """Held from the check of group documents until their commit: a document may depend on others, which the
         transaction does not write."""

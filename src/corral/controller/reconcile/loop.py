@@ -8,7 +8,6 @@ triggers it again.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import itertools
 from collections.abc import Callable
 from typing import Final
@@ -16,7 +15,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.instances.crash_loops import pause_left
 from corral.controller.instances.service import InstanceService
 from corral.controller.reconcile.apply_plan import Wake, keep_groups
 from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
@@ -36,22 +34,18 @@ from corral.controller.state.collections import (
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Event, EventType
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import BootMoment
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.domain.planning.group_plans import needed
-from corral.domain.planning.holds import Players
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
 from corral.system.aio.tasks import Tasks, set_within
-from corral.system.clock import Clock, boot_id
+from corral.system.clock import Clock
 from corral.system.controller_config import ReconcileSection
 
 _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
-_PLAYERS_SECONDS: Final = 300.0
-"""After so long a workload that has reported no players to this leader counts as one without any."""
 _SWEPT: Final = 50
 """The most groups short of instances that are checked at once."""
 _RETRY_SECONDS: Final = 1.0
@@ -86,17 +80,14 @@ class Reconciler:
         observation: Observation,
         config: ReconcileSection,
         clock: Clock,
-        players: Players = lambda _: None,
     ) -> None:
-        """`players`: the number of players of an instance, where it is known."""
         self._ledger = ledger
         self._instances = instances
+        self._signals = instances.signals
         self._sessions = sessions
         self._observation = observation
         self._config = config
         self._clock = clock
-        self._players = players
-        self._began = clock.monotonic()
         self._dirty: dict[str, Wake] = {}
         self._short: set[str] = set()
         """Groups with fewer instances than wanted."""
@@ -111,13 +102,16 @@ class Reconciler:
         self._swept_at = 0.0
         self._floor_at = 0.0
         self._collected_at = 0.0
-        self._boot = boot_id()
-        self._pauses: dict[str, tuple[dt.datetime, float]] = {}
         self._due: dict[str, float] = {}
         """When a group is to be looked at again though nothing happens."""
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
-        self.observing = True
+        self._signals.observing = True
+
+    @property
+    def observing(self) -> bool:
+        """Nodes are waited for; nothing is started yet."""
+        return self._signals.observing
 
     # triggers
 
@@ -201,17 +195,11 @@ class Reconciler:
         return stored.record.request if stored is not None else ""
 
     def _note_group(self, name: str) -> None:
-        """Note when the group's pause ends, by the monotonic clock: the wall clock may be set meanwhile."""
+        """Note the end of the group's pause, what it depends on, and whether it is short of instances."""
         stored = self._ledger.state.groups.find(name)
         self._note_dependencies(name, stored.record.spec if stored is not None else None)
-        paused = stored.record.paused if stored else None
-        if stored is None or paused is None:
-            self._pauses.pop(name, None)
-        elif name not in self._pauses or self._pauses[name][0] != paused.until:
-            boot = BootMoment(boot=self._boot, seconds=self._clock.boottime())
-            left = pause_left(stored.record, now=self._clock.now(), boot=boot)
-            self._pauses[name] = paused.until, self._clock.monotonic() + left
-        if stored is not None and stored.record.reason and paused is None:
+        self._signals.note_pause(name)
+        if stored is not None and stored.record.reason and stored.record.paused is None:
             self._short.add(name)
         else:
             self._short.discard(name)
@@ -274,7 +262,7 @@ class Reconciler:
         silent = await self._observation.finish(self._config.observe_seconds)
         if silent:
             _log.warning("reconcile_observation.finished", silent=sorted(silent)[:20], count=len(silent))
-        self.observing = False
+        self._signals.observing = False
         self._wake.set()
 
     async def _turn(self) -> None:
@@ -297,7 +285,7 @@ class Reconciler:
         if (self._capacity_changed or self._to_sweep) and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
             self._swept_at = now
             self._sweep()
-        for name, (_, deadline) in self._pauses.items():
+        for name, deadline in self._signals.pause_deadlines().items():
             if now >= deadline:
                 self._dirty.setdefault(name, Wake(cause="the end of its pause"))
         for name in [name for name, due in self._due.items() if now >= due]:
@@ -323,7 +311,7 @@ class Reconciler:
         if not self.observing:
             # A pause that was over at the last check was handled, or cannot be: it is no reason to wake
             # again.
-            ends = (deadline for _, deadline in self._pauses.values())
+            ends = self._signals.pause_deadlines().values()
             moments += [deadline for deadline in ends if deadline > self._collected_at]
             moments += self._due.values()
             if self._to_sweep or (self._capacity_changed and self._short):
@@ -339,9 +327,9 @@ class Reconciler:
                 result = keep_groups(
                     ws,
                     wakes,
-                    pause_over=self._pause_over,
-                    players=self._players,
-                    players_settled=self._clock.monotonic() >= self._began + _PLAYERS_SECONDS,
+                    pause_over=self._signals.pause_over,
+                    players=self._signals.players,
+                    players_settled=self._signals.players_settled,
                 )
                 if steps := ws.steps():
                     await self._ledger.commit(*steps)
@@ -357,10 +345,6 @@ class Reconciler:
         for name in result.unfinished:
             newer = self._dirty.get(name, wakes[name])
             self._dirty[name] = msgspec.structs.replace(newer, request=newer.request or wakes[name].request)
-
-    def _pause_over(self, name: str) -> bool:
-        pause = self._pauses.get(name)
-        return pause is None or self._clock.monotonic() >= pause[1]
 
     async def _lose_nodes(self) -> None:
         now = self._clock.monotonic()

@@ -107,7 +107,6 @@ class NodeServices:
             observation=Observation(awaited_nodes(ledger.state)),
             config=config.reconcile,
             clock=clock,
-            players=self.workload.vitals.players_of,
         )
         self.reconciler.begin()
 
@@ -157,6 +156,7 @@ class NodeServices:
             api_url=deps.api_url,
             resend_seconds=deps.config.reconcile.resend_seconds,
             placement=deps.config.placement,
+            players=self.workload.vitals.players_of,
         )
 
 

@@ -29,6 +29,7 @@ from corral.controller.http.server.metrics import HttpMetrics
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.modules.module_service import Modules
@@ -163,6 +164,10 @@ class InstanceControl(Protocol):
     @property
     def documents(self) -> asyncio.Lock:
         """Held during a check of group documents and its commit: one may depend on others that are not written."""
+
+    @property
+    def signals(self) -> PlanSignals:
+        """What a plan depends on beside the records."""
 
     def workspace(self, *, cause: str, now: dt.datetime, request: str = "") -> Workspace:
         """A place to describe changes in; nothing happens before its steps are committed."""

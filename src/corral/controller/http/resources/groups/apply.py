@@ -24,7 +24,7 @@ from corral.controller.instances.group_apply import (
     removed_groups,
 )
 from corral.controller.instances.group_writes import documents_of, stored_groups
-from corral.controller.instances.plan_view import WorkspaceView
+from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation, Step, audit
@@ -137,16 +137,20 @@ async def apply_documents(
             documents_of(ws) != stored.documents
         ):  # the lock of documents is held: something else removed a group
             return await describe()
-        return _mutation(state, ws, apply_set(ws, checked, options), call)
+        return _mutation(state, instances.signals, ws, apply_set(ws, checked, options), call)
 
     return describe
 
 
 def _mutation(
-    state: ClusterState, ws: Workspace, applied: Sequence[AppliedGroup], call: ApiCall[ApplyInput, NoQuery]
+    state: ClusterState,
+    signals: PlanSignals,
+    ws: Workspace,
+    applied: Sequence[AppliedGroup],
+    call: ApiCall[ApplyInput, NoQuery],
 ) -> Mutation:
     steps: tuple[Step, ...] = ws.steps()
-    shape = _shape(state, ws, applied, dry_run=call.body.dry_run)
+    shape = _shape(state, signals, ws, applied, dry_run=call.body.dry_run)
     if call.body.dry_run or not steps:
         return Mutation(action="groups.apply", subject="groups", steps=(), body=shape, remembered=False)
     entries = [
@@ -179,7 +183,12 @@ _VERBS: Final = {Action.CREATED: "create", Action.CHANGED: "update", Action.DELE
 
 
 def _shape(
-    state: ClusterState, ws: Workspace, applied: Sequence[AppliedGroup], *, dry_run: bool
+    state: ClusterState,
+    signals: PlanSignals,
+    ws: Workspace,
+    applied: Sequence[AppliedGroup],
+    *,
+    dry_run: bool,
 ) -> ApplyShape:
     counts = _counts(applied)
     changes = tuple(group_change(ws, each) for each in applied)
@@ -187,7 +196,7 @@ def _shape(
     unfinished: tuple[str, ...] = ()
     if dry_run:
         names = [each.name for each in applied if each.action is not Action.UNCHANGED]
-        result = plan(WorkspaceView(ws, pause_over=lambda name: _pause_over(ws, name)), names)
+        result = plan(signals.view(ws), names)
         decisions, unfinished = result.decisions, result.unfinished
     return ApplyShape(
         dry_run=dry_run,
@@ -206,11 +215,6 @@ def _shape(
 
 def _counts(applied: Sequence[AppliedGroup]) -> dict[Action, int]:
     return {action: sum(each.action is action for each in applied) for action in Action}
-
-
-def _pause_over(ws: Workspace, name: str) -> bool:
-    group = ws.group(name)
-    return group is None or group.paused is None or group.paused.until <= ws.now
 
 
 def summary(applied: Sequence[AppliedGroup]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import Journal
 from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind, Rule
-from corral.domain.groups.instance_records import DecisionRecord
+from corral.domain.groups.instance_records import DecisionRecord, GroupRecord
 from corral.domain.planning.counterfactuals import Counterfactual
 from corral.domain.planning.planner import GroupResult, Limits, PlannedDecision, PlanResult, plan
 from corral.domain.planning.refusals import PlacementRefusal, count_codes
@@ -105,15 +105,15 @@ class WhyParts:
     def plan(self, groups: Collection[str], now: dt.datetime) -> tuple[WorkspaceView, PlanResult]:
         """What the planner would do for these groups now. Nothing of it is carried out."""
         ws = self.instances.workspace(cause="why", now=now)
-        view = WorkspaceView(ws, pause_over=self._pause_over(now), players=self.workload.vitals.players_of)
+        view = self.instances.signals.view(ws)
         return view, plan(view, groups, _LIMITS)
 
-    def _pause_over(self, now: dt.datetime) -> Callable[[str], bool]:
-        def over(name: str) -> bool:
-            stored = self.state.groups.find(name)
-            return stored is None or stored.record.paused is None or stored.record.paused.until <= now
-
-        return over
+    def as_of_now(self, record: GroupRecord) -> GroupRecord:
+        """The group with the end of its pause by the wall clock as it is set now; the pause itself goes by another."""
+        until = self.instances.signals.pause_until(record.spec.name)
+        if record.paused is None or until is None:
+            return record
+        return msgspec.structs.replace(record, paused=msgspec.structs.replace(record.paused, until=until))
 
     async def journal(self, journal: Journal[DecisionRecord], *, limit: int = RECENT) -> list[DecisionShape]:
         """The newest decisions of a journal, the newest first."""

@@ -20,8 +20,15 @@ from corral.controller.http.resources.why.why_answer import (
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.collections import group_decisions
 from corral.controller.workload.service import Workloads
-from corral.domain.decisions import DecisionKind
-from corral.domain.groups.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
+from corral.domain.decisions import DecisionKind, Rule
+from corral.domain.groups.instance_records import (
+    CrashLoop,
+    DecisionRecord,
+    GroupRecord,
+    InstanceRecord,
+    is_ready,
+    live,
+)
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.planner import GroupResult
 from corral.domain.planning.refusals import RefusalCode
@@ -37,7 +44,7 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     state, name = parts.state, call.path["name"]
     journal = group_decisions(name)
     try:
-        record = state.groups.require(name).record
+        record = parts.as_of_now(state.groups.require(name).record)
     except Rejected as error:
         return await parts.gone("group", name, journal, error)
     there = [each.record for each in state.instances.of_group(name)]
@@ -45,6 +52,7 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     has = _Counts.of(record, view.tally(name))
     found = result.groups[name]
     now = [_need(record, has, found)]
+    now += [_observing(name)] if parts.instances.signals.observing else []
     now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
     now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
     now += _holders(parts, record, found)
@@ -102,6 +110,8 @@ def _need(record: GroupRecord, has: _Counts, found: GroupResult) -> NowShape:
     reason = f"{record.desired_count} are wanted, {has.serving} are there{has.beside(record)}"
     if found.error is not None:
         reason += "; it could not be planned, see the log of the controller"
+    elif record.paused is not None and found.need.rule is Rule.CRASH_PAUSE:
+        reason += f"; {_pause_text(record.paused)}"
     elif found.reason:
         reason += f"; {found.reason}"
     return NowShape(
@@ -111,6 +121,11 @@ def _need(record: GroupRecord, has: _Counts, found: GroupResult) -> NowShape:
         rule=found.need.rule.value if found.need.rule is not None else "",
         at=found.wake_at or (record.paused.until if record.paused is not None else None),
     )
+
+
+def _observing(name: str) -> NowShape:
+    text = "this controller has just become the leader: it waits for its nodes to report before it starts anything"
+    return NowShape(topic="observing", subject=f"group/{name}", reason=text)
 
 
 def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[NowShape]:
@@ -145,13 +160,17 @@ def _summary(record: GroupRecord, has: _Counts) -> str:
     name, wanted = record.spec.name, record.desired_count
     summary = f"group '{name}' wants {wanted} instances and has {has.serving}{has.beside(record)}"
     if record.paused is not None:
-        until = record.paused.until.isoformat(timespec="seconds")
-        summary += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
-    if record.reason:
+        summary += f"; {_pause_text(record.paused)}"
+    elif record.reason:
         summary += f"; {record.reason}"
     if hint := isolation_hint(record):
         summary += f"; {hint}"
     return summary
+
+
+def _pause_text(paused: CrashLoop) -> str:
+    until = paused.until.isoformat(timespec="seconds")
+    return f"it is crash-looping and left alone until {until}: {paused.reason}"
 
 
 def _waits_for(workload: Workloads, record: InstanceRecord) -> str:

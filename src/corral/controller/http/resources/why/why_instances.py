@@ -131,7 +131,8 @@ def _would_change(
     if stored is None:
         return []
     view, result = parts.plan([record.group], now)
-    return would_change_shapes(group_counterfactuals(view, stored.record, result.groups[record.group]))
+    group = parts.as_of_now(stored.record)
+    return would_change_shapes(group_counterfactuals(view, group, result.groups[record.group]))
 
 
 def _restarts(state: ClusterState, record: InstanceRecord) -> list[RestartShape]:
