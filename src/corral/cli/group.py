@@ -10,6 +10,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import WrongUsage, note
+from corral.cli.group_hold import hold, release
 from corral.cli.group_waits import (
     GROUPS,
     counts_of,
@@ -246,28 +247,8 @@ def unpause(session: ApiSession, name: str) -> None:
     show_done(session.output, changed, f"group '{name}' is tried again", name="name")
 
 
-@group.command()
-@click.argument("name")
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for everybody who meets the hold.")
-@click.option("--when-empty", is_flag=True, help="Stop each instance when it has no players.")
-@yes_option
-@api_command
-def hold(session: ApiSession, name: str, reason: str, when_empty: bool, yes: bool) -> None:
-    """Stop every instance of a group and keep all stopped."""
-    when = "each when it is empty" if when_empty else "at once"
-    confirm(f"stop every instance of group '{name}', {when}, and keep all stopped", yes=yes)
-    body = {"reason": reason, "when_empty": when_empty}
-    changed = session.client.post(f"{GROUPS}/{segment(name)}/hold", body)
-    show_done(session.output, changed, f"group '{name}' is held: corral group release {name}", name="name")
-
-
-@group.command()
-@click.argument("name")
-@api_command
-def release(session: ApiSession, name: str) -> None:
-    """Let a held group run again."""
-    changed = session.client.post(f"{GROUPS}/{segment(name)}/release")
-    show_done(session.output, changed, f"group '{name}' is released", name="name")
+group.add_command(hold)
+group.add_command(release)
 
 
 @group.command()

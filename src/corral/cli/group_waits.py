@@ -9,6 +9,7 @@ from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
 from corral.cli.instance.waits import wait_until
 from corral.cli.terminal.output import Item
+from corral.cli.terminal.values import counted
 
 GROUPS: Final = "/api/v1/groups"
 _LOOKED_AT: Final = 500
@@ -93,10 +94,32 @@ def _problems(session: ApiSession, name: str) -> str:
     return "".join(f"\n  {id}: {problem}" for problem, id in list(found.items())[:_REASONS])
 
 
+def until_stopped(session: ApiSession, name: str, timeout: int) -> Any:
+    """Wait until nothing of a held group runs. Refused when somebody releases it meanwhile."""
+    found: list[Any] = []
+
+    def look() -> tuple[bool, str]:
+        found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
+        status = status_of(found[0])
+        left = status.get("instances", 0) + status.get("warm", 0)
+        if left and not status.get("hold"):
+            raise CommandRefused(
+                f"group '{name}' was released meanwhile", hint=f"corral why {name}", code="CONFLICT"
+            )
+        when = (
+            "; each is stopped when it has no players" if (status.get("hold") or {}).get("when_empty") else ""
+        )
+        return not left, f"group '{name}' has {counted(left, 'instance')}{when}"
+
+    hint = f"it stays held, and they are still being stopped: corral instance list --group {name}"
+    wait_until(look, timeout=timeout, what=f"group '{name}' was not stopped", hint=hint)
+    return found[0]
+
+
 def until_gone(session: ApiSession, name: str, timeout: int) -> None:
     def look() -> tuple[bool, str]:
         left = instances_left(session, name)
-        return left is None, f"group '{name}' has {left} instances"
+        return left is None, f"group '{name}' has {counted(left or 0, 'instance')}"
 
     hint = f"it goes when they have ended: corral instance list --group {name}"
     wait_until(look, timeout=timeout, what=f"group '{name}' was not gone", hint=hint)

@@ -480,6 +480,7 @@ async def _lead(
         tokens=rig.workload.tokens,
         ticket_keys=lambda: ticket_keys(rig.state, rig.data / "ca" / "cluster.key"),
         placement=PlacementSection(),
+        players=rig.workload.vitals.players_of,
     )
     await stack.enter_async_context(rig.writer)
     await found_cluster(

@@ -144,3 +144,40 @@ async def test_a_deletion_a_kill_and_a_removal_show_who_would_end(
     assert "stop-all" in removed.json()["warnings"][0]
     assert unchanged()
     assert (await client.get("/api/v1/nodes/node-1")).status_code == 200
+
+
+async def test_a_hold_and_a_release_say_what_they_would_stop_and_start(
+    client: httpx.AsyncClient, rig: Rig, unchanged: Any
+) -> None:
+    await client.post(GROUPS, json={"name": "lobby", "command": ["x"], "min": 2})
+    busy, idle = await rig.instance(), await rig.instance()
+    rig.workload.vitals.players(busy.id, busy.incarnation, count=3, maximum=10)
+    rig.workload.vitals.players(idle.id, idle.incarnation, count=0, maximum=10)
+    unchanged()
+
+    async def asked(verb: str, **body: Any) -> Any:
+        answer = await client.post(f"{GROUPS}/lobby/{verb}", json=body or None, params=DRY)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def effects(found: Any) -> dict[str, str]:
+        return {each["id"]: each["effect"] for each in found["instances"]}
+
+    at_once = await asked("hold", reason="a new map")
+    assert effects(at_once) == {busy.id: "stopped", idle.id: "stopped"}
+    assert (at_once["players"], at_once["changes"][0]["change"]) == (3, "held")
+    assert {(each["kind"], each["rule"]) for each in at_once["decisions"]} >= {("stop", "hold.stop")}
+    later = await asked("hold", reason="a new map", when_empty=True)
+    assert effects(later) == {busy.id: "stopped_when_empty", idle.id: "stopped"}
+    assert (await asked("release"))["changes"] == []
+    assert unchanged()
+    assert (await client.get(f"{GROUPS}/lobby")).json()["status"]["hold"] is None
+
+    await client.post(GROUPS, json={"name": "game", "command": ["x"], "min": 1})
+    await client.post(f"{GROUPS}/game/hold", json={"reason": "a new map"})
+    unchanged()
+    released = (await client.post(f"{GROUPS}/game/release", params=DRY)).json()
+    assert [each["change"] for each in released["changes"]] == ["released"]
+    assert [(each["kind"], each["node"]) for each in released["decisions"]] == [("start", "node-1")]
+    assert (released["instances"], unchanged()) == ([], True)
+    assert (await client.get(f"{GROUPS}/game")).json()["status"]["hold"]["reason"] == "a new map"

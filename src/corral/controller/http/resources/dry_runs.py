@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from corral.controller.http.messages.call import Confirmed, Query
 from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group
+from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
+from corral.domain.decisions import DecisionKind
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.field_effects import EFFECTS, FieldEffect
 from corral.domain.groups.group_documents import brief_document, changed_fields
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
 from corral.domain.instance_states import Wanted
+from corral.domain.planning.planner import PlannedDecision, plan
 from corral.errors import Rejected
 
+MOST_DECISIONS: Final = 200
 DryRun = Annotated[bool, msgspec.Meta(description="Answer what it would do, and do nothing.")]
 
 
@@ -39,7 +43,7 @@ class FieldChangeShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupChangeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of a group: `created`, `updated` or `deleted`."""
+    """What would become of a group: `created`, `updated`, `deleted`, `held` or `released`."""
 
     group: str
     change: str
@@ -54,6 +58,17 @@ class TouchedInstance(msgspec.Struct, frozen=True, kw_only=True):
     effect: str
 
 
+class PlannedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that would follow at once."""
+
+    kind: str
+    rule: str
+    group: str
+    instance: str
+    node: str
+    reason: str
+
+
 class DryRunShape(msgspec.Struct, frozen=True, kw_only=True):
     """What a change would do. `players` are those of the instances, as far as they are known."""
 
@@ -62,6 +77,7 @@ class DryRunShape(msgspec.Struct, frozen=True, kw_only=True):
     players: int
     worlds: tuple[World, ...]
     warnings: tuple[str, ...]
+    decisions: tuple[PlannedShape, ...] = ()
 
 
 def dry_mutation(action: str, subject: str, shape: DryRunShape) -> Mutation:
@@ -94,6 +110,36 @@ def described(ws: Workspace, workload: Workloads) -> DryRunShape:
         if record is not None and stored is not None and record.wanted is Wanted.STOP:
             touched[id] = _touched(stored.record, workload, "killed" if record.force_stop else "stopped")
     return _shape(changes, touched.values(), worlds, warnings)
+
+
+def planned_shape(each: PlannedDecision) -> PlannedShape:
+    return PlannedShape(
+        kind=each.kind.value,
+        rule=each.rule.value,
+        group=each.group,
+        instance=each.instance,
+        node=each.placement.node if each.placement is not None else "",
+        reason=each.reason,
+    )
+
+
+def hold_described(ws: Workspace, signals: PlanSignals, workload: Workloads, name: str) -> DryRunShape:
+    """What a hold or a release of a group would do."""
+    group, stored = ws.require_group(name), ws.state.groups.require(name).record
+    if group is stored:
+        return _shape((), (), (), ())
+    decisions = plan(signals.view(ws), [name]).decisions
+    stopped = {each.instance for each in decisions if each.kind is DecisionKind.STOP}
+    touched = [
+        _touched(each, workload, "stopped" if each.id in stopped else "stopped_when_empty")
+        for each in ws.instances_of(name)
+        if each.id in stopped or (group.hold is not None and stays(each))
+    ]
+    change = GroupChangeShape(group=name, change="held" if group.hold is not None else "released")
+    found = _shape([change], touched, (), ())
+    return msgspec.structs.replace(
+        found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
+    )
 
 
 def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:

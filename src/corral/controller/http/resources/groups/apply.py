@@ -11,6 +11,7 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Build, Describe, Route
+from corral.controller.http.resources.dry_runs import MOST_DECISIONS, PlannedShape, planned_shape
 from corral.controller.http.resources.groups.group_changes import writing
 from corral.controller.http.resources.groups.group_schemas import audited
 from corral.controller.http.resources.instances.instance_changes import workspace
@@ -39,7 +40,6 @@ MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
 _ATTEMPTS: Final = 3
 _SHOWN: Final = 100
-_DECISIONS: Final = 200
 
 
 class DocumentInput(RequestBody, frozen=True, kw_only=True):
@@ -77,17 +77,6 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
     outdated_count: int
     placement: tuple[str, ...]
     placement_count: int
-
-
-class PlannedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that would follow at once."""
-
-    kind: str
-    rule: str
-    group: str
-    instance: str
-    node: str
-    reason: str
 
 
 class ApplyShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +195,7 @@ def _shape(
         unchanged=counts[Action.UNCHANGED],
         deleted=counts[Action.DELETED],
         groups=changes,
-        decisions=tuple(_planned_shape(each) for each in decisions[:_DECISIONS]),
+        decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS]),
         decisions_count=len(decisions),
         unfinished=unfinished,
         revision=state.number,
@@ -226,17 +215,6 @@ def summary(applied: Sequence[AppliedGroup]) -> str:
         f"{count} {action}" for action, count in counts.items() if count and action is not Action.UNCHANGED
     ]
     return f"{total} {noun}, {', '.join(parts) or 'nothing changed'}"
-
-
-def _planned_shape(each: PlannedDecision) -> PlannedShape:
-    return PlannedShape(
-        kind=each.kind.value,
-        rule=each.rule.value,
-        group=each.group,
-        instance=each.instance,
-        node=each.placement.node if each.placement is not None else "",
-        reason=each.reason,
-    )
 
 
 def group_change(ws: Workspace, each: AppliedGroup) -> GroupChange:

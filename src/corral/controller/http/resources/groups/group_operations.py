@@ -8,13 +8,20 @@ from typing import Any, Final
 from corral.controller.http.messages.call import ApiCall, GivenText, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Route
+from corral.controller.http.resources.dry_runs import (
+    DryRunQuery,
+    DryRunShape,
+    dry_mutation,
+    hold_described,
+)
 from corral.controller.http.resources.groups.group_changes import changing, the_group
 from corral.controller.http.resources.groups.group_schemas import GroupShape
-from corral.controller.http.resources.instances.instance_changes import placing
+from corral.controller.http.resources.instances.instance_changes import placing, workspace
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.controller.workload.service import Workloads
 from corral.domain.groups.instance_records import GroupRecord, live
 from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission
@@ -45,12 +52,16 @@ def unpause_group(state: ClusterState, instances: InstanceControl, call: ApiCall
 
 
 def hold_group(
-    state: ClusterState, instances: InstanceControl, call: ApiCall[HoldOrder, NoQuery]
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[HoldOrder, DryRunQuery],
 ) -> Mutation:
     name, order, by = call.path["name"], call.body, _caller(call)
-    return changing(
+    return _held_or_released(
         state,
         instances,
+        workload,
         call,
         "groups.hold",
         lambda ws: group_changes.hold_group(
@@ -59,11 +70,33 @@ def hold_group(
     )
 
 
-def release_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
+def release_group(
+    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[None, DryRunQuery]
+) -> Mutation:
     name, by = call.path["name"], _caller(call)
-    return changing(
-        state, instances, call, "groups.release", lambda ws: group_changes.release_group(ws, name, by=by)
+    return _held_or_released(
+        state,
+        instances,
+        workload,
+        call,
+        "groups.release",
+        lambda ws: group_changes.release_group(ws, name, by=by),
     )
+
+
+def _held_or_released(
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[Any, DryRunQuery],
+    action: str,
+    change: Callable[[Workspace], GroupRecord],
+) -> Mutation:
+    if not call.query.dry_run:
+        return changing(state, instances, call, action, change)
+    ws = workspace(instances, call, action)
+    name = change(ws).spec.name
+    return dry_mutation(action, name, hold_described(ws, instances.signals, workload, name))
 
 
 def _caller(call: ApiCall[Any, Any]) -> str:
@@ -109,6 +142,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         restart_group,
         turn=placing,
     ),
-    _operation("hold", "Stop every instance of a group and keep all stopped", hold_group, body=HoldOrder),
-    _operation("release", "Let a held group run again", release_group),
+    _operation(
+        "hold",
+        "Stop every instance of a group and keep all stopped",
+        hold_group,
+        body=HoldOrder,
+        query=DryRunQuery,
+        dry_run=DryRunShape,
+    ),
+    _operation(
+        "release", "Let a held group run again", release_group, query=DryRunQuery, dry_run=DryRunShape
+    ),
 )
