@@ -1,0 +1,192 @@
+"""Writing of the files of a directory of group documents: durably, atomically, and restored when one of them fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import stat
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import structlog
+import yaml
+
+from corral.errors import Code, Rejected
+from corral.system.document_sets import (
+    MOST_BYTES,
+    Malformed,
+    document_files,
+    documents_in,
+    read_regular,
+)
+
+_log = structlog.get_logger("corral.controller.groups")
+
+_MODE: Final = 0o600
+"""Of a new file: documents may hold secrets of an environment. A file that exists keeps its own."""
+
+
+EMPTY: Final = ".corral-empty"
+"""A file of ours in a directory whose last group was deleted over the API. Any other that is empty is refused: it may be
+one that is not mounted."""
+
+
+class FileChange(NamedTuple):
+    path: pathlib.Path
+    name: str
+    loaded: dict[str, Any] | None
+    """What the file has to hold now; None: nothing of this group."""
+    document: dict[str, Any] | None
+    """None: it is removed."""
+
+
+class _FormerFile(NamedTuple):
+    """A file as it was."""
+
+    content: bytes
+    mode: int
+    owner: int
+    group: int
+
+
+def write_all(
+    directory: pathlib.Path, changes: Iterable[FileChange], others: Collection[str]
+) -> dict[pathlib.Path, _FormerFile | None]:
+    """Write the files; what they were before. All are restored when one fails. `others`: the files of the groups that
+    are left."""
+    before: dict[pathlib.Path, _FormerFile | None] = {}
+    try:
+        for change in changes:
+            former = _former(change)
+            fresh = _content(change, former.content if former else None)
+            _check_size(directory, former, fresh)
+            before.setdefault(change.path, former)
+            if fresh is None and not any(pathlib.Path(each).exists() for each in others):
+                _replace(directory / EMPTY, b"", None)
+            _replace(change.path, fresh, former)
+            if fresh is not None:
+                (directory / EMPTY).unlink(missing_ok=True)
+    except OSError as error:
+        restore(before)
+        raise Rejected(
+            Code.CONFLICT,
+            f"the file of a group cannot be written: {error.strerror} ({error.filename})",
+            hint="nothing was changed; make the directory writable for the controller",
+        ) from error
+    except BaseException:
+        restore(before)
+        raise
+    return before
+
+
+def added(change: FileChange) -> int:
+    return (change.document is not None) - (change.loaded is not None)
+
+
+def _check_size(directory: pathlib.Path, former: _FormerFile | None, fresh: bytes | None) -> None:
+    """Refuse to make the directory larger than it may be when it is loaded."""
+    more = len(fresh or b"") - len(former.content if former else b"")
+    if more <= 0:
+        return
+    size = 0
+    for file in document_files(str(directory), may_be_empty=True):
+        with contextlib.suppress(FileNotFoundError):  # a link to nowhere
+            size += pathlib.Path(file).stat().st_size
+    if size + more > MOST_BYTES:
+        raise too_much(f"more than {MOST_BYTES >> 20} MiB")
+
+
+def too_much(what: str) -> Rejected:
+    return Rejected(
+        Code.CONFLICT,
+        f"the directory of groups would have {what}, and could not be loaded any more",
+        hint="nothing was changed; delete groups that are not needed, or make their documents smaller",
+    )
+
+
+def _content(change: FileChange, content: bytes | None) -> bytes | None:
+    """The file with one document replaced, added or left out; None: nothing is left in it."""
+    file = str(change.path)
+    try:
+        documents = (
+            [each.body for each in documents_in(file, content.decode())] if content is not None else []
+        )
+    except (Malformed, UnicodeDecodeError) as error:
+        raise _edited(change, f"cannot be read: {error}") from None
+    names = [each.get("name") if isinstance(each, dict) else None for each in documents]
+    at = names.index(change.name) if change.name in names else None
+    present = documents[at] if at is not None else None
+    if present != change.loaded:
+        raise _edited(change, "was edited since it was loaded")
+    if at is not None:
+        documents[at : at + 1] = [change.document] if change.document is not None else []
+    elif change.document is not None:
+        documents.append(change.document)
+    if not documents:
+        return None
+    if file.endswith(".json"):
+        whole: Any = documents[0] if len(documents) == 1 else documents
+        return json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
+    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).encode()
+
+
+def _edited(change: FileChange, why: str) -> Rejected:
+    return Rejected(
+        Code.CONFLICT,
+        f"the file of group '{change.name}', {change.path}, {why}",
+        hint="nothing was changed; correct it and run 'corral group reload' first",
+    )
+
+
+def _former(change: FileChange) -> _FormerFile | None:
+    path = change.path
+    if not path.exists():
+        return None
+    try:
+        content, found = read_regular(str(path)), path.stat()
+    except Malformed as error:
+        raise _edited(change, f"cannot be read: {error}") from None
+    if len(content) > MOST_BYTES:
+        raise _edited(change, f"has more than {MOST_BYTES >> 20} MiB")
+    return _FormerFile(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | None) -> None:
+    """Durably and atomically; None: remove it. It is as readable as the former one, and has its owner where we may give
+    it away."""
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if former is not None:
+                    for owner in ((-1, former.group), (former.owner, -1)):
+                        with contextlib.suppress(OSError):
+                            os.fchown(descriptor, *owner)
+                    os.fchmod(descriptor, former.mode)
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def restore(before: Mapping[pathlib.Path, _FormerFile | None]) -> None:
+    for path, former in before.items():
+        try:
+            if former is None or not path.exists() or path.read_bytes() != former.content:
+                _replace(path, former.content if former else None, former)
+        except OSError as error:
+            _log.error("group_file.failed", file=str(path), reason=str(error))
