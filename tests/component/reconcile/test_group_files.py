@@ -266,6 +266,47 @@ async def test_a_failed_write_leaves_no_temporary_file(lobby: Folder) -> None:
     assert lobby.most == 1
 
 
+def linked(lobby: Folder, target: pathlib.Path) -> str:
+    """Put the file of the group elsewhere, and a link in its place."""
+    target.parent.mkdir(exist_ok=True)
+    lobby.file.rename(target)
+    lobby.file.symlink_to(os.path.relpath(target, lobby.file.parent))
+    return str(lobby.file.readlink())
+
+
+async def test_a_file_is_written_where_its_link_leads(lobby: Folder) -> None:
+    target = lobby.file.parent / ".data" / "lobby"
+    link = linked(lobby, target)
+    await lobby.folder.read()
+    await lobby.commit(change(2))
+    assert (str(lobby.file.readlink()), lobby.most, yaml.safe_load(target.read_text())["max"]) == (link, 2, 2)
+
+
+async def test_a_link_out_of_the_directory_is_not_written_and_not_replaced(
+    lobby: Folder, tmp_path: pathlib.Path
+) -> None:
+    target = tmp_path / "elsewhere" / "lobby.yaml"
+    link = linked(lobby, target)
+    await lobby.folder.read()
+    with pytest.raises(Rejected, match=r"is a link to .*elsewhere/lobby.yaml, which is not in the directory"):
+        await lobby.commit(change(2))
+    assert (str(lobby.file.readlink()), lobby.most, lobby.stored) == (link, 1, False)
+    # What is removed is the link; it is there again if nothing was stored.
+    with pytest.raises(Conflict):
+        await lobby.commit(GROUPS.delete("lobby", expect=1), CONFLICT)
+    assert (str(lobby.file.readlink()), lobby.most) == (link, 1)
+    await lobby.commit(GROUPS.delete("lobby", expect=1))
+    assert (os.path.lexists(lobby.file), target.exists()) == (False, True)
+
+
+async def test_a_link_that_leads_nowhere_is_not_replaced(lobby: Folder) -> None:
+    game = lobby.file.with_name("game.yaml")
+    game.symlink_to("nowhere")
+    with pytest.raises(Rejected, match="is a link that leads nowhere"):
+        await lobby.commit(GROUPS.put("game", group(1, "game"), expect=None))
+    assert (game.is_symlink(), lobby.stored) == (True, False)
+
+
 async def test_the_audit_of_a_reload_has_the_id_of_its_request(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "groups"
     folder.mkdir()

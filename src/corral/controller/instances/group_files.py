@@ -49,6 +49,8 @@ class _FormerFile(NamedTuple):
     mode: int
     owner: int
     group: int
+    link: str = ""
+    """Where it leads, if it is a symbolic link."""
 
 
 def write_all(
@@ -62,10 +64,11 @@ def write_all(
             former = _former(change)
             fresh = _content(change, former.content if former else None)
             _check_size(directory, former, fresh)
-            before.setdefault(change.path, former)
+            path = change.path if fresh is None else _target(directory, change)
+            before.setdefault(path, former)
             if fresh is None and not any(pathlib.Path(each).exists() for each in others):
                 _replace(directory / EMPTY, b"", None)
-            _replace(change.path, fresh, former)
+            _replace(path, fresh, former)
             if fresh is not None:
                 (directory / EMPTY).unlink(missing_ok=True)
     except OSError as error:
@@ -140,9 +143,26 @@ def _edited(change: FileChange, why: str) -> Rejected:
     )
 
 
+def _target(directory: pathlib.Path, change: FileChange) -> pathlib.Path:
+    """The file that is written: of a link the one that it leads to, in the directory. A link is never replaced by a file:
+    whoever edits what it leads to would not notice."""
+    if not change.path.is_symlink():
+        return change.path
+    target = change.path.resolve()
+    if target.is_relative_to(directory.resolve()):
+        return target
+    raise Rejected(
+        Code.CONFLICT,
+        f"the file of group '{change.name}', {change.path}, is a link to {target}, which is not in the directory of groups",
+        hint="nothing was changed; edit the file there, then run 'corral group reload'",
+    )
+
+
 def _former(change: FileChange) -> _FormerFile | None:
     path = change.path
     if not path.exists():
+        if path.is_symlink():
+            raise _edited(change, "is a link that leads nowhere")
         return None
     try:
         content, found = read_regular(str(path)), path.stat()
@@ -150,7 +170,8 @@ def _former(change: FileChange) -> _FormerFile | None:
         raise _edited(change, f"cannot be read: {error}") from None
     if len(content) > MOST_BYTES:
         raise _edited(change, f"has more than {MOST_BYTES >> 20} MiB")
-    return _FormerFile(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    link = str(path.readlink()) if path.is_symlink() else ""
+    return _FormerFile(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, link)
 
 
 def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | None) -> None:
@@ -186,7 +207,9 @@ def _replace(path: pathlib.Path, content: bytes | None, former: _FormerFile | No
 def restore(before: Mapping[pathlib.Path, _FormerFile | None]) -> None:
     for path, former in before.items():
         try:
-            if former is None or not path.exists() or path.read_bytes() != former.content:
+            if former is not None and former.link and not os.path.lexists(path):
+                path.symlink_to(former.link)
+            elif former is None or not path.exists() or path.read_bytes() != former.content:
                 _replace(path, former.content if former else None, former)
         except OSError as error:
             _log.error("group_file.failed", file=str(path), reason=str(error))
