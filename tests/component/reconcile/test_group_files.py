@@ -12,6 +12,7 @@ import signal
 import stat
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -305,6 +306,66 @@ async def test_a_link_that_leads_nowhere_is_not_replaced(lobby: Folder) -> None:
     with pytest.raises(Rejected, match="is a link that leads nowhere"):
         await lobby.commit(GROUPS.put("game", group(1, "game"), expect=None))
     assert (game.is_symlink(), lobby.stored) == (True, False)
+
+
+async def test_a_group_that_is_taken_over_leaves_the_directory_and_does_not_come_back(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    file, copy = folder / "lobby.yaml", folder / "lobby.yaml.taken-over"
+    text = "# ours\nname: lobby\ncommand: ['true']\n"
+    file.write_text(text)
+    write = {"owner": "team", "force": True}
+    theirs, ours = ({"name": "lobby", "command": [each]} for each in ("false", "true"))
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+
+        async def reload() -> Any:
+            return await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+
+        async def shown() -> tuple[str, list[str]]:
+            found = await controller.call("GET", f"{GROUPS_PATH}/lobby")
+            return found["status"]["owner"], found["command"]
+
+        await controller.call("POST", "/api/v1/apply", {**write, "documents": [{"body": theirs}]})
+        assert (file.exists(), copy.read_text()) == (False, text)
+        report = await reload()
+        assert (report["errors"], report["gone"], await shown()) == ([], [], ("team", ["false"]))
+
+        # Its file is put back: it is named with the owner, and changes nothing.
+        file.write_text(text)
+        for _ in range(2):
+            (fault,) = (await reload())["errors"]
+            assert (fault["path"], "belongs to the owner 'team'" in fault["message"]) == (str(file), True)
+            assert await shown() == ("team", ["false"])
+
+        # It is given back to the directory, whose file is as it was.
+        back = {"owner": "dir", "force": True, "documents": [{"body": ours}]}
+        await controller.call("POST", "/api/v1/apply", back)
+        report = await reload()
+        assert (report["errors"], report["summary"]) == ([], "1 group, nothing changed")
+        assert (file.read_text(), await shown()) == (text, ("dir", ["true"]))
+
+        # Taken over as it is, and deleted by its owner: no file brings it back.
+        await controller.call("POST", "/api/v1/apply", {**write, "documents": [{"body": ours}]})
+        await controller.call("DELETE", f"{GROUPS_PATH}/lobby")
+        assert (await reload())["groups"] == []
+        assert (await controller.call("GET", GROUPS_PATH))["items"] == []
+
+
+async def test_a_file_is_there_again_when_its_group_was_not_taken_over(lobby: Folder) -> None:
+    text = lobby.file.read_text()
+    taken = GROUPS.put("lobby", msgspec.structs.replace(group(1), owner="team"), expect=1)
+    with pytest.raises(Conflict):
+        await lobby.commit(taken, CONFLICT)
+    assert [each.name for each in lobby.file.parent.iterdir() if not each.name.startswith(".")] == [
+        "lobby.yaml"
+    ]
+    assert lobby.file.read_text() == text
+    lobby.file.write_text("name: lobby\ncommand: ['true']\nmax: 7\n")
+    with pytest.raises(Rejected, match="was edited since it was loaded"):
+        await lobby.commit(taken)
 
 
 async def test_the_audit_of_a_reload_has_the_id_of_its_request(tmp_path: pathlib.Path) -> None:

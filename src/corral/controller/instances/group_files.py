@@ -26,8 +26,7 @@ _log = structlog.get_logger("corral.controller.groups")
 
 _MODE: Final = 0o600
 """Of a new file: documents may hold secrets of an environment. A file that exists keeps its own."""
-
-
+_TAKEN_OVER: Final = ".taken-over"
 EMPTY: Final = ".corral-empty"
 """A file of ours in a directory whose last group was deleted over the API. Any other that is empty is refused: it may be
 one that is not mounted."""
@@ -40,6 +39,10 @@ class FileChange(NamedTuple):
     """What the file has to hold now; None: nothing of this group."""
     document: dict[str, Any] | None
     """None: it is removed."""
+    listed: bool
+    """Whether the directory has a document of this group."""
+    new_owner: str = ""
+    """Whose it is from now on, if it leaves the directory because of that."""
 
 
 class _FormerFile(NamedTuple):
@@ -65,6 +68,8 @@ def write_all(
             fresh = _content(change, former.content if former else None)
             _check_size(directory, former, fresh)
             path = change.path if fresh is None else _target(directory, change)
+            if change.new_owner and former is not None:
+                _keep_copy(change, former, before)
             before.setdefault(path, former)
             if fresh is None and not any(pathlib.Path(each).exists() for each in others):
                 _replace(directory / EMPTY, b"", None)
@@ -85,7 +90,23 @@ def write_all(
 
 
 def added(change: FileChange) -> int:
-    return (change.document is not None) - (change.loaded is not None)
+    return (change.document is not None) - change.listed
+
+
+def _keep_copy(
+    change: FileChange, former: _FormerFile, before: dict[pathlib.Path, _FormerFile | None]
+) -> None:
+    """Keep what an owner's document takes the place of, under a name that is not loaded."""
+    copy = change.path.with_name(f"{change.path.name}{_TAKEN_OVER}")
+    before.setdefault(copy, _former(change._replace(path=copy)))
+    _replace(copy, former.content, former)
+    _log.warning(
+        "group_file.skipped",
+        file=str(change.path),
+        group=change.name,
+        copy=str(copy),
+        reason=f"the group belongs to the owner '{change.new_owner}' from now on",
+    )
 
 
 def _check_size(directory: pathlib.Path, former: _FormerFile | None, fresh: bytes | None) -> None:
@@ -121,6 +142,8 @@ def _content(change: FileChange, content: bytes | None) -> bytes | None:
     names = [each.get("name") if isinstance(each, dict) else None for each in documents]
     at = names.index(change.name) if change.name in names else None
     present = documents[at] if at is not None else None
+    if content is not None and present == change.document:
+        return content
     if present != change.loaded:
         raise _edited(change, "was edited since it was loaded")
     if at is not None:

@@ -127,19 +127,30 @@ class GroupFolder:
         return changes, tuple(marked)
 
     def _change(self, name: str, before: GroupRecord | None, after: GroupRecord | None) -> FileChange | None:
-        """What becomes of the file of a group; None: nothing. Sets of other owners have their files elsewhere."""
-        record = after or before
-        if record is None or record.owner not in ("", OWNER):
-            return None
-        old = written_document(before) if before and not before.deleting else None
-        new = _ordered(written_document(after)) if after and not after.deleting else None
+        """What becomes of the file of a group; None: nothing. Sets of other owners have their files elsewhere: a group
+        that is taken over leaves the directory."""
+        old, new = _document_here(before), _document_here(after)
         if old == new:
             return None
         known = self._places.get(name)
         if new is None and known is None:
             return None
         place = pathlib.Path(known) if known else self.directory / f"{name}.yaml"
-        return FileChange(place, name, old if known else None, new)
+        taken = after.owner if after is not None and not _is_here(after) else ""
+        loaded = old if known else None
+        return FileChange(place, name, loaded, new, listed=known is not None, new_owner=taken)
+
+
+def _is_here(record: GroupRecord) -> bool:
+    """Whether its document belongs into the directory."""
+    return record.owner in ("", OWNER)
+
+
+def _document_here(record: GroupRecord | None) -> dict[str, Any] | None:
+    """The document that the directory has of a group, or shall have; None: none."""
+    if record is None or record.deleting or not _is_here(record):
+        return None
+    return _ordered(written_document(record))
 
 
 def _nothing_stored(error: CorralError) -> bool:

@@ -91,6 +91,8 @@ async def _reload(
             faults,
             hint="nothing was changed; correct them, then prune",
         )
+    given, owned = _of_others(workspace().groups(), given)
+    faults += owned
     options = ApplyOptions(owner=OWNER, confirm=confirm)
     removed = tuple(gone) if prune else ()
     while True:
@@ -137,6 +139,28 @@ def _gone(groups: Mapping[str, GroupRecord], given: list[GivenDocument]) -> list
         for name, record in groups.items()
         if record.owner == OWNER and name not in named and not record.deleting
     )
+
+
+def _of_others(
+    groups: Mapping[str, GroupRecord], given: list[GivenDocument]
+) -> tuple[list[GivenDocument], list[DocumentFault]]:
+    """The documents without those of groups that have another owner, and a fault for each of these: what its owner
+    applied stays."""
+    left, faults = [], []
+    for each in given:
+        name = name_of(each.body)
+        owner = groups[name].owner if name in groups else ""
+        if owner in ("", OWNER):
+            left.append(each)
+            continue
+        error = Rejected(
+            Code.CONFLICT,
+            f"group '{name}' belongs to the owner '{owner}', whose document stays",
+            hint=f"take it out of the directory; or give the group to the directory: "
+            f"'corral apply -f FILE --owner {OWNER} --force'",
+        )
+        faults.append(DocumentFault(each.path, name, error))
+    return left, faults
 
 
 def _without(
