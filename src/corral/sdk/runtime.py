@@ -67,6 +67,9 @@ class RunHandle(msgspec.Struct, frozen=True, kw_only=True):
     """The main process of the workload."""
     started_at_ms: int
     """Wall clock, for display."""
+    started_after_boot_ms: int = 0
+    """The same moment by `CLOCK_BOOTTIME`, by which the run's age is counted: its process may have been forked long
+    before. 0: unknown."""
     state: dict[str, str | int] = {}
     """The provider's own."""
 

@@ -68,7 +68,7 @@ class RunMonitor:
         self._stop = stop
         self._began_at = began_at
         self._started_at = started_at
-        """When its preparation and its process began, by `Clock.boottime`, which is never set."""
+        """When its preparation and its program began, by `Clock.boottime`, which is never set."""
         self._watched = watch
         self._waited_for = ""
         self._clock = clock

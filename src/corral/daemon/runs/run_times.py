@@ -23,20 +23,20 @@ class RunTimes:
         self.began_at = began_at
         """Start of its preparation; None: before that, or under an earlier daemon."""
         self.started_at: float | None = None
-        """Start of its process; None: there is none yet, or it exited before this daemon started."""
+        """Execution of its program; None: there is none yet, or it exited before this daemon started."""
         self._ended_at = 0.0
 
     def begin(self) -> None:
         self.began_at = self._clock.boottime()
 
     def start(self, handle: RunHandle, *, now_ms: int) -> float:
-        """The run has a process; returns when that was started."""
-        found = process_started(handle.pid)
-        if found is None:  # it has ended
-            ago = max(0, now_ms - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0
-            found = self._clock.boottime() - ago
-        self.started_at = found
-        return found
+        """The run has a process; returns when its program was executed."""
+        now = self._clock.boottime()
+        if handle.started_after_boot_ms:
+            self.started_at = min(handle.started_after_boot_ms / 1000, now)
+        else:
+            self.started_at = _started_by_wall(handle, now, now_ms=now_ms)
+        return self.started_at
 
     def end(self, ended_at_ms: int, *, now_ms: int) -> None:
         self._ended_at = self._clock.boottime() - max(0, now_ms - ended_at_ms) / 1000
@@ -64,7 +64,7 @@ class RunTimes:
         return (self.began_at if self.began_at is not None else now) + seconds
 
     def age(self, began_ms: int, *, now_ms: int) -> float:
-        """How many seconds ago its process was started; `began_ms` where that is not known better."""
+        """How many seconds ago its program was executed; `began_ms` where that is not known better."""
         if self.started_at is not None:
             return self._clock.boottime() - self.started_at
         return max(0.0, (now_ms - began_ms) / 1000)
@@ -80,6 +80,16 @@ class RunTimes:
         if self.started_at is None:  # it exited before this daemon started
             return max(0, by_wall)
         return by_wall if 0 <= by_wall <= self.uptime_ms + _CLOCK_MARGIN_MS else self.uptime_ms
+
+
+def _started_by_wall(handle: RunHandle, now: float, *, now_ms: int) -> float:
+    """For a runtime, or a keeper of an earlier version, that tells only the wall clock. That may have been set: the start
+    of the process is the earliest moment, and the better one when it has been set back."""
+    ago = (now_ms - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0
+    forked = process_started(handle.pid)
+    if forked is None:  # it has ended
+        return now - max(0.0, ago)
+    return max(forked, now - ago) if ago >= 0 else forked
 
 
 def process_started(pid: int) -> float | None:

@@ -58,6 +58,7 @@ class RunRecord:
         "shim",
         "shim_start",
         "start",
+        "started_boot_ns",
         "started_ns",
         "tty",
     )
@@ -79,6 +80,7 @@ class RunRecord:
         marks: tuple[str, ...] = (),
         oom_file: str = "",
         rescued: bool = False,
+        started_boot_ns: int = 0,
     ) -> None:
         self.run = run
         self.pid = pid
@@ -97,6 +99,9 @@ class RunRecord:
         self.oom_file = oom_file
         self.rescued = rescued
         """`shim` is a rescue: the workload does not descend from it."""
+        self.started_boot_ns = started_boot_ns
+        """When the program was executed, since the boot; 0: by an earlier version. `start` is when its process was
+        forked, which a spare shim does ahead."""
 
     def text(self) -> str:
         lines = [f"corral-record {VERSION}"]
@@ -181,6 +186,7 @@ def parse_record(content: bytes) -> RunRecord:
         marks=tuple(lists.get("marks", ())),
         oom_file=values.get("oom_file", ""),
         rescued=values.get("rescued", "0") == "1",
+        started_boot_ns=int(values.get("started_boot_ns", "0")),
     )
 
 

@@ -180,6 +180,7 @@ def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int) -> RunRec
             shim_start=start_time(own) or 0,
             boot=boot_id(),
             started_ns=time.time_ns(),
+            started_boot_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
             segment_bytes=plan["segment_bytes"],
             quota_bytes=plan["quota_bytes"],
             tty=plan["tty"],

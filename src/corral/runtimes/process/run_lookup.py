@@ -229,6 +229,7 @@ def handle_of(record: RunRecord, directory: str, *, runtime: str = RUNTIME) -> R
         run_directory=directory,
         pid=record.pid,
         started_at_ms=record.started_ns // 1_000_000,
+        started_after_boot_ms=record.started_boot_ns // 1_000_000,
         state={
             "start": record.start,
             "boot": record.boot,
