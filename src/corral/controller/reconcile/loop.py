@@ -45,6 +45,8 @@ from corral.system.clock import Clock
 from corral.system.controller_config import ReconcileSection
 
 _PER_COMMIT: Final = 200
+_LOST_COMMITS: Final = 10
+"""The most commits about lost nodes before groups have their turn again."""
 _SHORT_SWEEP_SECONDS: Final = 0.2
 _SWEPT: Final = 50
 """The most groups short of instances that are checked at once."""
@@ -256,7 +258,10 @@ class Reconciler:
                         return
                     _log.exception("reconcile.failed")
                     await asyncio.sleep(_RETRY_SECONDS)
-                await set_within(self._wake, self._pause())
+                if self._dirty and not self.observing:
+                    await asyncio.sleep(0)  # a pass that changes nothing waits for nothing
+                else:
+                    await set_within(self._wake, self._pause())
 
     async def _observe(self) -> None:
         silent = await self._observation.finish(self._config.observe_seconds)
@@ -266,18 +271,19 @@ class Reconciler:
         self._wake.set()
 
     async def _turn(self) -> None:
+        """Some of each kind of work: what keeps one kind busy all the time delays no other."""
         await self._instances.numbers.refill()
         await self._lose_nodes()
         if self.observing:
             return
         self._collect()
-        while self._dirty:
+        if self._dirty:
             await self._keep()
-            await asyncio.sleep(0)  # a pass that changes nothing waits for nothing
 
     def _collect(self) -> None:
         """Add the groups that are due."""
-        now = self._collected_at = self._clock.monotonic()
+        last, now = self._collected_at, self._clock.monotonic()
+        self._collected_at = now
         if now >= self._floor_at:
             self._floor_at = now + self._config.floor_seconds
             for name, _ in self._ledger.state.groups.items():
@@ -286,7 +292,7 @@ class Reconciler:
             self._swept_at = now
             self._sweep()
         for name, deadline in self._signals.pause_deadlines().items():
-            if now >= deadline:
+            if last < deadline <= now:  # one that was over before was handled, or cannot be
                 self._dirty.setdefault(name, Wake(cause="the end of its pause"))
         for name in [name for name, due in self._due.items() if now >= due]:
             del self._due[name]
@@ -347,27 +353,31 @@ class Reconciler:
             self._dirty[name] = msgspec.structs.replace(newer, request=newer.request or wakes[name].request)
 
     async def _lose_nodes(self) -> None:
+        """Handle the loss of nodes in parts; what is left stays due."""
         now = self._clock.monotonic()
+        commits = 0
         for node in [node for node, due in self._lost.items() if due <= now]:
-            stored = self._ledger.state.nodes.find(node)
-            if stored is None:
-                await self._in_parts(node, forget_node)
+            more = True
+            while more and commits < _LOST_COMMITS and node in self._lost:  # it may return meanwhile
+                stored = self._ledger.state.nodes.find(node)
+                if stored is not None and self._sessions.find(NodeId(node)) is not None:
+                    # it is reconnecting; if that fails, no other event will follow
+                    self._lost[node] = now + self._config.offline_after_seconds
+                    break
+                more = await self._lose_part(node, forget_node if stored is None else lose_node)
+                commits += 1
+            if not more:
                 self._lost.pop(node, None)
-            elif self._sessions.find(NodeId(node)) is None:
-                await self._in_parts(node, lose_node)
-                self._lost.pop(node, None)
-            else:  # it is reconnecting; if that fails, no other event will follow
-                self._lost[node] = now + self._config.offline_after_seconds
 
-    async def _in_parts(self, node: str, change: Callable[..., bool]) -> None:
-        more = True
-        while more:
-            stored = self._ledger.state.nodes.find(node)
-            ws = self._instances.workspace(cause=f"the loss of node '{node}'")
-            more = change(ws, node, limit=_PER_COMMIT)
-            steps = ws.steps()
-            if steps and stored is not None:
-                # A node that connects meanwhile makes this a conflict.
-                steps = (*steps, NODES.put(node, stored.record, expect=stored.revision))
-            if steps:
-                await self._ledger.commit(*steps)
+    async def _lose_part(self, node: str, change: Callable[..., bool]) -> bool:
+        """Change some instances of a lost node; are more left?"""
+        stored = self._ledger.state.nodes.find(node)
+        ws = self._instances.workspace(cause=f"the loss of node '{node}'")
+        more = change(ws, node, limit=_PER_COMMIT)
+        steps = ws.steps()
+        if steps and stored is not None:
+            # A node that connects meanwhile makes this a conflict.
+            steps = (*steps, NODES.put(node, stored.record, expect=stored.revision))
+        if steps:
+            await self._ledger.commit(*steps)
+        return more
