@@ -45,6 +45,31 @@ async def test_a_node_has_the_fixed_names_and_the_load_of_its_session(
     assert node["last_seen"].endswith("Z")
 
 
+async def test_a_session_that_the_store_does_not_know_of_is_shown_as_it_is(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    """For a moment after each begin and end of a session, and for as long as the store is out of reach."""
+
+    async def shown(name: str) -> tuple[str, bool, str]:
+        node = (await client.get(f"{NODES}/{name}")).json()
+        why = (await client.get(f"{NODES}/{name}/why")).json()
+        return node["state"], node["session"] is not None, why["now"][0]["reason"]
+
+    await rig.node("node-1", state=NodeState.ONLINE)
+    state, connected, why = await shown("node-1")
+    assert (state, connected) == ("ONLINE", False)
+    assert ", but it has no session; the store does not have that yet" in why
+    rig.sessions.connect("node-1")
+    state, connected, why = await shown("node-1")
+    assert (state, connected) == ("ONLINE", True)
+    assert "the store does not" not in why
+    await rig.node("node-2", state=NodeState.DISCONNECTED)
+    rig.sessions.connect("node-2")
+    state, connected, why = await shown("node-2")
+    assert (state, connected) == ("DISCONNECTED", True)
+    assert ", but it has just connected; the store does not have that yet" in why
+
+
 async def test_nodes_are_filtered_by_state_admission_and_labels(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.node("a", state=NodeState.ONLINE, labels={"zone": "eu", "ssd": "yes"})
     await rig.node("b", state=NodeState.ONLINE, admission=Admission.CORDONED, labels={"zone": "eu"})

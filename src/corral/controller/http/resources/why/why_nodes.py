@@ -52,7 +52,12 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         )
         for each in running
     ]
-    now = [_state(record), *([_room(view)] if view is not None else []), *refused, *placed]
+    now = [
+        _state(record, connected=parts.nodes.live(record.id) is not None),
+        *([_room(view)] if view is not None else []),
+        *refused,
+        *placed,
+    ]
     own = _own_change(record)
     return WhyShape(
         subject=f"node/{id}",
@@ -70,9 +75,13 @@ def _admission(record: NodeRecord) -> str:
     return f"{text}: {record.admission_reason}" if record.admission_reason else text
 
 
-def _state(record: NodeRecord) -> NowShape:
+def _state(record: NodeRecord, *, connected: bool) -> NowShape:
+    """Its stored state; a session begins before it is stored and ends before that is."""
     reason = f"{record.state} since {record.state_since:%Y-%m-%d %H:%M:%S} UTC"
     reason += f" ({record.reason})" if record.reason else ""
+    if connected != (record.state is NodeState.ONLINE):
+        reason += ", but it has just connected" if connected else ", but it has no session"
+        reason += "; the store does not have that yet"
     return NowShape(
         topic="state", subject=f"node/{record.id}", node=record.id, reason=f"{reason}, {_admission(record)}"
     )
