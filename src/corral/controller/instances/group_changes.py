@@ -16,6 +16,7 @@ from corral.controller.instances.instance_changes import (
     refuse_by_mode,
     refuse_deleting,
 )
+from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
@@ -100,6 +101,7 @@ def end_group(ws: Workspace, record: GroupRecord) -> GroupRecord | None:
     """Remove a group, after its instances have been stopped; None: it has none and is removed."""
     name = record.spec.name
     present = [each for each in ws.instances_of(name) if live(each.state)]
+    insist_on_group(ws, name)
     if not present:
         drop_group(ws, name)
         return None
@@ -183,6 +185,7 @@ def hold_group(ws: Workspace, name: str, *, by: str, reason: str, when_empty: bo
     hold = Hold(by=by, reason=reason, since=before.since if before else ws.now, when_empty=when_empty)
     changed = msgspec.structs.replace(record, hold=hold, request=ws.request)
     ws.put_group(changed)
+    insist_on_group(ws, name)
     ws.event(EventType.GROUP_HELD, name, by=by, reason=reason, when_empty=when_empty)
     return changed
 

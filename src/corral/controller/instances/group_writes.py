@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from corral.controller.instances.confirmations import before_static_goes
+from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
 from corral.domain.groups.group import GroupSpec
@@ -159,4 +160,6 @@ def store_write(ws: Workspace, write: GroupWrite) -> None:
     if write.before is None:
         ws.event(EventType.GROUP_CREATED, write.name, min=spec.min, max=spec.max)
     else:
+        if not {"max", "abstract"}.isdisjoint(write.changed):
+            insist_on_group(ws, write.name)
         ws.event(EventType.GROUP_UPDATED, write.name, changed=list(write.changed))

@@ -12,7 +12,7 @@ import msgspec
 
 from corral.controller.instances.plan_view import home_of, next_requests, plan_run
 from corral.controller.instances.run_exits import run_again
-from corral.controller.instances.starts import start_run
+from corral.controller.instances.starts import insist_on_group, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import DecisionKind, Rule
@@ -49,6 +49,7 @@ def start_instance(
     started = start_run(ws, record, _request(ws, record, node, variables))
     if isinstance(started, PlacementRefusal):
         raise refused_start(ws, record, started)
+    insist_on_group(ws, group)
     return started
 
 
@@ -182,6 +183,7 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     started = run_again(ws, group, record)
     if isinstance(started, PlacementRefusal):
         raise refused_start(ws, group, started, instance=record.id)
+    insist_on_group(ws, record.group)
     return started
 
 

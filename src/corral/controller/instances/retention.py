@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator
 
 from corral.controller.instances.confirmations import has_world
+from corral.controller.instances.starts import GROUP_LEDGER
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
 from corral.controller.state.ledger import Step
@@ -93,6 +94,8 @@ def _ledgers_without_owner(state: ClusterState) -> Iterator[list[Step]]:
     """Ledgers without an owner, except those with a serial: a node that is enrolled again under that id may
     have its old tickets."""
     for node, stored in state.node_ledgers.items():
+        if node.startswith(GROUP_LEDGER) and state.groups.find(node.removeprefix(GROUP_LEDGER)) is not None:
+            continue
         unused = not state.reservations.usage(node).runs and not stored.record.serial
         if unused and state.nodes.find(node) is None:
             yield [NODE_LEDGERS.delete(node, expect=stored.revision)]

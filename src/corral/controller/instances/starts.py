@@ -14,6 +14,7 @@ from corral.domain.groups.instance_records import (
     GroupRecord,
     InstanceRecord,
     LeasedPort,
+    NodeLedger,
     Reservation,
     earlier_starts,
 )
@@ -28,6 +29,8 @@ from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
 from corral.errors import Rejected, short_list
 
+GROUP_LEDGER: Final = "@group/"
+"""Before the name of a group: the id of the document that its starts have in common with changes of the group."""
 _TIES: Final = 3
 _EXTENSIONS: Final = 5
 """The most extensions without a contribution that are recorded with a start; the limit leaves room for nodes.
@@ -186,6 +189,16 @@ def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float | None = None) 
     ws.put_ledger(msgspec.structs.replace(ledger, serial=max(record.serial, ledger.serial)))
     if record.ports:
         ws.insist_on_neighbours(record.node)
+
+
+def insist_on_group(ws: Workspace, name: str) -> None:
+    """Make the transaction fail when a group is concurrently started and deleted, held or bounded anew.
+
+    A start of a further instance writes nothing that such a change writes. So both also write a document of their own
+    beside the ledgers, and one of two concurrent ones conflicts. The group itself is not written by starts: its
+    revision is that of its document.
+    """
+    ws.put_ledger(NodeLedger(node=NodeId(f"{GROUP_LEDGER}{name}")))
 
 
 def release(ws: Workspace, record: InstanceRecord) -> None:

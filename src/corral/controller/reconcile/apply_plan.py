@@ -12,7 +12,7 @@ from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_changes import drop_group
 from corral.controller.instances.instance_changes import order_stop
 from corral.controller.instances.plan_view import WorkspaceView
-from corral.controller.instances.starts import start_run
+from corral.controller.instances.starts import insist_on_group, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.quarantine import unreadable
 from corral.domain.decisions import DecisionKind, Rule
@@ -123,6 +123,7 @@ def _start(ws: Workspace, group: GroupRecord, decision: PlannedDecision, wake: W
     replaces = wake.after_crash and decision.rule is Rule.MIN_RESTORE
     rule = Rule.CRASH_REPLACE if replaces else decision.rule
     started = start_run(ws, group, decision.request, decision.placement, rule=rule)
+    insist_on_group(ws, group.spec.name)
     return f"{started.code.name}: {started.summary}" if isinstance(started, PlacementRefusal) else ""
 
 

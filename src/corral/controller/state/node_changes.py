@@ -10,10 +10,12 @@ import datetime as dt
 
 import msgspec
 
-from corral.controller.state.cluster_state import StoredRecord
-from corral.controller.state.collections import NODES, SPOOLS
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.collections import NODE_LEDGERS, NODES, SPOOLS
 from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
+from corral.domain.groups.instance_records import NodeLedger
+from corral.domain.ids import NodeId
 from corral.domain.node_claims import NodeSettings, check_labels
 from corral.domain.node_states import (
     ADMISSION_LIFECYCLE,
@@ -95,6 +97,14 @@ def configure(stored: StoredRecord[NodeRecord], settings: NodeSettings) -> NodeC
     changed = with_claims(record, record.claimed, settings)
     event = Draft(type=EventType.NODE_CONFIGURED, subject=record.id, data=msgspec.to_builtins(settings))
     return _changed(stored, changed, event)
+
+
+def insist_on_node(state: ClusterState, id: str) -> tuple[Step, ...]:
+    """Make a transaction fail when a run is placed on the node concurrently: what decides about placement changes with
+    it. Each placement writes the node's ledger."""
+    stored = state.node_ledgers.find(id)
+    ledger = stored.record if stored is not None else NodeLedger(node=NodeId(id))
+    return (NODE_LEDGERS.put(id, ledger, expect=state.node_ledgers.revision(id)),)
 
 
 def set_log_level(stored: StoredRecord[NodeRecord], *, level: str) -> NodeChange:

@@ -24,7 +24,7 @@ from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
-from corral.controller.state.node_changes import LabelChanges, NodeChange
+from corral.controller.state.node_changes import LabelChanges, NodeChange, insist_on_node
 from corral.controller.workload.service import Workloads
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
@@ -199,7 +199,7 @@ def _changing(
     return Mutation(
         action=action,
         subject=stored.record.id,
-        steps=changed.steps,
+        steps=(*changed.steps, *insist_on_node(state, stored.record.id)) if changed.steps else (),
         body=node_shape(state, nodes, StoredRecord(stored.revision, changed.record)),
         before=_audited(stored.record),
         after=_audited(changed.record),
@@ -247,7 +247,7 @@ def patch_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[NodePatch, N
     return Mutation(
         action="nodes.configure",
         subject=stored.record.id,
-        steps=changed.steps,
+        steps=(*changed.steps, *insist_on_node(state, stored.record.id)) if changed.steps else (),
         body=node_shape(state, nodes, StoredRecord(stored.revision, changed.record)),
         before=msgspec.to_builtins(stored.record.settings),
         after=msgspec.to_builtins(changed.record.settings),
