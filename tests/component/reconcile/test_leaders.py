@@ -205,7 +205,7 @@ async def test_decisions_are_kept_with_cause_reason_and_what_was_passed_over(fle
     assert {other.subject for other in decision.rejected} == {"node/n2"}
 
 
-async def test_the_past_is_bounded(fleet):
+async def test_the_past_is_bounded(fleet, clock):
     await fleet.begin(instances__ended_per_group=2, instances__crashes=1)
     node = await fleet.node("n1")
     await fleet.group(crash_loop={"failures": 100})
@@ -219,13 +219,17 @@ async def test_the_past_is_bounded(fleet):
         store=fleet.controller.app.store,
         ledger=fleet.term.ledger,
         epoch=fleet.term.epoch,
-        clock=fleet.controller.app.clock,
+        clock=clock,
     )
     while await keeper.sweep():
         pass
     assert set(fleet.states()) == {"lobby-3", "lobby-4"}
     assert len(fleet.state.crashes) == 1
     assert len(fleet.state.plans) == 1
+    await keeper.forget_journals()
+    why = await fleet.controller.call("GET", "/api/v1/instances/lobby-1/why")
+    assert (why["state"], why["decisions"][0]["kind"]) == ("GONE", "start"), "for seven days"
+    clock.step(7 * 86400)
     await keeper.forget_journals()
     journals = await fleet.controller.app.store.reads.journals("decisions:instance/")
     assert set(journals) == {"decisions:instance/lobby-3", "decisions:instance/lobby-4"}

@@ -44,6 +44,9 @@ _JOIN_TOKEN_MEMORY: Final = dt.timedelta(days=7)
 """The retention of used and expired join tokens: until then a late host receives the reason why its token is
 refused."""
 
+_DECISION_MEMORY: Final = dt.timedelta(days=7)
+"""How long after the last decision about something that is gone its journal is kept: until then `why` explains it."""
+
 _log = structlog.get_logger("corral.controller.term")
 
 
@@ -72,6 +75,8 @@ class Housekeeping:
         )
         self._collector = BlobCollector(store.blobs, config=config.templates, clock=clock)
         self._retention = Retention(store, epoch=epoch, policy=policy)
+        self._kept_until: dict[str, dt.datetime] = {}
+        """Journals of what is gone, by when they are dropped: none is read every minute."""
         self._tasks = Tasks()
 
     async def __aenter__(self) -> Self:
@@ -117,22 +122,34 @@ class Housekeeping:
         return len(steps)
 
     async def forget_journals(self) -> None:
-        """Drop the journals of removed nodes, instances and groups, so that a later one of the same name
-        starts an empty journal. Skipped while documents are unreadable: the owner of a journal may be among
-        them."""
+        """Drop the logs of removed nodes, and journals of decisions about removed nodes, instances and groups whose last
+        entry is old. Skipped while documents are unreadable: the owner of a journal may be among them."""
         state = self._ledger.state
         if state.quarantine:
             return
         await self._forget(NODE_LOG_PREFIX, lambda name: state.nodes.find(name) is not None)
-        await self._forget(INSTANCE_DECISIONS_PREFIX, lambda name: state.instances.find(name) is not None)
-        await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None)
-        await self._forget(NODE_DECISIONS_PREFIX, lambda name: state.nodes.find(name) is not None)
+        kept = _DECISION_MEMORY
+        await self._forget(
+            INSTANCE_DECISIONS_PREFIX, lambda name: state.instances.find(name) is not None, kept
+        )
+        await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None, kept)
+        await self._forget(NODE_DECISIONS_PREFIX, lambda name: state.nodes.find(name) is not None, kept)
 
-    async def _forget(self, prefix: str, exists: Callable[[str], bool]) -> None:
+    async def _forget(
+        self, prefix: str, exists: Callable[[str], bool], kept: dt.timedelta = dt.timedelta()
+    ) -> None:
+        now = self._clock.now()
         for journal in await self._reads.journals(prefix):
             if exists(journal.removeprefix(prefix)):
+                self._kept_until.pop(journal, None)
+                continue
+            if self._kept_until.get(journal, now) > now:
                 continue
             newest = await self._reads.entries(journal, limit=1, newest=True)
+            if newest and newest[0].at + kept > now:
+                self._kept_until[journal] = newest[0].at + kept
+                continue
+            self._kept_until.pop(journal, None)
             through = [(journal, entry.number) for entry in newest]
             while through and await self._commits.trim(
                 epoch=self._epoch, events_through=0, tombstones_through=0, journals=through
