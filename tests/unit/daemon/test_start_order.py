@@ -120,6 +120,12 @@ def test_an_order_survives_its_file():
     assert order.ladder == (Rung(command="end", wait_seconds=1.5),)
 
 
+def test_a_port_that_serves_as_the_primary_one_occupies_no_further_transport():
+    order = read_start(message(port=9000, ports=[NamedPort(name="voice", port=9000, protocol="udp")]))
+    assert order.primary_port == 9000
+    assert {(port.port, port.protocol) for port in order.ports} == {(9000, PortProtocol.UDP)}
+
+
 def test_a_file_of_a_newer_daemon_is_read():
     order = read_start(message())
     later = {**msgspec.to_builtins(order), "invented_later": 1}

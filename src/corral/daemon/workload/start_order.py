@@ -240,7 +240,9 @@ def _require(message: StartInstance) -> None:
 def _ports(message: StartInstance) -> tuple[LeasedPort, ...]:
     found = [_port(port) for port in message.ports]
     if message.port and not any(port.name == PRIMARY for port in found):
-        found.insert(0, LeasedPort(name=PRIMARY, port=message.port, protocol=PortProtocol.BOTH))
+        # Of a group without a port of this name it is one of the others: no more of it is leased than that one has.
+        same = next((port.protocol for port in found if port.port == message.port), PortProtocol.BOTH)
+        found.insert(0, LeasedPort(name=PRIMARY, port=message.port, protocol=same))
     for port in found:
         if not 0 < port.port < 65_536:
             raise Rejected(Code.INVALID_FIELD, f"port {port.port} does not exist", field=f"ports/{port.name}")
