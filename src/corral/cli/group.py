@@ -138,7 +138,19 @@ def _drift(found: Item) -> str:
         parts.append(f"{drift['unknown_count']} unknown")
     if not parts:
         return "-"
-    return ", ".join(parts) + (f": {drift['command']}" if drift.get("command") else "")
+    return ", ".join(parts) + _differing_nodes(drift) + _remedy(drift)
+
+
+def _differing_nodes(drift: Item) -> str:
+    """What differs on which node from what the group demands."""
+    return "".join(f"; {node}: {reason}" for node, reason in (drift.get("nodes") or {}).items())
+
+
+def _remedy(drift: Item) -> str:
+    """What brings the instances up to date; if nothing does now, why not."""
+    if drift.get("refused"):
+        return f"; a restart is refused now: {drift['refused']}"
+    return f": {drift['command']}" if drift.get("command") else ""
 
 
 def _hold(hold: Item) -> str:
@@ -315,7 +327,8 @@ def _note_drift(group: Item) -> None:
         count = drift.get(f"{kind}_count", 0)
         if count:
             runs = "instance runs" if count == 1 else "instances run"
-            note(f"{count} {runs} {sentence} ({_shown(drift[kind])}): {drift['command']}")
+            differs = _differing_nodes(drift) if kind == "placement" else ""
+            note(f"{count} {runs} {sentence} ({_shown(drift[kind])}){differs}{_remedy(drift)}")
 
 
 @group.command("reload")

@@ -98,6 +98,15 @@ def test_a_changed_group_says_what_still_runs_as_it_was_before(
     )
     shown = corral("group", "get", "lobby").stdout
     assert "1 outdated (lobby-1), 2 placement (lobby-2, lobby-3): corral group restart lobby" in shown
+    reason = "label 'zone' is missing, 'a' is wanted"
+    drift |= {
+        "nodes": {"n1": reason},
+        "command": "",
+        "refused": f"no node could take 'lobby-2' again (n1: {reason})",
+    }
+    shown = corral("group", "get", "lobby").stdout
+    assert f"(lobby-2, lobby-3); n1: {reason}; a restart is refused now: no node could take" in shown
+    assert "corral group restart" not in shown
 
 
 @pytest.mark.parametrize(

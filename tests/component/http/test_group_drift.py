@@ -29,7 +29,9 @@ async def test_a_change_of_what_runs_is_drift_and_one_of_numbers_is_not(
         "placement": [],
         "placement_count": 0,
         "unknown_count": 0,
+        "nodes": {},
         "command": "",
+        "refused": "",
     }
     assert (await drift(client), await of_instance(client)) == (none, "none")
     for patch in ({"min": 1}, {"labels": {"a": "b"}}, {"priority": 9}, {"env": {}}):
@@ -63,6 +65,24 @@ async def test_a_node_that_would_not_be_chosen_now_is_drift_of_placement(
         assert (await client.patch(f"{GROUPS}/lobby", json=patch)).status_code == 200
         assert await of_instance(client) == expected, patch
         assert (await drift(client))["placement"] == (["lobby-1"] if expected == "placement" else [])
+
+
+async def test_no_restart_is_recommended_that_would_be_refused(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.online("node-1", labels={"disk": "slow"})
+    await rig.instance(pinned=False)
+    await client.patch(f"{GROUPS}/lobby", json={"node_labels": {"disk": "fast"}})
+    found = await drift(client)
+    wrong = "label 'disk' is 'slow', 'fast' is wanted"
+    assert (found["nodes"], found["command"]) == ({"node-1": wrong}, "")
+    assert found["refused"] == f"no node could take 'lobby-1' again (node-1: {wrong})"
+    refused = await client.post(f"{GROUPS}/lobby/restart")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["hint"] == "first: label disk=fast on node-1"
+    assert (await client.get("/api/v1/instances/lobby-1")).json()["wanted"] == "run"
+    await rig.online("node-2", labels={"disk": "fast"})
+    found = await drift(client)
+    assert (found["command"], found["refused"]) == ("corral group restart lobby", "")
+    assert (await client.post(f"{GROUPS}/lobby/restart")).status_code == 200
 
 
 async def test_contents_that_a_group_names_are_drift_and_a_draw_is_none(

@@ -11,10 +11,15 @@ from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import InstanceRecord, stays
 from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.planning.node_table import unsuited
+from corral.domain.planning.placement import affinity_numbers, label_applies
+from corral.domain.planning.refusals import RefusalCode, sentence
 from corral.errors import Rejected
 
 SHOWN: Final = 100
 """The most ids of a kind that are listed for a group."""
+NODES: Final = 5
+"""The most nodes that the group would not choose now, and that are explained."""
 
 
 class _Known(NamedTuple):
@@ -30,6 +35,8 @@ class GroupDrift(NamedTuple):
     ids: dict[Drift, list[str]]
     """At most `SHOWN` of each."""
     counts: dict[Drift, int]
+    nodes: dict[str, str]
+    """By node, why the group would not choose it now, for those with instances; at most `NODES`."""
 
 
 class DriftView:
@@ -56,7 +63,7 @@ class DriftView:
         )
 
     def of_group(self, name: str) -> GroupDrift:
-        found = GroupDrift(ids={}, counts={})
+        found = GroupDrift(ids={}, counts={}, nodes={})
         for stored in self._state.instances.of_group(name):
             drift = self.of(stored.record)
             if drift is Drift.NONE:
@@ -65,11 +72,25 @@ class DriftView:
             ids = found.ids.setdefault(drift, [])
             if len(ids) < SHOWN:
                 ids.append(stored.record.id)
+            node = stored.record.node
+            if drift is Drift.PLACEMENT and node not in found.nodes and len(found.nodes) < NODES:
+                found.nodes[node] = self._misplacement(name, node)
         return found
 
     def _misplaced(self, group: str, node: str) -> bool:
         stored, there = self._state.groups.find(group), self._state.nodes.find(node)
         return stored is not None and there is not None and misplaced(stored.record.spec, there.record)
+
+    def _misplacement(self, group: str, node: str) -> str:
+        """What of a misplaced node differs from the document."""
+        spec, there = self._state.groups.require(group).record.spec, self._state.nodes.require(node).record
+        refusal = unsuited(spec, there)
+        if refusal is not None:
+            return refusal.reason
+        for each in spec.affinity:
+            if each.required and each.label and label_applies(each, there.labels) != (each.weight >= 0):
+                return sentence(RefusalCode.AFFINITY, affinity_numbers(each))
+        return ""
 
     def _find(self, group: str) -> _Known | None:
         state = self._state

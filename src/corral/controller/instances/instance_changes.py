@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.plan_view import home_of, next_requests, plan_run
+from corral.controller.instances.plan_view import home_of, next_requests
+from corral.controller.instances.restart_checks import refused_restart
 from corral.controller.instances.run_exits import run_again
 from corral.controller.instances.starts import insist_on_group, start_run
 from corral.controller.instances.workspace import Workspace
@@ -168,16 +169,14 @@ def kill_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
 
 def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     """Stop the instance and start it again under its id; one that has ended is just started. A running
-    instance is not stopped for a run that cannot be planned: errors of the plan are raised first."""
+    instance is not stopped for a run that cannot be planned or that no node could take: errors are raised first."""
     record = ws.require_instance(id)
     group = ws.require_group(record.group)
-    refuse_deleting(group)
-    refuse_abstract(group)
-    refuse_held(group)
+    _refuse_restart_of(group)
     reason = reason or f"restarted by {ws.cause}"
     if live(record.state):
         if record.after_stop is not AfterStop.RESTART:
-            _refuse_without_plan(ws, group, record)
+            _refuse_outage(ws, group, [record], f"instance '{id}'")
         return _ordered(ws, record, reason, after=AfterStop.RESTART)
     _refuse_over_max(ws, group)
     started = run_again(ws, group, record)
@@ -187,10 +186,40 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     return started
 
 
-def _refuse_without_plan(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> None:
-    planned = plan_run(ws, group, record.variables)
-    if isinstance(planned, PlacementRefusal):
-        raise planned.error(record.group)
+def restart_all(ws: Workspace, group: GroupRecord, *, reason: str) -> int:
+    """Restart every instance of a group that is to run, or none: if one of them could not be started again, nothing is
+    stopped. How many are restarted."""
+    running = to_restart(ws, group)
+    if running:
+        _refuse_restart_of(group)
+        _refuse_outage(ws, group, running, f"group '{group.spec.name}'")
+    for record in running:
+        _ordered(ws, record, reason, after=AfterStop.RESTART)
+    return len(running)
+
+
+def to_restart(ws: Workspace, group: GroupRecord) -> list[InstanceRecord]:
+    """The instances that a restart of their group concerns."""
+    there = ws.instances_of(group.spec.name)
+    return [each for each in there if live(each.state) and each.wanted is Wanted.RUN]
+
+
+def _refuse_restart_of(group: GroupRecord) -> None:
+    refuse_deleting(group)
+    refuse_abstract(group)
+    refuse_held(group)
+
+
+def _refuse_outage(ws: Workspace, group: GroupRecord, records: list[InstanceRecord], subject: str) -> None:
+    refused = refused_restart(ws, group, records)
+    if refused is None:
+        return
+    error = refused.error(subject, group.spec.name)
+    if refused.refusal.cause is not None:
+        raise error
+    nodes = refused.refusal.refusals
+    steps = _refusal(ws, group, f"{error.code.name}: {refused.refusal.summary}", refused.instance, nodes)
+    raise RecordedRefusal(error, steps=steps, returning=refused.refusal.returning())
 
 
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:

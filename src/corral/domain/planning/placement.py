@@ -242,9 +242,7 @@ class _Search:
             return None
         for each in self._spec.affinity:
             if each.required and self._applies(each, view) != (each.weight >= 0):
-                kind = ("" if each.weight >= 0 else "no_") + ("group" if each.group else "label")
-                numbers: Numbers = {"kind": kind, "wanted": each.group or each.label}
-                return self._refused(view, RefusalCode.AFFINITY, numbers)
+                return self._refused(view, RefusalCode.AFFINITY, affinity_numbers(each))
         for spread in self._spreads:
             skewed = spread.skewed(view)
             if skewed is not None:
@@ -258,8 +256,7 @@ class _Search:
             return (
                 first or runs.get(view.id, 0) > 0
             )  # the first of a group that wants to be together is anywhere
-        key, _, value = affinity.label.partition("=")
-        return view.labels.get(key) == value
+        return label_applies(affinity, view.labels)
 
     def _full(self, room: Room) -> NodeRefusal | None:
         spec, view = self._spec, room.view
@@ -304,6 +301,18 @@ class _Search:
             if not each.required and self._applies(each, view):
                 score += each.weight / _AFFINITY_SCALE
         return round(score, _DIGITS)
+
+
+def label_applies(affinity: AffinitySpec, labels: Mapping[str, str]) -> bool:
+    """Has a node the label of an affinity?"""
+    key, _, value = affinity.label.partition("=")
+    return labels.get(key) == value
+
+
+def affinity_numbers(affinity: AffinitySpec) -> Numbers:
+    """A required affinity that excludes a node, as its refusal stores it."""
+    kind = ("" if affinity.weight >= 0 else "no_") + ("group" if affinity.group else "label")
+    return {"kind": kind, "wanted": affinity.group or affinity.label}
 
 
 class _Spread:

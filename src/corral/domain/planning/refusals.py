@@ -184,14 +184,19 @@ class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
             return Rejected(
                 self.code, f"group '{group}' cannot be started: {self.summary}", hint=self.cause.hint
             )
-        reasons = "; ".join(f"{each.node}: {each.reason}" for each in self.refusals[:_LISTED])
-        more = len(self.refusals) - _LISTED
-        reasons += f"; and {more} more" if more > 0 else ""
+        reasons = listed_refusals(self.refusals)
         return Rejected(
             self.code,
             f"no node can take an instance of group '{group}'" + (f" ({reasons})" if reasons else ""),
             hint=self.summary,
         )
+
+
+def listed_refusals(refusals: Sequence[NodeRefusal]) -> str:
+    """Each node with its reason, for people."""
+    reasons = "; ".join(f"{each.node}: {each.reason}" for each in refusals[:_LISTED])
+    more = len(refusals) - _LISTED
+    return reasons + (f"; and {more} more" if more > 0 else "")
 
 
 def count_codes(refusals: Iterable[NodeRefusal]) -> dict[str, int]:

@@ -22,8 +22,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
-from corral.domain.groups.instance_records import GroupRecord, live
-from corral.domain.instance_states import Wanted
+from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count
 
@@ -111,10 +110,8 @@ def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall
 
     def restart(ws: Workspace) -> GroupRecord:
         record = ws.require_group(name)
-        for instance in ws.instances_of(name):
-            if live(instance.state) and instance.wanted is Wanted.RUN:
-                instance_changes.restart_instance(ws, instance.id, reason="the group is restarted")
-                ws.put_group(record)  # the revision in the answer is the group's own
+        if instance_changes.restart_all(ws, record, reason="the group is restarted"):
+            ws.put_group(record)  # the revision in the answer is the group's own
         return record
 
     return changing(state, instances, call, "groups.restart", restart)

@@ -15,14 +15,20 @@ from msgspec import UNSET, UnsetType
 from corral.controller.http.messages.call import RequestBody
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.group_folder import GroupFolder
+from corral.controller.instances.instance_changes import to_restart
+from corral.controller.instances.restart_checks import refused_restart
+from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold
+from corral.domain.planning.holds import hold_text
 from corral.domain.spec import Spec
 from corral.domain.urls import shown_url
 
 _NODES_NAMED: Final = 5
+_TRIED: Final = 100
+"""The most instances of a group for which it is tried whether they could be restarted."""
 
 
 class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +39,9 @@ class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
     placement: tuple[str, ...]
     placement_count: int
     unknown_count: int
+    nodes: dict[str, str]
     command: str
+    refused: str
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,18 +145,31 @@ def _away(away: Mapping[str, int]) -> str:
     return f"{sum(away.values())} of its instances are on nodes that are away ({named})"
 
 
-def drift_shape(view: DriftView, name: str) -> GroupDriftShape:
+def drift_shape(view: DriftView, ws: Workspace, name: str) -> GroupDriftShape:
+    """`ws`: where it is tried whether a restart would be refused."""
     found = view.of_group(name)
     ids, counts = found.ids, found.counts
     stale = counts.get(Drift.OUTDATED, 0) + counts.get(Drift.PLACEMENT, 0)
+    refused = _refused_restart(ws, name) if stale else ""
     return GroupDriftShape(
         outdated=tuple(ids.get(Drift.OUTDATED, ())),
         outdated_count=counts.get(Drift.OUTDATED, 0),
         placement=tuple(ids.get(Drift.PLACEMENT, ())),
         placement_count=counts.get(Drift.PLACEMENT, 0),
         unknown_count=counts.get(Drift.UNKNOWN, 0),
-        command=f"corral group restart {name}" if stale else "",
+        nodes=found.nodes,
+        command=f"corral group restart {name}" if stale and not refused else "",
+        refused=refused,
     )
+
+
+def _refused_restart(ws: Workspace, name: str) -> str:
+    """Why a restart of the group would be refused now; of many instances the first are tried."""
+    group = ws.require_group(name)
+    if group.hold is not None:
+        return hold_text(group.hold, name)
+    refused = refused_restart(ws, group, to_restart(ws, group)[:_TRIED])
+    return refused.reason if refused is not None else ""
 
 
 def audited(record: GroupRecord) -> dict[str, object]:

@@ -74,7 +74,8 @@ async def get_group(
     call: ApiCall[None, NoQuery],
 ) -> GroupShape:
     stored = state.groups.require(call.path["name"])
-    drift = drift_shape(instances.drift, stored.record.spec.name)
+    ws = instances.workspace(cause="drift", now=call.now)
+    drift = drift_shape(instances.drift, ws, stored.record.spec.name)
     return group_shape(state, stored, drift=drift, folder=group_folder)
 
 
