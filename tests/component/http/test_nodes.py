@@ -166,7 +166,7 @@ async def test_a_node_with_instances_or_worlds_goes_only_when_that_is_confirmed_
     asked = (await client.delete(f"{NODES}/node-1")).json()["error"]
     assert asked["code"] == "CONFIRMATION_REQUIRED"
     assert "'lobby-1' (RUNNING) would be given up" in asked["message"]
-    assert "corral local stop-all" in asked["message"]
+    assert "corral local --data DIR stop-all" in asked["message"]
     assert "begin anew on another node" in asked["message"]
     assert rig.state.nodes.find("node-1") is not None
     assert (await client.delete(f"{NODES}/node-1", params={"confirm": "node-1"})).status_code == 204

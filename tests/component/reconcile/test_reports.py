@@ -316,7 +316,7 @@ async def test_a_removed_node_takes_its_instances_along(fleet):
     assert refused.value.code == "CONFIRMATION_REQUIRED"
     await fleet.controller.call("DELETE", "/api/v1/nodes/n1?confirm=n1")
     await fleet.reaches("lobby-1", "CRASHED")
-    given_up = "given up with its node; it may still run there: 'corral local stop-all' on that host ends it"
+    given_up = "given up with its node; it may still run there: 'corral local --data DIR stop-all' on that host ends it"
     assert fleet.record("lobby-1").exit.summary == given_up
     assert fleet.record("lobby-1").reason == f"node 'n1' was removed; {given_up}"
     assert await fleet.running(1) == ["lobby-2"]

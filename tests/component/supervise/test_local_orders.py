@@ -15,6 +15,7 @@ from supervised_node import FIRST
 from corral.daemon.orders.local_socket import LocalSocket
 from corral.testing import workloads
 from corral.testing.waiting import eventually
+from corral.wire.v1.instance_pb2 import RestartPolicy
 
 
 async def corral(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -98,12 +99,17 @@ async def test_without_a_daemon_the_other_orders_say_what_to_do(node):
 
 async def test_everything_is_stopped_though_no_daemon_runs(node):
     acks = [await node.start(f"i{number}", workloads.reading_commands()) for number in range(3)]
-    policy = {"attempts": 3}
-    await node.start("waiting", workloads.crashing(code=1), **policy)
+    policy = RestartPolicy(attempts=3, interval_ms=300_000, delay_ms=3_600_000, max_delay_ms=3_600_000)
+    await node.start("waiting", workloads.crashing(code=1), restart_policy=policy)
+    await node.until("waiting", "SCHEDULED", incarnation=FIRST + 1)
     await node.close()
-    done = await corral("local", "--data", str(node.data), "stop-all", "-o", "json")
+    asked = await corral("local", "--data", str(node.data), "stop-all")
+    assert asked.returncode == 2
+    assert f"stop i0, i1, i2 in {node.data} needs a yes" in asked.stderr
+    assert all(pathlib.Path(f"/proc/{ack.pid}").exists() for ack in acks)
+    done = await corral("local", "--data", str(node.data), "stop-all", "--yes", "-o", "json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["ended"] == 4
+    assert json.loads(done.stdout)["ended"] == 3
     assert not any(pathlib.Path(f"/proc/{ack.pid}").exists() for ack in acks)
     await node.open()
     assert {run.state for run in node.supervision.supervisor.instances.runs()} <= {"STOPPED", "CRASHED"}
@@ -113,6 +119,24 @@ async def test_everything_is_stopped_though_no_daemon_runs(node):
 async def test_everything_is_stopped_over_the_socket(served):
     for number in range(3):
         await served.start(f"i{number}", workloads.silent())
-    done = await local(served, "stop-all")
-    assert done["ended"] == 3
+    await local(served, "stop", "i1")
+    done = await local(served, "stop-all", "--yes")
+    assert (done["ended"], len(done["items"])) == (2, 3)
     await eventually(lambda: all(run.ended for run in served.supervision.supervisor.instances.runs()))
+    again = await corral("local", "stop-all", "--data", str(served.data))
+    assert (again.returncode, again.stdout) == (0, f"nothing ran in {served.data}\n")
+
+
+async def test_a_directory_without_a_daemon_is_refused_and_stays_as_it_is(node, tmp_path):
+    up, missing = tmp_path / "up", tmp_path / "missing"
+    up.mkdir()
+    for data in (up, missing):
+        done = await corral("local", "stop-all", "--yes", "--data", str(data))
+        assert done.returncode == 1
+        assert f"{data} holds no data of a daemon" in done.stderr
+        assert "--data DIR stop-all" in done.stderr
+    assert not missing.exists()
+    (up / "daemon").symlink_to(node.data)
+    done = await corral("local", "stop-all", "--yes", "--data", str(up))
+    assert f"'corral local --data {up / 'daemon'} stop-all'" in done.stderr
+    assert [path.name for path in up.iterdir()] == ["daemon"]

@@ -95,7 +95,7 @@ def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) ->
     before = live_instances(node)
     if not before and not unfinished_runs(node) and not keeper_lives(node):
         return []
-    command = [sys.executable, "-P", "-m", "corral.cli", "local", "--data", str(node), "stop-all"]
+    command = [sys.executable, "-P", "-m", "corral.cli", "local", "--data", str(node), "stop-all", "--yes"]
     process = subprocess.Popen(
         [*command, *(["--force"] if force else [])],
         stdin=subprocess.DEVNULL,

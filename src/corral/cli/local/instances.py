@@ -7,12 +7,16 @@ import json
 import os
 import pathlib
 import socket
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 
 from corral.cli.failure import CommandRefused, Unreachable, note
+from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, output_option, show_done, show_list, state_column
+from corral.cli.terminal.values import counted
+from corral.errors import short_list
 
 COLUMNS: Final = (
     Column("ID", "id"),
@@ -23,6 +27,18 @@ COLUMNS: Final = (
     Column("REASON", lambda item: str(item.get("summary") or item.get("reason") or "-")),
 )
 
+_DAEMON: Final = "daemon"
+_MADE_BY_DAEMONS: Final = ("daemon.lock", "runs", "keeper")
+_SHOWN: Final = 5
+_WITHOUT_PROCESS: Final = ("SCHEDULED", "STOPPED", "CRASHED")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _take_data(ctx: click.Context, _: click.Parameter, data: str | None) -> None:
+    if data is not None:
+        ctx.obj = pathlib.Path(data).expanduser().absolute()
+
 
 @click.group()
 @click.option(
@@ -30,15 +46,23 @@ COLUMNS: Final = (
     metavar="DIR",
     default="/var/lib/corral/daemon",
     show_default=True,
+    expose_value=False,
+    callback=_take_data,
     help="The daemon's data directory.",
 )
-@click.pass_context
-def local(ctx: click.Context, data: str) -> None:
+def local() -> None:
     """Instances of this machine, by its daemon's own socket; no controller is asked."""
-    ctx.obj = pathlib.Path(data).expanduser().absolute()
+
+
+def data_option(command: F) -> F:
+    """The group's `--data`, for those who write it after the command."""
+    help = "The daemon's data directory, as before the command."
+    option = click.option("--data", metavar="DIR", expose_value=False, callback=_take_data, help=help)
+    return option(command)
 
 
 @local.command(name="list")
+@data_option
 @output_option
 @click.pass_obj
 def list_(data: pathlib.Path, output: str) -> None:
@@ -48,6 +72,7 @@ def list_(data: pathlib.Path, output: str) -> None:
 
 @local.command()
 @click.argument("id")
+@data_option
 @output_option
 @click.pass_obj
 def stop(data: pathlib.Path, id: str, output: str) -> None:
@@ -57,6 +82,7 @@ def stop(data: pathlib.Path, id: str, output: str) -> None:
 
 @local.command()
 @click.argument("id")
+@data_option
 @output_option
 @click.pass_obj
 def kill(data: pathlib.Path, id: str, output: str) -> None:
@@ -66,6 +92,7 @@ def kill(data: pathlib.Path, id: str, output: str) -> None:
 
 @local.command()
 @click.argument("id")
+@data_option
 @output_option
 @click.pass_obj
 def restart(data: pathlib.Path, id: str, output: str) -> None:
@@ -76,6 +103,7 @@ def restart(data: pathlib.Path, id: str, output: str) -> None:
 @local.command()
 @click.argument("id")
 @click.argument("line")
+@data_option
 @output_option
 @click.pass_obj
 def command(data: pathlib.Path, id: str, line: str, output: str) -> None:
@@ -87,15 +115,20 @@ def command(data: pathlib.Path, id: str, line: str, output: str) -> None:
 @local.command(name="stop-all")
 @click.option("--force", is_flag=True, help="Kill at once instead of stopping gracefully.")
 @click.option("--config", metavar="FILE", help="The daemon's config file, when no daemon runs.")
+@yes_option
+@data_option
 @output_option
 @click.pass_obj
-def stop_all(data: pathlib.Path, force: bool, config: str | None, output: str) -> None:
+def stop_all(data: pathlib.Path, force: bool, config: str | None, yes: bool, output: str) -> None:
     """Stop every instance and wait until nothing is left. Works without a daemon, too."""
     served = is_served(data)
+    ran = _running(data, served=served)
+    if ran:
+        confirm(f"{'kill' if force else 'stop'} {short_list(ran, _SHOWN)} in {data}", yes=yes)
     items = ask(data, "stop-all", force=force)["items"] if served else _offline(data, force, config)
-    ended = sum(item["state"] in ("STOPPED", "CRASHED") for item in items)
-    done = {"items": items, "ended": ended}
-    show_done(output, done, f"nothing runs: {ended} instances have ended", name="ended")
+    stopped = f"{counted(len(ran), 'instance')} stopped; nothing runs in {data}"
+    done = {"items": items, "ended": len(ran)}
+    show_done(output, done, stopped if ran else f"nothing ran in {data}", name="ended")
     if served:
         note(
             "the daemon still runs: a controller that it is connected to keeps the min of its groups, here unless the "
@@ -103,12 +136,35 @@ def stop_all(data: pathlib.Path, force: bool, config: str | None, output: str) -
         )
 
 
+def _running(data: pathlib.Path, *, served: bool) -> list[str]:
+    """Ids of the instances that run in this directory, without those that wait for a restart; refused when it is no
+    daemon's."""
+    if served:
+        items = ask(data, "list")["items"]
+        return sorted({item["id"] for item in items if item["state"] not in _WITHOUT_PROCESS})
+    from corral.cli.local.up_state import live_instances
+
+    if not _is_daemons(data):
+        within = data / _DAEMON
+        raise CommandRefused(
+            f"{data} holds no data of a daemon: nothing was looked at, and nothing stopped",
+            hint=f"name the daemon's data directory: 'corral local --data {within} stop-all'"
+            if _is_daemons(within)
+            else "name the daemon's data directory ('data' in its settings, DIR/daemon after 'corral up --data DIR'): "
+            "'corral local --data DIR stop-all'",
+        )
+    return live_instances(data)
+
+
+def _is_daemons(data: pathlib.Path) -> bool:
+    """Has a daemon used this directory?"""
+    return any((data / name).exists() for name in _MADE_BY_DAEMONS)
+
+
 def _offline(data: pathlib.Path, force: bool, config: str | None) -> list[dict[str, Any]]:
     """With our own hands; only here the daemon's code is needed, which takes its time to load."""
     from corral.cli.roles import ended_by
 
-    if not data.is_dir():
-        return []
     with ended_by():
         import asyncio
 

@@ -14,7 +14,7 @@ from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.errors import Code, Rejected, short_list
 
 GIVEN_UP: Final = (
-    "given up with its node; it may still run there: 'corral local stop-all' on that host ends it"
+    "given up with its node; it may still run there: 'corral local --data DIR stop-all' on that host ends it"
 )
 _SHOWN: Final = 10
 
@@ -104,7 +104,7 @@ def before_node_goes(state: ClusterState, node: str, confirm: str) -> None:
         node,
         confirm,
         living="would be given up and others started in their place; they may still run there: "
-        "'corral local stop-all' on that host ends them",
+        "'corral local --data DIR stop-all' on that host ends them",
         worlds="stay on its disk, and these instances begin anew on another node",
     )
 
@@ -117,7 +117,7 @@ def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None
         node,
         confirm,
         living="would be out of reach until the node is enrolled again, and go on running there: "
-        "'corral local stop-all' on that host ends them",
+        "'corral local --data DIR stop-all' on that host ends them",
         worlds="could be used by nobody until then",
     )
 

@@ -145,7 +145,9 @@ def hold_described(ws: Workspace, signals: PlanSignals, workload: Workloads, nam
 def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:
     """What the removal of a node would do."""
     touched = [_touched(each, workload, "given_up") for each in concerned.living]
-    warnings = ["what is given up may still run there: 'corral local stop-all' on that host ends it"]
+    warnings = [
+        "what is given up may still run there: 'corral local --data DIR stop-all' on that host ends it"
+    ]
     return _shape((), touched, concerned.worlds, warnings if touched else ())
 
 
