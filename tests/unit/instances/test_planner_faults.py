@@ -124,6 +124,33 @@ def test_the_first_of_a_group_that_wants_to_be_together_is_anywhere(world):
     assert len(alive(world, "lobby")) == 3
 
 
+def test_a_static_name_is_used_again_for_the_next_start_and_keeps_what_ran_before(world):
+    put(world, min=2, static_names=("hub",))
+    world.keep()
+    running(world, "hub", "lobby-2")
+    first = world.record("hub").incarnation
+    world.do(stop_instance, "hub", reason="")
+    world.keep()
+    assert sorted(alive(world, "lobby")) == ["hub", "lobby-2", "lobby-3"], "it still runs"
+    ended(world, "hub", outcome="stopped")
+    put(world, min=3, static_names=("hub",))
+    world.keep()
+    assert sorted(alive(world, "lobby")) == ["hub", "lobby-2", "lobby-3"]
+    again = world.record("hub")
+    assert (again.state, again.node, again.incarnation > first) == (InstanceState.SCHEDULED, "n1", True)
+    assert [each.incarnation for each in again.earlier] == [first]
+
+
+def test_a_number_is_not_used_again_while_its_record_is_kept(world):
+    put(world, min=2, static_names=("hub",))
+    world.keep()
+    running(world, "hub", "lobby-2")
+    world.do(stop_instance, "lobby-2", reason="")
+    ended(world, "lobby-2", outcome="stopped")
+    world.keep()
+    assert sorted(alive(world, "lobby")) == ["hub", "lobby-3"]
+
+
 def test_a_held_group_restarts_nothing(world):
     world.do(create_group, spec(min=1))
     world.keep()

@@ -162,7 +162,8 @@ def next_requests(
 
 
 def free_instance_ids(ws: Workspace, spec: GroupSpec) -> Iterator[InstanceId]:
-    """The ids of a group in ascending order, without those that a record has or a node lists as running."""
+    """The ids of a group in ascending order, without those that a record has or a node lists as running. A static name
+    is free again when its run has ended; its record keeps the earlier runs."""
     unreadable = ws.unreadable_of(spec.name)
     return (
         InstanceId(id)
@@ -172,11 +173,11 @@ def free_instance_ids(ws: Workspace, spec: GroupSpec) -> Iterator[InstanceId]:
 
 
 def _ordinal_ids(ws: Workspace, spec: GroupSpec, *, ended: bool) -> Iterator[str]:
-    """The ids of a group that no record has, in ascending order, without an end; with `ended` also those whose run has
-    ended. The first are its `static_names`, the others `GROUP-N`."""
+    """The ids of a group, without an end. The first are its `static_names` that do not run, the others `GROUP-N` in
+    ascending order, those that no record has; with `ended` also those whose run has ended."""
     for id in spec.static_names:
         record = ws.instance(id)
-        if record is None or (ended and record.group == spec.name and not live(record.state)):
+        if record is None or (record.group == spec.name and not live(record.state)):
             yield id
     first = len(spec.static_names) + 1
     changed = (number_of(id) for id in ws.changed_instances())
