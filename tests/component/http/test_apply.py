@@ -9,10 +9,13 @@ import httpx
 import pytest
 from http_rig import Rig
 
+from corral.controller.http.resources.groups.group_schemas import audited
 from corral.controller.instances.group_apply import apply_set
+from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.placement_checks import faults_of_references
+from corral.domain.groups.plan_resolution import resolve_plan
 from corral.domain.permissions import Role
-from corral.testing.counted_calls import counted_calls
+from corral.testing.counted_calls import calls_by_turn, counted_calls
 
 APPLY = "/api/v1/apply"
 GROUPS = "/api/v1/groups"
@@ -119,6 +122,34 @@ async def test_references_are_checked_aside_from_the_loop(client: httpx.AsyncCli
     assert {each["group"] for each in error["errors"]} == {"hub", "lobby"}
     assert count.of(apply_set) == 1, "the calls of the loop are counted"
     assert count.of(faults_of_references) == 0
+
+
+async def test_many_groups_are_planned_in_many_turns_of_the_loop(client: httpx.AsyncClient) -> None:
+    documents = [document(f"g-{number}", env={"A": "1"}) for number in range(400)]
+    async with calls_by_turn() as count:
+        await applied(client, *documents)
+    assert count.of(resolve_plan) == 400
+    assert count.of(check_group) == 0, "done by a thread"
+    assert count.of(audited) == 0, "done by a thread"
+    assert count.most_in_a_turn < count.calls / 2
+
+
+async def test_what_a_set_writes_with_all_that_it_inherits_is_bounded(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    base = document("base", abstract=True, env={"LONG": "x" * 100_000})
+    before = rig.state.number
+    error = await refused(client, base, *(document(f"g-{number}", parent="base") for number in range(170)))
+    assert (error["code"], error["status"]) == ("BODY_TOO_LARGE", 413)
+    assert "171 groups" in error["message"]
+    assert "16 MiB" in error["message"]
+    assert "template" in error["hint"]
+    assert rig.state.number == before
+    small = document("base", abstract=True, env={"LONG": "x" * 1000})
+    await applied(client, small, *(document(f"g-{number}", parent="base") for number in range(170)))
+    grown = await client.patch(f"{GROUPS}/base", json={"env": {"LONG": "x" * 100_000}})
+    assert (grown.status_code, grown.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
+    assert (await client.patch(f"{GROUPS}/base", json={"env": {"LONG": "x"}})).status_code == 200
 
 
 async def test_children_may_come_before_their_parents_and_inherit_changes(client: httpx.AsyncClient) -> None:

@@ -11,6 +11,9 @@ import pytest
 from http_rig import Rig
 
 from corral.controller.state.collections import GROUPS as RECORDS
+from corral.domain.groups.group_checks import check_group
+from corral.domain.groups.plan_resolution import resolve_plan
+from corral.testing.counted_calls import calls_by_turn
 
 GROUPS = "/api/v1/groups"
 BASE: dict[str, Any] = {"name": "base", "abstract": True, "memory_mb": 256, "env": {"A": "1"}}
@@ -191,3 +194,39 @@ async def test_a_parent_that_goes_and_a_child_that_comes_at_once_never_both_succ
         assert (made.status_code, gone.status_code) in {(201, 409), (400, 204)}
         for name in ("lobby", "base"):
             await client.delete(f"{GROUPS}/{name}")
+
+
+async def test_descendants_of_a_changed_parent_do_not_hold_up_the_loop(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await client.post(GROUPS, json=BASE)
+    children = [{"body": child(f"g-{number}", max=number)} for number in range(400)]
+    await client.post("/api/v1/apply", json={"documents": children})
+    async with calls_by_turn() as count:
+        answer = await client.patch(f"{GROUPS}/base", json={"memory_mb": 300})
+    assert answer.status_code == 200, answer.text
+    assert count.of(check_group) == 0, "done by a thread"
+    assert count.of(resolve_plan) == 400
+    assert count.most_in_a_turn < count.calls / 2
+    assert {each.record.spec.memory_mb for each in rig.state.groups} == {300}
+
+
+@pytest.mark.usefixtures("family")
+async def test_edits_of_a_parent_and_other_changes_of_its_children_at_once_are_all_kept(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    async def sent(method: str, path: str, body: dict[str, Any]) -> None:
+        while (answer := await client.request(method, f"{GROUPS}/{path}", json=body)).status_code == 409:
+            assert answer.json()["error"]["code"] == "CONFLICT", "too many at once: it is sent again"
+        assert answer.status_code == 200, answer.text
+
+    patches = [sent("PATCH", ("base", "lobby")[n % 2], {"env": {f"K{n}": "x"}}) for n in range(15)]
+    scales = [sent("POST", "lobby/scale", {"count": n}) for n in range(15)]
+    await asyncio.gather(*(each for pair in zip(patches, scales, strict=True) for each in pair))
+    record = rig.state.groups.require("lobby").record
+    assert record.spec.env.keys() == {"A", *(f"K{number}" for number in range(15))}
+    assert rig.state.groups.require("duel").record.spec.env.keys() == {
+        "A",
+        *(f"K{number}" for number in range(0, 15, 2)),
+    }
+    assert record.target in range(15)

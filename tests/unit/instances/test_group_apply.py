@@ -21,6 +21,7 @@ from corral.controller.instances.group_apply import (
     removed_groups,
 )
 from corral.controller.instances.group_writes import stored_groups
+from corral.controller.instances.plan_checks import PlanChecks
 from corral.errors import Code, DocumentsRejected
 from corral.testing.counted_calls import counted_calls
 
@@ -51,7 +52,7 @@ def documents(drawn: list[dict[str, Any]], parents: list[int]) -> list[GivenDocu
 def apply(world: World, given: list[GivenDocument], options: ApplyOptions) -> list[AppliedGroup]:
     ws = world.workspace()
     gone = removed_groups(ws.groups(), given, options)
-    applied = apply_set(ws, check_set(given, stored_groups(ws), gone), options)
+    applied = apply_set(ws, PlanChecks(ws), check_set(given, stored_groups(ws), gone), options)
     if ws.steps():
         world.apply(ws.steps())
     return applied

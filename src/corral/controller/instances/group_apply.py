@@ -22,6 +22,7 @@ from corral.controller.instances.group_writes import (
     store_write,
 )
 from corral.controller.instances.instance_changes import refuse_deleting
+from corral.controller.instances.plan_checks import PlanChecks
 from corral.controller.instances.workspace import Workspace
 from corral.domain.groups.document_sets import (
     ResolvedSet,
@@ -93,6 +94,14 @@ class AppliedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Its owner or the mark of the last apply changes."""
 
 
+class DocumentDigests(NamedTuple):
+    """The digests of documents by the names of their groups."""
+
+    given: dict[str, str]
+    stored: dict[str, str]
+    """Of those that the given ones replace."""
+
+
 class CheckedSet(NamedTuple):
     """A set as far as it can be checked without the cluster's state; see `check_set`."""
 
@@ -102,6 +111,7 @@ class CheckedSet(NamedTuple):
     """These and the stored ones, without those that are to be deleted."""
     gone: tuple[str, ...]
     resolved: ResolvedSet
+    digests: DocumentDigests
     faults: list[DocumentFault]
     guesses: Guesses
     """What is left of those of the answer."""
@@ -145,9 +155,19 @@ def check_set(given: Sequence[GivenDocument], stored: StoredGroups, gone: tuple[
     every |= {name: each.body for name, each in documents.items()}
     guesses = Guesses()
     with limited_guesses(guesses):
-        resolved, found = _resolved(documents, every, stored.specs, gone)
+        specs = {name: each.spec for name, each in stored.records.items()}
+        resolved, found = _resolved(documents, every, specs, gone)
     faults += [_located(each, documents) for each in found]
-    return CheckedSet(documents, every, gone, resolved, faults, guesses)
+    right = {name: each for name, each in documents.items() if name in resolved.specs}
+    return CheckedSet(documents, every, gone, resolved, _digests(right, stored), faults, guesses)
+
+
+def _digests(documents: Mapping[str, GivenDocument], stored: StoredGroups) -> DocumentDigests:
+    there = {name: each for name, each in stored.documents.items() if name in documents}
+    return DocumentDigests(
+        given={name: document_digest(each.body) for name, each in documents.items()},
+        stored={name: document_digest(each) for name, each in there.items()},
+    )
 
 
 def _resolved(
@@ -193,7 +213,9 @@ def _located(fault: GroupFault, documents: Mapping[str, GivenDocument]) -> Docum
     return DocumentFault(given.path if given else "", fault.group, fault.error)
 
 
-def apply_set(ws: Workspace, checked: CheckedSet, options: ApplyOptions) -> list[AppliedGroup]:
+def apply_set(
+    ws: Workspace, plans: PlanChecks, checked: CheckedSet, options: ApplyOptions
+) -> list[AppliedGroup]:
     """Add the whole set to the transaction, or refuse it with every fault of every document."""
     groups = ws.groups()
     specs = checked.resolved.specs
@@ -203,7 +225,7 @@ def apply_set(ws: Workspace, checked: CheckedSet, options: ApplyOptions) -> list
     for name, spec in specs.items():
         try:
             with limited_guesses(checked.guesses):
-                write = _planned(ws, name, spec, checked, options)
+                write = _planned(ws, plans, name, spec, checked, options)
             if write is not None:
                 writes[name] = write
         except Rejected as error:
@@ -225,26 +247,31 @@ def apply_set(ws: Workspace, checked: CheckedSet, options: ApplyOptions) -> list
 
 
 def _planned(
-    ws: Workspace, name: str, spec: GroupSpec, checked: CheckedSet, options: ApplyOptions
+    ws: Workspace,
+    plans: PlanChecks,
+    name: str,
+    spec: GroupSpec,
+    checked: CheckedSet,
+    options: ApplyOptions,
 ) -> GroupWrite | None:
     before = ws.group(name)
     given = checked.documents.get(name)
     if before is not None and given is not None:
         refuse_deleting(before)
         if not options.force:
-            _refuse_live_edit(before, given.body)
+            _refuse_live_edit(before, checked.digests.stored[name], given.body)
             _refuse_other_owner(before, options.owner)
     write = planned_write(ws, name, spec, dict(given.body) if given else None)
     if write is not None:
-        check_write(ws, write, options.confirmation(name), by=name)
+        check_write(ws, plans, write, options.confirmation(name), by=name)
     return write
 
 
-def _refuse_live_edit(before: GroupRecord, body: Document) -> None:
-    """Refuse to undo what was changed since the last apply."""
-    written = written_document(before)
-    if not before.applied_sha256 or document_digest(written) == before.applied_sha256:
+def _refuse_live_edit(before: GroupRecord, digest: str, body: Document) -> None:
+    """Refuse to undo what was changed since the last apply. `digest`: of the document that is there."""
+    if before.applied_sha256 in ("", digest):
         return
+    written = written_document(before)
     name = before.spec.name
     fields = differing_fields(written, body)
     if fields:
@@ -275,8 +302,9 @@ def _written(
     after = write.after if write else before
     assert after is not None, "what is not written exists"
     if given is not None:
+        digests = checked.digests.given if write else checked.digests.stored
         after = msgspec.structs.replace(
-            after, owner=options.owner or after.owner, applied_sha256=document_digest(written_document(after))
+            after, owner=options.owner or after.owner, applied_sha256=digests[name]
         )
     elif write is None:
         return None

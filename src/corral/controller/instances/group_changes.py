@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from corral.controller.instances.confirmations import before_group_goes
 from corral.controller.instances.crash_loops import end_pause
-from corral.controller.instances.group_writes import documents_of, write_documents
+from corral.controller.instances.group_writes import (
+    StoredGroups,
+    documents_of,
+    resolve_documents,
+    stored_groups,
+    write_documents,
+    write_resolved,
+)
 from corral.controller.instances.instance_changes import (
     order_stop,
     refuse_abstract,
     refuse_by_mode,
     refuse_deleting,
 )
+from corral.controller.instances.plan_checks import PlanChecks
 from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
@@ -61,23 +69,48 @@ def create_document(ws: Workspace, document: Mapping[str, Any]) -> GroupRecord:
     return ws.require_group(name)
 
 
-def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confirm: str = "") -> GroupRecord:
-    """Change the document by a merge patch. Running instances continue as they were started.
-    CONFIRMATION_REQUIRED when worlds would be left behind."""
-    record = ws.require_group(name)
-    document = patched_document(written_document(record), changing_part(patch, record.spec), documents_of(ws))
-    return replace_document(ws, name, document, confirm=confirm)
+Revise = Callable[[GroupRecord, StoredGroups], Mapping[str, Any]]
+"""The new document of a group that is there. Pure."""
 
 
-def replace_document(
-    ws: Workspace, name: str, document: Mapping[str, Any], *, confirm: str = ""
-) -> GroupRecord:
-    """Replace the whole document: what it leaves out is as in its parent, or the default."""
-    record = ws.require_group(name)
+class RevisedGroup(NamedTuple):
+    """The new document of a group, and what it and its descendants are resolved to."""
+
+    name: str
+    document: Mapping[str, Any]
+    specs: dict[str, GroupSpec]
+
+
+def patched(patch: Mapping[str, object]) -> Revise:
+    """The document after a merge patch."""
+    return lambda record, stored: patched_document(
+        written_document(record), changing_part(patch, record.spec), stored.documents
+    )
+
+
+def revised_group(name: str, revise: Revise, stored: StoredGroups) -> RevisedGroup:
+    """What becomes of a group and its descendants. Pure, and may take a while."""
+    record = stored.records[name]
     refuse_deleting(record)
+    document = revise(record, stored)
     refuse_renaming(name, document)
-    write_documents(ws, {name: document}, confirm=confirm)
-    return ws.require_group(name)
+    return RevisedGroup(name, document, resolve_documents({name: document}, stored))
+
+
+def write_revised(
+    ws: Workspace, plans: PlanChecks, revised: RevisedGroup, *, confirm: str = ""
+) -> GroupRecord:
+    """Change the document. Running instances continue as they were started. CONFIRMATION_REQUIRED when worlds would be
+    left behind."""
+    write_resolved(ws, plans, {revised.name: revised.document}, revised.specs, confirm=confirm)
+    return ws.require_group(revised.name)
+
+
+def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confirm: str = "") -> GroupRecord:
+    """Change the document by a merge patch, at once; see `write_revised`."""
+    ws.require_group(name)
+    revised = revised_group(name, patched(patch), stored_groups(ws))
+    return write_revised(ws, PlanChecks(ws), revised, confirm=confirm)
 
 
 def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") -> GroupRecord | None:

@@ -4,11 +4,13 @@ file and keeps its group, and nothing is deleted unless that is asked for."""
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import structlog
 
+from corral.controller.instances.document_checks import DocumentChecks
 from corral.controller.instances.group_apply import (
     Action,
     AppliedGroup,
@@ -19,7 +21,7 @@ from corral.controller.instances.group_apply import (
     check_set,
 )
 from corral.controller.instances.group_folder import OWNER, GroupFolder
-from corral.controller.instances.group_writes import documents_of, stored_groups
+from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.groups.document_sets import name_of
@@ -32,10 +34,6 @@ from corral.system.document_sets import DocumentSet
 
 _ATTEMPTS: Final = 3
 _log = structlog.get_logger("corral.controller.groups")
-
-
-class _Removed(Exception):
-    """A group was removed meanwhile."""
 
 
 class Reloaded(NamedTuple):
@@ -62,7 +60,7 @@ async def reload_groups(
             done = await _reload(found, workspace, ledger, actor=actor, prune=prune, confirm=confirm)
             folder.gone = frozenset(done.gone)
             return done
-        except (Conflict, _Removed):
+        except Conflict:
             continue
     raise Retryable(
         Code.CONFLICT, "others changed the same groups meanwhile", hint="try again", retry_after=1.0
@@ -96,20 +94,18 @@ async def _reload(
     options = ApplyOptions(owner=OWNER, confirm=confirm)
     removed = tuple(gone) if prune else ()
     while True:
-        stored = stored_groups(workspace())
-        checked = await asyncio.to_thread(check_set, given, stored, removed)
-        ws = workspace()
-        if documents_of(ws) != stored.documents:
-            raise _Removed
+        ws, plans, checked = await DocumentChecks(workspace, most=None).run(
+            functools.partial(_checked, given, removed), lambda found: found.resolved.specs.values()
+        )
         try:
-            applied = apply_set(ws, checked, options)
+            applied = apply_set(ws, plans, checked, options)
             break
         except DocumentsRejected as error:
             if prune:
                 raise
             faults += error.faults
             given = _without(given, error.faults, checked)
-    if steps := ws.steps():
+    if steps := await asyncio.to_thread(ws.pending_steps()):
         entries = [_entry(ws, actor, each) for each in applied if each.action is not Action.UNCHANGED]
         await ledger.commit(*steps, *entries)
     for fault in faults:
@@ -118,6 +114,10 @@ async def _reload(
     if left:
         _log.warning("group_file.lost", groups=left, reason="the file is gone; the group stays")
     return Reloaded(applied, faults, left)
+
+
+def _checked(given: list[GivenDocument], removed: tuple[str, ...], stored: StoredGroups) -> CheckedSet:
+    return check_set(given, stored, removed)
 
 
 def _entry(ws: Workspace, actor: Actor, each: AppliedGroup) -> Append:

@@ -3,12 +3,13 @@ together or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from corral.controller.instances.confirmations import before_static_goes
+from corral.controller.instances.plan_checks import PlanChecks
 from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
@@ -40,42 +41,59 @@ def documents_of(ws: Workspace) -> dict[str, dict[str, Any]]:
 
 
 class StoredGroups(NamedTuple):
-    """What is stored of all groups, apart from the state: as it was written, without those that are being deleted, and as
-    it was resolved."""
+    """What is stored of all groups, apart from the state, and their documents as they were written, without those of
+    groups that are being deleted."""
 
+    records: dict[str, GroupRecord]
     documents: dict[str, dict[str, Any]]
-    specs: dict[str, GroupSpec]
 
 
 def stored_groups(ws: Workspace) -> StoredGroups:
-    return StoredGroups(documents_of(ws), {name: each.spec for name, each in ws.groups().items()})
+    return StoredGroups(ws.groups(), documents_of(ws))
 
 
 def write_documents(
-    ws: Workspace,
-    documents: Mapping[str, Mapping[str, Any]],
-    *,
-    gone: Collection[str] = (),
-    confirm: str = "",
+    ws: Workspace, documents: Mapping[str, Mapping[str, Any]], *, confirm: str = ""
 ) -> list[GroupWrite]:
-    """Write these documents, new ones or in place of those that are there, and resolve their descendants anew; `gone` are
-    groups that the same transaction removes. One refused group refuses all; a descendant is named. What is as it was is
-    not written again. CONFIRMATION_REQUIRED when worlds would be left behind: `confirm` is the name of one of these
-    groups."""
-    every = {name: each for name, each in documents_of(ws).items() if name not in gone}
-    every |= {name: dict(each) for name, each in documents.items()}
+    """Write these documents, new ones or in place of those that are there, and resolve their descendants anew; see
+    `resolve_documents` and `write_resolved`."""
+    specs = resolve_documents(documents, stored_groups(ws))
+    return write_resolved(ws, PlanChecks(ws), documents, specs, confirm=confirm)
+
+
+def resolve_documents(
+    documents: Mapping[str, Mapping[str, Any]], stored: StoredGroups
+) -> dict[str, GroupSpec]:
+    """The groups of these documents and all of their descendants. Pure, and may take a while. One refused group refuses
+    all; a descendant is named."""
+    every = {**stored.documents, **{name: dict(each) for name, each in documents.items()}}
     specs, faults = resolve_groups(documents, every)
     if faults:
         raise faults[0].error
-    all_specs = {name: record.spec for name, record in ws.groups().items() if name in every} | specs
-    check_references(all_specs, [*specs, *gone])
+    others = {name: record.spec for name, record in stored.records.items() if name in every}
+    check_references(others | specs, specs)
+    return specs
+
+
+def write_resolved(
+    ws: Workspace,
+    plans: PlanChecks,
+    documents: Mapping[str, Mapping[str, Any]],
+    specs: Mapping[str, GroupSpec],
+    *,
+    confirm: str = "",
+) -> list[GroupWrite]:
+    """Write these documents and what they and their descendants are resolved to. One refused group refuses all; a
+    descendant is named. What is as it was is not written again. CONFIRMATION_REQUIRED when worlds would be left behind:
+    `confirm` is the name of one of these groups."""
     writes = []
     for name, spec in specs.items():
         try:
             write = planned_write(ws, name, spec, dict(documents[name]) if name in documents else None)
             if write is not None:
                 writes.append(write)
-                check_write(ws, write, confirm, by=name if name in documents else next(iter(documents)))
+                by = name if name in documents else next(iter(documents))
+                check_write(ws, plans, write, confirm, by=by)
         except Rejected as error:
             if name in documents:
                 raise
@@ -114,17 +132,17 @@ def planned_write(
     return GroupWrite(name=name, before=before, after=after, changed=tuple(fields))
 
 
-def check_write(ws: Workspace, write: GroupWrite, confirm: str, *, by: str) -> None:
+def check_write(ws: Workspace, plans: PlanChecks, write: GroupWrite, confirm: str, *, by: str) -> None:
     """Refuse a group that could not be started, or leaves something behind."""
     spec = write.after.spec
     if write.before is None:
         if not spec.abstract:
-            ws.resolve(spec)  # refuse it here, with its field, rather than at every start
+            plans.check(spec)  # refuse it here, with its field, rather than at every start
         return
     if spec.abstract:
         _refuse_running(ws, write)
-    else:
-        _refuse_unresolvable(ws, write.before.spec, spec)
+    elif write.changed:
+        _refuse_unresolvable(plans, write.before.spec, spec)
     if write.before.spec.static and not spec.static:
         before_static_goes(ws.state, write.name, confirm, by=by)
 
@@ -139,14 +157,14 @@ def _refuse_running(ws: Workspace, write: GroupWrite) -> None:
         )
 
 
-def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
+def _refuse_unresolvable(plans: PlanChecks, old: GroupSpec, new: GroupSpec) -> None:
     """Refuse a change that breaks a group. One that is broken already, because something was removed since,
     can still be scaled down, or repaired in several steps."""
     try:
-        ws.resolve(new)
+        plans.check(new)
     except Rejected as error:
         try:
-            ws.resolve(old)
+            plans.check(old)
         except Rejected as before:
             if (before.code, before.message) == (error.code, error.message):
                 return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from corral.controller.state.collections import StateCollection
@@ -34,15 +35,22 @@ class Overlay:
         found |= self.changed
         return {id: record for id, record in found.items() if record is not None}
 
-    def steps(self) -> Iterable[Step]:
+    def pending(self) -> Iterable[Callable[[], Step]]:
+        """A step for each change, which expects the revision of now and is encoded when it is called."""
         collection: StateCollection[Any] = self.mirror.collection
         for id, record in self.changed.items():
             revision = self.mirror.revision(id)
-            if record is None:
-                if revision:
-                    yield collection.delete(id, expect=revision)
-            else:
-                yield collection.put(id, record, expect=revision)
+            if record is not None:
+                yield functools.partial(collection.put, id, record, expect=revision)
+            elif revision:
+                yield functools.partial(collection.delete, id, expect=revision)
+
+
+def restoring(held: dict[str, Any], key: str) -> Callable[[], object]:
+    """A function that restores the present value of a key in a dictionary."""
+    if key in held:
+        return functools.partial(held.__setitem__, key, held[key])
+    return functools.partial(held.pop, key, None)
 
 
 def tally_of(instances: InstanceMirror, group: str, changed: Mapping[str, Record | None]) -> GroupTally:

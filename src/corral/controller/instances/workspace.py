@@ -8,7 +8,6 @@ and a new one made.
 from __future__ import annotations
 
 import datetime as dt
-import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -16,7 +15,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from corral.controller.instances.node_candidates import DEFAULT_RULES, NodeCandidates, PlacementRules
-from corral.controller.instances.overlay import Overlay, runs_by_node, tally_of
+from corral.controller.instances.overlay import Overlay, restoring, runs_by_node, tally_of
 from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
@@ -237,8 +236,8 @@ class Workspace:
             oldest, _ = ids.popitem(last=False)
             self._change(CRASHES.name, oldest, None)
         ids[record.id] = None
-        self._undo.append(functools.partial(self._crash_ids.pop, record.node, None))
-        self._undo.append(_restoring(self._newest, record.instance))
+        self._undo.append(lambda: self._crash_ids.pop(record.node, None))
+        self._undo.append(restoring(self._newest, record.instance))
         self._newest[record.instance] = record.id
         self._change(CRASHES.name, record.id, record)
 
@@ -265,7 +264,7 @@ class Workspace:
 
     def _change(self, collection: str, id: str, record: Record | None) -> None:
         changed = self._overlays[collection].changed
-        self._undo.append(_restoring(changed, id))
+        self._undo.append(restoring(changed, id))
         changed[id] = record
 
     def insist_on_neighbours(self, node: str) -> None:
@@ -279,7 +278,7 @@ class Workspace:
 
     def put_plan(self, plan: PlanRecord) -> None:
         """Write a plan even if it is stored: so it is not dropped as unused at the same time."""
-        self._undo.append(_restoring(self._plans, plan.hash))
+        self._undo.append(restoring(self._plans, plan.hash))
         self._plans[plan.hash] = plan
 
     def event(self, type: EventType, subject: str, **data: Any) -> None:
@@ -360,9 +359,19 @@ class Workspace:
 
     def steps(self) -> tuple[Step, ...]:
         """All changes as the steps of one transaction; empty when nothing changes."""
-        documents = [step for overlay in self._overlays.values() for step in overlay.steps()]
-        plans = [PLANS.put(plan.hash, plan, expect=None) for plan in self._plans.values()]
-        return (*documents, *plans, *self._events, *self._entries)
+        return self.pending_steps()()
+
+    def pending_steps(self) -> Callable[[], tuple[Step, ...]]:
+        """The same, with the revisions of now; the call encodes them, and may be made in another thread."""
+        documents = [step for overlay in self._overlays.values() for step in overlay.pending()]
+        plans = list(self._plans.values())
+        others: list[Step] = [*self._events, *self._entries]
+
+        def encoded() -> tuple[Step, ...]:
+            puts = [PLANS.put(plan.hash, plan, expect=None) for plan in plans]
+            return (*(encode() for encode in documents), *puts, *others)
+
+        return encoded
 
     def mark(self) -> Mark:
         """A savepoint for `back_to`."""
@@ -383,13 +392,6 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     events: int
     entries: int
-
-
-def _restoring(held: dict[str, Any], key: str) -> Callable[[], object]:
-    """A function that restores the present value of a key in a dictionary."""
-    if key in held:
-        return functools.partial(held.__setitem__, key, held[key])
-    return functools.partial(held.pop, key, None)
 
 
 def _bounded(rejected: Sequence[Alternative]) -> tuple[Alternative, ...]:

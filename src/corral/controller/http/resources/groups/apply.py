@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,30 +15,32 @@ from corral.controller.http.resources.dry_runs import MOST_DECISIONS, PlannedSha
 from corral.controller.http.resources.groups.group_changes import writing
 from corral.controller.http.resources.groups.group_schemas import audited
 from corral.controller.http.resources.instances.instance_changes import workspace
+from corral.controller.instances.document_checks import DocumentChecks
 from corral.controller.instances.group_apply import (
     Action,
     AppliedGroup,
     ApplyOptions,
+    CheckedSet,
     GivenDocument,
     apply_set,
     check_set,
     removed_groups,
 )
-from corral.controller.instances.group_writes import documents_of, stored_groups
+from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation, Step, audit
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.field_effects import EFFECTS, FieldEffect, effects_of
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import stays
 from corral.domain.permissions import Permission
-from corral.domain.planning.planner import PlannedDecision, plan
-from corral.errors import Code, Rejected, Retryable
+from corral.domain.planning.planner import PlanResult, plan
+from corral.errors import Rejected
 
 MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
-_ATTEMPTS: Final = 3
 _SHOWN: Final = 100
 
 
@@ -105,42 +107,53 @@ async def apply_documents(
         force=body.force,
         confirm=None if body.dry_run else frozenset(body.confirm),
     )
-    attempts = 0
+    checks = DocumentChecks(lambda: workspace(instances, call, "POST /apply"))
+
+    def check(stored: StoredGroups) -> CheckedSet:
+        return check_set(given, stored, removed_groups(stored.records, given, options))
 
     async def describe() -> Mutation:
-        nonlocal attempts
-        attempts += 1
-        if attempts > _ATTEMPTS:
-            raise Retryable(
-                Code.CONFLICT,
-                f"others changed the same groups {_ATTEMPTS} times while this was tried",
-                hint="try again",
-                retry_after=1.0,
-            )
-        before = workspace(instances, call, "POST /apply")
-        stored = stored_groups(before)
-        gone = removed_groups(before.groups(), given, options)
-        checked = await asyncio.to_thread(check_set, given, stored, gone)
-        ws = workspace(instances, call, "POST /apply")
-        if (
-            documents_of(ws) != stored.documents
-        ):  # the lock of documents is held: something else removed a group
-            return await describe()
-        return _mutation(state, instances.signals, ws, apply_set(ws, checked, options), call)
+        ws, plans, checked = await checks.run(check, lambda found: found.resolved.specs.values())
+        applied = apply_set(ws, plans, checked, options)
+        outcome = _outcome(state, instances.signals, ws, applied, dry_run=body.dry_run)
+        return await asyncio.to_thread(_mutation, outcome, ws.pending_steps(), call)
 
     return describe
 
 
-def _mutation(
+class _Outcome(NamedTuple):
+    """What a set does, as far as the state is needed to say it."""
+
+    applied: Sequence[AppliedGroup]
+    touched: Mapping[str, TouchedInstances]
+    planned: PlanResult
+    """Of a dry run."""
+    revision: int
+
+
+def _outcome(
     state: ClusterState,
     signals: PlanSignals,
     ws: Workspace,
     applied: Sequence[AppliedGroup],
-    call: ApiCall[ApplyInput, NoQuery],
+    *,
+    dry_run: bool,
+) -> _Outcome:
+    touched = {each.name: touched_instances(ws, each) for each in applied}
+    planned = PlanResult(decisions=(), groups={})
+    if dry_run:
+        names = [each.name for each in applied if each.action is not Action.UNCHANGED]
+        planned = plan(signals.view(ws), names)
+    return _Outcome(applied, touched, planned, state.number)
+
+
+def _mutation(
+    outcome: _Outcome, encode: Callable[[], tuple[Step, ...]], call: ApiCall[ApplyInput, NoQuery]
 ) -> Mutation:
-    steps: tuple[Step, ...] = ws.steps()
-    shape = _shape(state, signals, ws, applied, dry_run=call.body.dry_run)
-    if call.body.dry_run or not steps:
+    """Pure: it takes a while for many groups."""
+    shape = _shape(outcome, dry_run=call.body.dry_run)
+    steps = () if call.body.dry_run else encode()
+    if not steps:
         return Mutation(action="groups.apply", subject="groups", steps=(), body=shape, remembered=False)
     entries = [
         audit(
@@ -151,7 +164,7 @@ def _mutation(
             after=audited(each.after) if each.after else None,
             request=call.request,
         )
-        for each in applied
+        for each in outcome.applied
         if each.action is not Action.UNCHANGED
     ]
     return Mutation(
@@ -171,34 +184,20 @@ def _mutation(
 _VERBS: Final = {Action.CREATED: "create", Action.CHANGED: "update", Action.DELETED: "delete"}
 
 
-def _shape(
-    state: ClusterState,
-    signals: PlanSignals,
-    ws: Workspace,
-    applied: Sequence[AppliedGroup],
-    *,
-    dry_run: bool,
-) -> ApplyShape:
-    counts = _counts(applied)
-    changes = tuple(group_change(ws, each) for each in applied)
-    decisions: tuple[PlannedDecision, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    if dry_run:
-        names = [each.name for each in applied if each.action is not Action.UNCHANGED]
-        result = plan(signals.view(ws), names)
-        decisions, unfinished = result.decisions, result.unfinished
+def _shape(outcome: _Outcome, *, dry_run: bool) -> ApplyShape:
+    counts, decisions = _counts(outcome.applied), outcome.planned.decisions
     return ApplyShape(
         dry_run=dry_run,
-        summary=summary(applied),
+        summary=summary(outcome.applied),
         created=counts[Action.CREATED],
         changed=counts[Action.CHANGED],
         unchanged=counts[Action.UNCHANGED],
         deleted=counts[Action.DELETED],
-        groups=changes,
+        groups=tuple(group_change(each, outcome.touched[each.name]) for each in outcome.applied),
         decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS]),
         decisions_count=len(decisions),
-        unfinished=unfinished,
-        revision=state.number,
+        unfinished=outcome.planned.unfinished,
+        revision=outcome.revision,
     )
 
 
@@ -217,8 +216,7 @@ def summary(applied: Sequence[AppliedGroup]) -> str:
     return f"{total} {noun}, {', '.join(parts) or 'nothing changed'}"
 
 
-def group_change(ws: Workspace, each: AppliedGroup) -> GroupChange:
-    touched = _touched(ws, each)
+def group_change(each: AppliedGroup, touched: TouchedInstances) -> GroupChange:
     outdated, placement = touched.get(Drift.OUTDATED, []), touched.get(Drift.PLACEMENT, [])
     return GroupChange(
         name=each.name,
@@ -243,23 +241,28 @@ def _field_changes(each: AppliedGroup) -> tuple[FieldChange, ...]:
     )
 
 
-def _touched(ws: Workspace, each: AppliedGroup) -> dict[Drift, list[str]]:
+TouchedInstances = Mapping[Drift, Sequence[str]]
+
+
+def touched_instances(ws: Workspace, each: AppliedGroup) -> TouchedInstances:
     """The instances that would not run as the new document says, if the change is one that they cannot take over."""
     found: dict[Drift, list[str]] = {}
     if each.after is None or effects_of(each.fields) <= {FieldEffect.NOW}:
         return found
-    spec = each.after.spec
-    try:
-        basis = "" if spec.abstract else ws.resolve(spec, draw=lambda _: 0).basis
-    except Rejected:
-        basis = ""
-    for record in ws.instances_of(each.name):
-        node = ws.state.nodes.find(record.node) if stays(record) else None
-        if not stays(record):
-            continue
-        elsewhere = node is not None and misplaced(spec, node.record)
+    staying = [record for record in ws.instances_of(each.name) if stays(record)]
+    basis = _basis(ws, each.after.spec) if staying else ""
+    for record in staying:
+        node = ws.state.nodes.find(record.node)
+        elsewhere = node is not None and misplaced(each.after.spec, node.record)
         found.setdefault(drift_of(record.basis, basis, elsewhere=elsewhere), []).append(record.id)
     return found
+
+
+def _basis(ws: Workspace, spec: GroupSpec) -> str:
+    try:
+        return "" if spec.abstract else ws.resolve(spec, draw=lambda _: 0).basis
+    except Rejected:
+        return ""
 
 
 ROUTES: Final[tuple[Route, ...]] = (

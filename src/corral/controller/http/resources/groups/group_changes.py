@@ -12,7 +12,7 @@ from corral.controller.http.resources.groups.group_schemas import audited, group
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
-from corral.controller.state.ledger import Mutation
+from corral.controller.state.ledger import Mutation, Step
 from corral.domain.groups.instance_records import GroupRecord
 
 
@@ -48,10 +48,23 @@ def changed(
     *,
     status: int = 200,
 ) -> Mutation:
+    return group_mutation(state, ws.steps(), action, name, before, record, status=status)
+
+
+def group_mutation(
+    state: ClusterState,
+    steps: tuple[Step, ...],
+    action: str,
+    name: str,
+    before: StoredRecord[GroupRecord] | None,
+    record: GroupRecord,
+    *,
+    status: int = 200,
+) -> Mutation:
     return Mutation(
         action=action,
         subject=name,
-        steps=ws.steps(),
+        steps=steps,
         body=group_shape(state, StoredRecord(before.revision if before else 0, record)),
         status=status,
         before=audited(before.record) if before else None,

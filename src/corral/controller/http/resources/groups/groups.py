@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from corral.controller.http.meanings import explain_fields
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
-from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunQuery,
@@ -20,7 +20,7 @@ from corral.controller.http.resources.dry_runs import (
     described,
     dry_mutation,
 )
-from corral.controller.http.resources.groups.group_changes import changed, changing, the_group, writing
+from corral.controller.http.resources.groups.group_changes import changed, group_mutation, the_group, writing
 from corral.controller.http.resources.groups.group_schemas import (
     GroupDocument,
     GroupPatch,
@@ -32,16 +32,17 @@ from corral.controller.http.resources.groups.group_schemas import (
 )
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances import group_changes
+from corral.controller.instances.document_checks import DocumentChecks
 from corral.controller.instances.group_folder import GroupFolder
-from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
-from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import redacted_document, sees_all
+
+_ATTEMPTS: Final = 20
 
 
 class WrittenDocument(dict[str, Any]):
@@ -95,18 +96,10 @@ def _written(call: ApiCall[Any, Any]) -> dict[str, Any]:
     return document
 
 
-def patch_group(
+async def patch_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
-) -> Mutation:
-    name, patch = call.path["name"], _written(call)
-    confirm = _confirmed(name, call.query)
-    return _documented(
-        state,
-        instances,
-        workload,
-        call,
-        lambda ws: group_changes.patch_group(ws, name, patch, confirm=confirm),
-    )
+) -> Describe:
+    return _revision(state, instances, workload, call, group_changes.patched(_written(call)))
 
 
 def _confirmed(name: str, query: ConfirmedOrDry) -> str:
@@ -114,18 +107,30 @@ def _confirmed(name: str, query: ConfirmedOrDry) -> str:
     return name if query.dry_run else query.confirm
 
 
-def _documented(
+def _revision(
     state: ClusterState,
     instances: InstanceControl,
     workload: Workloads,
     call: ApiCall[Any, ConfirmedOrDry],
-    change: Callable[[Workspace], GroupRecord],
-) -> Mutation:
-    if not call.query.dry_run:
-        return changing(state, instances, call, "groups.update", change)
-    ws = workspace(instances, call, "groups.update")
-    record = change(ws)
-    return dry_mutation("groups.update", record.spec.name, described(ws, workload))
+    revise: group_changes.Revise,
+) -> Describe:
+    """A new document, checked with all that inherit it: aside from the loop, for these may be many."""
+    action = "groups.update"
+    checks = DocumentChecks(lambda: workspace(instances, call, action), attempts=_ATTEMPTS)
+
+    async def describe() -> Mutation:
+        name = state.groups.require(call.path["name"]).record.spec.name
+        ws, plans, revised = await checks.run(
+            functools.partial(group_changes.revised_group, name, revise), lambda found: found.specs.values()
+        )
+        before = state.groups.require(name)
+        record = group_changes.write_revised(ws, plans, revised, confirm=_confirmed(name, call.query))
+        if call.query.dry_run:
+            return dry_mutation(action, name, described(ws, workload))
+        steps = await asyncio.to_thread(ws.pending_steps())
+        return group_mutation(state, steps, action, name, before, record)
+
+    return describe
 
 
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
@@ -136,18 +141,11 @@ async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> Wri
     return WrittenDocument(document, revision=stored.revision)
 
 
-def put_document(
+async def put_document(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
-) -> Mutation:
-    name, document = call.path["name"], _written(call)
-    confirm = _confirmed(name, call.query)
-    return _documented(
-        state,
-        instances,
-        workload,
-        call,
-        lambda ws: group_changes.replace_document(ws, name, document, confirm=confirm),
-    )
+) -> Describe:
+    document = _written(call)
+    return _revision(state, instances, workload, call, lambda *_: document)
 
 
 async def get_schema(call: ApiCall[None, NoQuery]) -> dict[str, Any]:
@@ -213,7 +211,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=GroupShape,
         handler=get_group,
     ),
-    Mutate(
+    Build(
         method="PATCH",
         path="/api/v1/groups/{name}",
         permission=Permission.GROUPS_MANAGE,
@@ -234,7 +232,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=dict[str, Any],
         handler=get_document,
     ),
-    Mutate(
+    Build(
         method="PUT",
         path="/api/v1/groups/{name}/document",
         permission=Permission.GROUPS_MANAGE,

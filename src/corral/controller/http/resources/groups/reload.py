@@ -10,7 +10,12 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.responses import DocumentError, document_error
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Act, Route
-from corral.controller.http.resources.groups.apply import GroupChange, group_change, summary
+from corral.controller.http.resources.groups.apply import (
+    GroupChange,
+    group_change,
+    summary,
+    touched_instances,
+)
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.group_reload import reload_groups
@@ -57,7 +62,7 @@ async def reload_documents(
     now = workspace(instances, call, "POST /groups/reload")
     shape = ReloadShape(
         summary=summary(done.applied),
-        groups=tuple(group_change(now, each) for each in done.applied),
+        groups=tuple(group_change(each, touched_instances(now, each)) for each in done.applied),
         errors=tuple(document_error(each) for each in done.faults),
         gone=tuple(done.gone),
     )
