@@ -3,83 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 import os
 import pathlib
 import resource
 import signal
-import stat
-from typing import Any
 
-import msgspec
 import pytest
 import yaml
+from group_file_rig import CONFLICT, GROUPS_PATH, Folder, change, group, mode
 
 from corral.cli.failure import CommandRefused
-from corral.controller.instances.group_folder import GroupFolder
-from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS
-from corral.controller.state.ledger import Mutation, Step
-from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import GroupRecord
-from corral.domain.ids import Epoch, GroupName
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.store.port import Change, Commit, Put, Refusal
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
 from corral.system.document_sets import MOST_BYTES, MOST_DOCUMENTS, read_set
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
-
-GROUPS_PATH = "/api/v1/groups"
-NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-CONFLICT = Conflict(Refusal(collection=GROUPS.name, id="lobby", expect=1, found=2))
-
-
-def group(most: int, name: str = "lobby") -> GroupRecord:
-    spec = GroupSpec(name=GroupName(name), command=("true",), max=most)
-    written = {"name": name, "command": ["true"], "max": most}
-    return GroupRecord(spec=spec, written=written, created_at=NOW, updated_at=NOW)
-
-
-def mode(file: pathlib.Path) -> int:
-    return stat.S_IMODE(file.stat().st_mode)
-
-
-class Folder:
-    """A directory with the group 'lobby', as loaded."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        path.mkdir()
-        self.file = path / "lobby.yaml"
-        self.file.write_text("name: lobby\ncommand: ['true']\nmax: 1\n")
-        self.folder = GroupFolder(path)
-        self.stored = False
-        self.state = ClusterState()
-        put = GROUPS.put("lobby", group(1), expect=None)
-        change = Change(collection=put.collection, id=put.id, revision=1, body=put.body)
-        self.state.apply(Commit(number=1, epoch=Epoch(1), at=NOW, changes=(change,), events=(), entries=()))
-
-    async def commit(
-        self, step: Step, error: BaseException | None = None, *, when: asyncio.Event | None = None
-    ) -> None:
-        async def store(mutation: Mutation) -> None:
-            if when is not None:
-                await when.wait()
-            if error is not None:
-                raise error
-            self.stored = True
-
-        mutation = Mutation(action="groups.change", subject="lobby", steps=(step,))
-        await self.folder.commit(self.state, mutation, store)
-
-    @property
-    def most(self) -> Any:
-        return yaml.safe_load(self.file.read_text())["max"]
-
-
-def change(most: int) -> Put:
-    return GROUPS.put("lobby", group(most), expect=1)
 
 
 @pytest.fixture
@@ -265,107 +205,6 @@ async def test_a_failed_write_leaves_no_temporary_file(lobby: Folder) -> None:
         signal.signal(signal.SIGXFSZ, ignored)
     assert [each.name for each in lobby.file.parent.iterdir()] == ["lobby.yaml"]
     assert lobby.most == 1
-
-
-def linked(lobby: Folder, target: pathlib.Path) -> str:
-    """Put the file of the group elsewhere, and a link in its place."""
-    target.parent.mkdir(exist_ok=True)
-    lobby.file.rename(target)
-    lobby.file.symlink_to(os.path.relpath(target, lobby.file.parent))
-    return str(lobby.file.readlink())
-
-
-async def test_a_file_is_written_where_its_link_leads(lobby: Folder) -> None:
-    target = lobby.file.parent / ".data" / "lobby"
-    link = linked(lobby, target)
-    await lobby.folder.read()
-    await lobby.commit(change(2))
-    assert (str(lobby.file.readlink()), lobby.most, yaml.safe_load(target.read_text())["max"]) == (link, 2, 2)
-
-
-async def test_a_link_out_of_the_directory_is_not_written_and_not_replaced(
-    lobby: Folder, tmp_path: pathlib.Path
-) -> None:
-    target = tmp_path / "elsewhere" / "lobby.yaml"
-    link = linked(lobby, target)
-    await lobby.folder.read()
-    with pytest.raises(Rejected, match=r"is a link to .*elsewhere/lobby.yaml, which is not in the directory"):
-        await lobby.commit(change(2))
-    assert (str(lobby.file.readlink()), lobby.most, lobby.stored) == (link, 1, False)
-    # What is removed is the link; it is there again if nothing was stored.
-    with pytest.raises(Conflict):
-        await lobby.commit(GROUPS.delete("lobby", expect=1), CONFLICT)
-    assert (str(lobby.file.readlink()), lobby.most) == (link, 1)
-    await lobby.commit(GROUPS.delete("lobby", expect=1))
-    assert (os.path.lexists(lobby.file), target.exists()) == (False, True)
-
-
-async def test_a_link_that_leads_nowhere_is_not_replaced(lobby: Folder) -> None:
-    game = lobby.file.with_name("game.yaml")
-    game.symlink_to("nowhere")
-    with pytest.raises(Rejected, match="is a link that leads nowhere"):
-        await lobby.commit(GROUPS.put("game", group(1, "game"), expect=None))
-    assert (game.is_symlink(), lobby.stored) == (True, False)
-
-
-async def test_a_group_that_is_taken_over_leaves_the_directory_and_does_not_come_back(
-    tmp_path: pathlib.Path,
-) -> None:
-    folder = tmp_path / "groups"
-    folder.mkdir()
-    file, copy = folder / "lobby.yaml", folder / "lobby.yaml.taken-over"
-    text = "# ours\nname: lobby\ncommand: ['true']\n"
-    file.write_text(text)
-    write = {"owner": "team", "force": True}
-    theirs, ours = ({"name": "lobby", "command": [each]} for each in ("false", "true"))
-    async with LocalCluster(tmp_path) as cluster:
-        controller = await cluster.controller(groups__directory=str(folder))
-
-        async def reload() -> Any:
-            return await controller.call("POST", f"{GROUPS_PATH}/reload", {})
-
-        async def shown() -> tuple[str, list[str]]:
-            found = await controller.call("GET", f"{GROUPS_PATH}/lobby")
-            return found["status"]["owner"], found["command"]
-
-        await controller.call("POST", "/api/v1/apply", {**write, "documents": [{"body": theirs}]})
-        assert (file.exists(), copy.read_text()) == (False, text)
-        report = await reload()
-        assert (report["errors"], report["gone"], await shown()) == ([], [], ("team", ["false"]))
-
-        # Its file is put back: it is named with the owner, and changes nothing.
-        file.write_text(text)
-        for _ in range(2):
-            (fault,) = (await reload())["errors"]
-            assert (fault["path"], "belongs to the owner 'team'" in fault["message"]) == (str(file), True)
-            assert await shown() == ("team", ["false"])
-
-        # It is given back to the directory, whose file is as it was.
-        back = {"owner": "dir", "force": True, "documents": [{"body": ours}]}
-        await controller.call("POST", "/api/v1/apply", back)
-        report = await reload()
-        assert (report["errors"], report["summary"]) == ([], "1 group, nothing changed")
-        assert (file.read_text(), await shown()) == (text, ("dir", ["true"]))
-
-        # Taken over as it is, and deleted by its owner: no file brings it back.
-        await controller.call("POST", "/api/v1/apply", {**write, "documents": [{"body": ours}]})
-        await controller.call("DELETE", f"{GROUPS_PATH}/lobby")
-        assert (await reload())["groups"] == []
-        assert (await controller.call("GET", GROUPS_PATH))["items"] == []
-
-
-async def test_a_file_is_there_again_when_its_group_was_not_taken_over(lobby: Folder) -> None:
-    text = lobby.file.read_text()
-    taken = GROUPS.put("lobby", msgspec.structs.replace(group(1), owner="team"), expect=1)
-    with pytest.raises(Conflict):
-        await lobby.commit(taken, CONFLICT)
-    assert [each.name for each in lobby.file.parent.iterdir() if not each.name.startswith(".")] == [
-        "lobby.yaml"
-    ]
-    assert lobby.file.read_text() == text
-    lobby.file.write_text("name: lobby\ncommand: ['true']\nmax: 7\n")
-    with pytest.raises(Rejected, match="was edited since it was loaded"):
-        await lobby.commit(taken)
 
 
 async def test_the_audit_of_a_reload_has_the_id_of_its_request(tmp_path: pathlib.Path) -> None:

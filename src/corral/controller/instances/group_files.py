@@ -21,6 +21,7 @@ from corral.system.document_sets import (
     documents_in,
     read_regular,
 )
+from corral.system.yaml_edits import with_another, with_document, without_document
 
 _log = structlog.get_logger("corral.controller.groups")
 
@@ -155,7 +156,29 @@ def _content(change: FileChange, content: bytes | None) -> bytes | None:
     if file.endswith(".json"):
         whole: Any = documents[0] if len(documents) == 1 else documents
         return json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
+    if content is not None:
+        edited = _edited_text(content.decode(), at, change)
+        if edited is not None and _holds(file, edited, documents):
+            return edited.encode()
+        if b"#" in content:
+            _log.warning("group_file_comments.lost", file=file, reason="the file had to be written whole")
     return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).encode()
+
+
+def _edited_text(text: str, at: int | None, change: FileChange) -> str | None:
+    """The text with its comments; None: that cannot be done."""
+    if change.document is None:
+        return without_document(text, at) if at is not None else None
+    if at is None or change.loaded is None:
+        return with_another(text, change.document)
+    return with_document(text, at, change.loaded, change.document)
+
+
+def _holds(file: str, text: str, documents: list[Any]) -> bool:
+    try:
+        return [each.body for each in documents_in(file, text)] == documents
+    except Malformed:
+        return False
 
 
 def _edited(change: FileChange, why: str) -> Rejected:
