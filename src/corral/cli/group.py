@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
@@ -9,7 +11,7 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import WrongUsage, note
+from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.group_hold import hold, release
 from corral.cli.group_waits import (
     GROUPS,
@@ -105,10 +107,13 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("State", group_state(found)),
         ("Ready", counts_of(found)),
         ("Instances", str(status.get("instances", 0))),
+        ("Warm", f"{status.get('warm', 0)} of {found.get('warm', 0)}" if found.get("warm") else "-"),
         ("Reason", plain(_reason(found))),
         ("Drift", _drift(found)),
         ("Paused until", full_time(paused.get("until"))),
         ("Held", _hold(status.get("hold") or {})),
+        ("Owner", plain(status.get("owner"))),
+        ("Parent", plain(found.get("parent"))),
         ("Runtime", plain(found.get("runtime"))),
         ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),
         ("Templates", plain(found.get("templates"))),
@@ -116,14 +121,41 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Static", plain(found.get("static"))),
         ("Min", str(found.get("min", 0))),
         ("Max", plain(found.get("max"))),
+        ("Scaling", plain((found.get("scaling") or {}).get("mode"))),
+        ("Priority", plain(found.get("priority"))),
+        (
+            "Depends on",
+            _list(f"{each['group']} ({each['ready']} ready)" for each in found.get("depends_on", ())),
+        ),
+        ("Fallback", plain(found.get("fallback_group"))),
+        ("Static names", _list(found.get("static_names", ()))),
         ("Ports", plain({name: _port(port) for name, port in (found.get("ports") or {}).items()})),
         ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),
         ("Nodes", plain(found.get("nodes"))),
+        ("Node labels", plain(found.get("node_labels"))),
+        ("Affinity", _list(map(_affinity, found.get("affinity", ())))),
+        ("Spread", _list(map(_spread, found.get("spread", ())))),
         ("Labels", plain(found.get("labels"))),
         ("Created", full_time(status.get("created_at"))),
         ("Updated", full_time(status.get("updated_at"))),
         ("Revision", plain(found.get("revision"))),
     ]
+
+
+def _list(texts: Iterable[str]) -> str:
+    return ", ".join(texts) or "-"
+
+
+def _affinity(each: Item) -> str:
+    near = each.get("label") or f"group {each.get('group')}"
+    if each.get("required"):
+        return f"{'only' if each.get('weight', 0) >= 0 else 'never'} {near}"
+    return f"{near} {each.get('weight', 0):+d}"
+
+
+def _spread(each: Item) -> str:
+    skew = each.get("max_skew")
+    return f"by {each.get('by')}" + (f" (max_skew {skew})" if skew is not None else "")
 
 
 def _drift(found: Item) -> str:
@@ -202,8 +234,7 @@ def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
         target = name or document.get("name")
         if not isinstance(target, str) or not target:
             raise WrongUsage("which group? the file has no 'name'", hint="corral group update NAME -f FILE")
-        before = session.client.get(f"{GROUPS}/{segment(target)}")
-        changed = _patch(session, target, _writable(document), yes=yes)
+        before, changed = _updated(session, target, document, yes=yes)
         fields = differing(before, changed) - set(READ_ONLY)
         what = f"group '{target}' is changed" if fields else f"group '{target}': nothing changed"
         show_done(session.output, changed, what, name="name")
@@ -211,14 +242,34 @@ def update(session: ApiSession, name: str | None, path: str, yes: bool) -> None:
             _note_drift(session.client.get(f"{GROUPS}/{segment(target)}"))
 
 
-def _patch(session: ApiSession, name: str, patch: dict[str, Any], *, yes: bool) -> Any:
-    """Only what may leave worlds behind is asked about."""
-    return act_confirmed(
-        f"change group '{name}'",
-        lambda query: session.client.patch(f"{GROUPS}/{segment(name)}", patch, query),
-        name,
-        yes=yes,
-        ask=False,
+def _updated(session: ApiSession, name: str, document: dict[str, Any], *, yes: bool) -> tuple[Any, Any]:
+    """The group before and after a change. A file that was made from a group that somebody has changed since is refused:
+    its values are older than theirs. Only what may leave worlds behind is asked about."""
+    read = status_of(document).get("document_sha256")
+    while True:
+        before = session.client.get(f"{GROUPS}/{segment(name)}")
+        if read and read != status_of(before).get("document_sha256"):
+            raise _changed_meanwhile(name, document, before)
+        revision = int(before.get("revision") or 0) if read else 0
+        patch = functools.partial(
+            session.client.patch, f"{GROUPS}/{segment(name)}", _writable(document), revision=revision
+        )
+        try:
+            changed = act_confirmed(f"change group '{name}'", patch, name, yes=yes, ask=False)
+        except CommandRefused as refusal:
+            if refusal.code != "REVISION_MISMATCH":
+                raise
+            continue  # its record has changed between the two requests: perhaps not its document
+        return before, changed
+
+
+def _changed_meanwhile(name: str, document: dict[str, Any], now: Item) -> CommandRefused:
+    fields = sorted(differing(_writable(document), _writable(now)))
+    return CommandRefused(
+        f"group '{name}' was changed at {full_time(status_of(now).get('updated_at'))}, after this file was made from it; "
+        f"it differs in {', '.join(fields[:_NAMES_SHOWN])}",
+        hint=f"make the file anew (corral group get {name} -o yaml), or take 'status' out of it to overwrite these",
+        code="REVISION_MISMATCH",
     )
 
 
@@ -233,7 +284,7 @@ def _read(path: str) -> list[dict[str, Any]]:
         raise WrongUsage(f"{path}: {refusal.message}", hint=refusal.hint) from None
 
 
-def _writable(document: dict[str, Any]) -> dict[str, Any]:
+def _writable(document: Item) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in READ_ONLY}
 
 

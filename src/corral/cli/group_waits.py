@@ -34,6 +34,8 @@ def group_state(group: Item) -> str:
         return "HELD"
     if status.get("paused"):
         return "PAUSED"
+    if group.get("abstract"):
+        return "ABSTRACT"
     return "MET" if status.get("ready", 0) >= status.get("wanted", 0) else "SHORT"
 
 

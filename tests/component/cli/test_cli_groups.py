@@ -72,6 +72,71 @@ def test_a_group_is_shown_and_its_document_can_be_written_back(
     assert "Idempotency-Key" in sent.headers
 
 
+def test_a_file_of_a_group_that_was_changed_since_overwrites_nothing(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    first, later = with_status(document_sha256="a"), with_status(document_sha256="b") | {"priority": 90}
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(first, later)
+    file = tmp_path / "lobby.yaml"
+    file.write_text(corral("group", "get", "lobby", "-o", "yaml").stdout)
+    done = corral("group", "update", "-f", str(file))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "was changed at" in done.stderr
+    assert "differs in priority" in done.stderr
+    assert "PATCH" not in [each.method for each in server.requests]
+
+
+def test_a_record_that_changed_beside_its_document_is_read_again(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    first = with_status(document_sha256="a")
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(first, first, first | {"revision": 4})
+    answers = iter([refused(412, "REVISION_MISMATCH", "another revision"), (200, first)])
+    server.answers["PATCH", "/api/v1/groups/lobby"] = lambda _: next(answers)
+    file = tmp_path / "lobby.yaml"
+    file.write_text(corral("group", "get", "lobby", "-o", "yaml").stdout)
+    done = corral("group", "update", "-f", str(file))
+    assert done.returncode == 0, done.stderr
+    sent = [each.headers["If-Match"] for each in server.requests if each.method == "PATCH"]
+    assert sent == ['"3"', '"4"']
+
+
+def test_a_group_shows_what_it_is_made_of_and_an_abstract_one_that_it_is(
+    corral: Corral, server: StandIn
+) -> None:
+    group = with_status(owner="shop", warm=1) | {
+        "parent": "base",
+        "warm": 2,
+        "priority": 70,
+        "depends_on": [{"group": "db", "ready": 2}],
+        "affinity": [{"label": "zone=a", "group": "", "weight": 50, "required": True}],
+        "spread": [{"by": "node", "weight": 30, "max_skew": 1}],
+        "scaling": {"mode": "STATIC"},
+    }
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, group)
+    shown = {
+        " ".join(line.replace(":", " ", 1).split())
+        for line in corral("group", "get", "lobby").stdout.splitlines()
+    }
+    assert {
+        "Owner shop",
+        "Parent base",
+        "Warm 1 of 2",
+        "Scaling STATIC",
+        "Depends on db (2 ready)",
+        "Affinity only zone=a",
+        "Spread by node (max_skew 1)",
+    } <= shown
+    server.answers["GET", "/api/v1/groups"] = (200, {"items": [group | {"abstract": True}], "next": None})
+    assert "ABSTRACT" in corral("group", "list").stdout
+
+
+def test_a_warm_instance_is_shown_as_one(corral: Corral, server: StandIn) -> None:
+    warm = {**INSTANCE, "warm": True, "ready": True}
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": [warm], "next": None})
+    assert "yes (warm)" in corral("instance", "list").stdout
+
+
 def test_a_changed_group_says_what_still_runs_as_it_was_before(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:

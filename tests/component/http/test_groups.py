@@ -97,6 +97,24 @@ async def test_if_match_guards_a_patch(client: httpx.AsyncClient) -> None:
     assert (late.status_code, late.json()["error"]["code"]) == (412, "REVISION_MISMATCH")
 
 
+async def test_the_digest_changes_with_the_document_and_not_with_the_number(
+    client: httpx.AsyncClient,
+) -> None:
+    made = await client.post("/api/v1/groups", json={"name": "lobby", "command": ["x"]})
+    first = made.json()["status"]["document_sha256"]
+    scaled = await client.post("/api/v1/groups/lobby/scale", json={"count": 1})
+    assert scaled.json()["status"]["document_sha256"] == first
+    changed = await client.patch("/api/v1/groups/lobby", json={"memory_mb": 64})
+    assert changed.json()["status"]["document_sha256"] not in ("", first)
+
+
+async def test_a_parent_without_instances_is_neither_held_nor_restarted(client: httpx.AsyncClient) -> None:
+    await client.post("/api/v1/groups", json={"name": "base", "abstract": True})
+    for verb, body in (("hold", {"reason": "x"}), ("restart", None)):
+        answer = await client.post(f"/api/v1/groups/base/{verb}", json=body)
+        assert (answer.status_code, "abstract" in answer.json()["error"]["message"]) == (409, True)
+
+
 async def test_a_group_is_scaled_within_its_bounds(client: httpx.AsyncClient) -> None:
     await client.post(GROUPS, json=MINIMAL)
     scaled = await client.post(f"{GROUPS}/lobby/scale", json={"count": 4})

@@ -124,8 +124,9 @@ class Client:
                     notified = True
             time.sleep(min(backoff.delay(), left))
 
-    def patch(self, path: str, body: Params, params: Params | None = None) -> Any:
-        return self._exchange("PATCH", self._target(path, params), body)
+    def patch(self, path: str, body: Params, params: Params | None = None, *, revision: int = 0) -> Any:
+        """`revision`: refused when what it changes has another one."""
+        return self._exchange("PATCH", self._target(path, params), body, revision=revision)
 
     def put(self, path: str, body: Params) -> Any:
         return self._exchange("PUT", self._target(path, None), body)
@@ -226,8 +227,12 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, method: str, target: str, body: Params | None, *, key: str = "") -> Any:
+    def _exchange(
+        self, method: str, target: str, body: Params | None, *, key: str = "", revision: int = 0
+    ) -> Any:
         headers = self._headers()
+        if revision:
+            headers["If-Match"] = f'"{revision}"'
         payload: bytes | None = None
         if method != "GET":
             headers["Idempotency-Key"] = key or _new_key()

@@ -51,7 +51,7 @@ COLUMNS: Final = (
     Column("ID", "id"),
     Column("GROUP", "group", rank=5),
     state_column("STATE", "state"),
-    Column("READY", "ready"),
+    Column("READY", lambda instance: _ready(instance)),
     Column("NODE", "node", rank=2),
     Column("PORT", "port", rank=1),
     Column("PLAYERS", "players", rank=4),
@@ -61,6 +61,12 @@ COLUMNS: Final = (
     Column("DRIFT", "drift", wide=True),
     Column("REASON", lambda instance: _reason(instance), rank=1, stretched=True),
 )
+
+
+def _ready(instance: Item) -> str:
+    """A warm one is ready, and serves only when one of the others is missing."""
+    ready = plain(instance.get("ready"))
+    return f"{ready} (warm)" if instance.get("warm") else ready
 
 
 def _uptime(instance: Item) -> str:
@@ -148,7 +154,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Group", plain(found.get("group"))),
         ("State", plain(found.get("state"))),
         ("Wanted", plain(found.get("wanted"))),
-        ("Ready", plain(found.get("ready"))),
+        ("Ready", _ready(found)),
         ("Reason", plain(found.get("reason"))),
         ("Drift", plain(found.get("drift"))),
         ("Stage", plain(found.get("stage"))),

@@ -35,6 +35,7 @@ _STATE_COLOURS: Final = {
     "ACTIVE": GREEN,
     "WAITING": YELLOW,
     "FAILED": RED,
+    "ABSTRACT": "",
     "MET": GREEN,
     "SHORT": YELLOW,
     "PAUSED": RED,

@@ -212,6 +212,7 @@ def hold_group(ws: Workspace, name: str, *, by: str, reason: str, when_empty: bo
     `when_empty` each when it has no players."""
     record = ws.require_group(name)
     refuse_deleting(record)
+    refuse_abstract(record)
     before = record.hold
     if before is not None and (before.reason, before.when_empty) == (reason, when_empty):
         return record

@@ -110,6 +110,7 @@ def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall
 
     def restart(ws: Workspace) -> GroupRecord:
         record = ws.require_group(name)
+        instance_changes.refuse_abstract(record)
         if instance_changes.restart_all(ws, record, reason="the group is restarted"):
             ws.put_group(record)  # the revision in the answer is the group's own
         return record

@@ -19,8 +19,10 @@ from corral.controller.instances.instance_changes import to_restart
 from corral.controller.instances.restart_checks import refused_restart
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.domain.groups.document_sets import document_digest
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
+from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold
 from corral.domain.planning.holds import hold_text
 from corral.domain.spec import Spec
@@ -60,6 +62,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     file_gone: bool
     hold: Hold | None
     drift: GroupDriftShape | None
+    document_sha256: str
     created_at: dt.datetime
     updated_at: dt.datetime
 
@@ -130,6 +133,7 @@ def group_shape(
         file_gone=folder is not None and record.spec.name in folder.gone,
         hold=record.hold,
         drift=drift,
+        document_sha256=document_digest(written_document(record)),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
