@@ -73,6 +73,29 @@ async def test_a_reload_reports_by_file_and_deletes_only_when_asked(tmp_path: pa
         assert base.exists()
 
 
+BAD_FILES = {
+    "bool.yaml": ("name: bool\nstatic: !!bool abc\n", 2),
+    "long.json": ('{"name": "long",\n"min": ' + "9" * 5000 + "}", 2),
+    "half.yaml": ('name: half\nlabels: {a: "\\ud800"}\n', 2),
+    "half.json": ('{"name": "half",\n"labels": {"a": "\\ud800"}}', 2),
+    "wide.json": ('{"name": "wide",\n"cpu": 1e400}', 2),
+}
+
+
+async def test_a_bad_file_does_not_keep_the_others_from_being_loaded(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    write(folder, "lobby")
+    for name, (text, _) in BAD_FILES.items():
+        (folder / name).write_text(text)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert await names(controller) == {"lobby"}
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        assert {each["path"] for each in report["errors"]} == {
+            f"{folder / name}:{line}" for name, (_, line) in BAD_FILES.items()
+        }
+
+
 async def test_a_change_over_the_api_is_in_the_file_first(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "groups"
     file = write(folder, "lobby", max=1)
