@@ -37,6 +37,7 @@ COLUMNS: Final = (
     Column("SINCE", lambda node: age(node.get("state_since")), rank=3),
     Column("INSTANCES", lambda node: str(node.get("instances", 0))),
     Column("MEMORY", lambda node: _memory(node), rank=1),
+    Column("HOST USED", lambda node: _host_memory(node), rank=3),
     Column("CPU", lambda node: _cpu(node), rank=2),
     Column("ADDRESS", "address", rank=5),
     Column("VERSION", "version", rank=6),
@@ -59,10 +60,39 @@ def _admission(node: Item) -> str:
 
 
 def _memory(node: Item) -> str:
-    """Usage is known only of a connected node."""
+    """What is promised to instances, of what counts for placement."""
     total = node.get("memory_mb") or 0
-    used = (node.get("used_memory_mb") or 0) if node.get("session") else "-"
-    return f"{used}/{total} MB" if total else "-"
+    return f"{node.get('promised_memory_mb') or 0}/{total} MB" if total else "-"
+
+
+def _free_memory(node: Item) -> str:
+    total, promised = node.get("memory_mb") or 0, node.get("promised_memory_mb") or 0
+    if not total:
+        return "-"
+    capped = (
+        f" (at most {cap} MB by operators)" if (cap := (node.get("settings") or {}).get("memory_mb")) else ""
+    )
+    return f"{promised} MB promised, {max(0, total - promised)} of {total} MB free{capped}"
+
+
+def _host_memory(node: Item) -> str:
+    """Usage is known only of a connected node."""
+    total = (node.get("claims") or {}).get("memory_mb") or 0
+    if not node.get("session"):
+        return "-"
+    return f"{node.get('used_memory_mb') or 0}" + (f"/{total} MB" if total else " MB")
+
+
+def _settings(node: Item) -> str:
+    """What operators set, as they write it."""
+    settings = node.get("settings") or {}
+    labels = [f"{key}={value}" for key, value in sorted((settings.get("labels") or {}).items())]
+    labels += [f"{key}-" for key in settings.get("withheld") or ()]
+    caps = ("memory_mb", "at most {} MB"), ("cpus", "at most {} CPUs")
+    said = [text.format(settings[name]) for name, text in caps if settings.get(name)]
+    if settings.get("runtimes"):
+        said.append(f"only runtimes {', '.join(settings['runtimes'])}")
+    return "; ".join([*([f"labels {' '.join(labels)}"] if labels else []), *said]) or "-"
 
 
 def _cpu(node: Item) -> str:
@@ -125,9 +155,10 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Machine", plain(node.get("machine_id"))),
         ("Host", plain(node.get("host"))),
         ("Labels", plain(node.get("labels"))),
-        ("Set by operators", plain(node.get("settings"))),
+        ("Set by operators", _settings(node)),
         ("Instances", str(node.get("instances", 0))),
-        ("Memory", _memory(node)),
+        ("Memory", _free_memory(node)),
+        ("Host memory", _host_memory(node)),
         ("CPU", _cpu(node)),
         ("Free disk", f"{node['free_disk_mb']} MB" if node.get("free_disk_mb") else "-"),
         ("Used ports", plain(node.get("used_ports"))),
@@ -199,9 +230,19 @@ def set_labels(session: ApiSession, id: str, changes: tuple[str, ...], as_claime
     """Set labels of a node, or remove them (KEY-). They override what the node reports itself."""
     if not changes and not as_claimed:
         raise click.UsageError("name at least one KEY=VALUE, KEY- or --as-claimed KEY")
-    values = dict((change[:-1], None) if change.endswith("-") else label(change) for change in changes)
+    values = dict(map(_label_change, changes))
     changed = _configure(session, id, {"labels": values, "as_claimed": as_claimed})
     show_done(session.output, changed, f"labels of node '{id}': {plain(changed.get('labels'))}")
+
+
+def _label_change(text: str) -> tuple[str, str | None]:
+    if text.endswith("-") and "=" not in text and text != "-":
+        return text[:-1], None
+    if "=" not in text[1:]:
+        raise click.BadParameter(
+            f"'{text}' is neither KEY=VALUE, which sets a label, nor KEY-, which removes it"
+        )
+    return label(text)
 
 
 @node.command()
@@ -224,7 +265,7 @@ def cap(session: ApiSession, id: str, memory_mb: int | None, cpus: int | None, r
     if not body:
         raise click.UsageError("name at least one of --memory-mb, --cpus and --runtimes")
     changed = _configure(session, id, body)
-    counts = f"{changed.get('memory_mb')} MB, {changed.get('cpus')} CPUs, {plain(changed.get('runtimes'))}"
+    counts = f"{changed.get('memory_mb')} MB, {changed.get('cpus')} CPUs, {plain(changed.get('runtimes') or 'no runtime')}"
     show_done(session.output, changed, f"of node '{id}' count {counts}")
 
 

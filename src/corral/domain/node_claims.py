@@ -32,6 +32,10 @@ class NodeClaims(msgspec.Struct, frozen=True, kw_only=True):
     runtimes: tuple[str, ...] = ()
 
 
+RUNTIMES: Final = ("process", "screen", "tmux")
+"""The runtimes of Corral itself; nodes may have others."""
+
+
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings of operators; everything empty: the node's claims apply."""
 

@@ -19,7 +19,7 @@ def test_a_list_is_a_table_by_default(corral: Corral, server: StandIn) -> None:
     title, row = done.stdout.splitlines()
     assert title.split()[:3] == ["ID", "STATE", "ADMISSION"]
     assert row.split()[:3] == ["web-1", "ONLINE", "open"]
-    assert "1024/4096 MB" in row
+    assert "512/4096 MB" in row
     assert "zone=a" in row
     assert "\x1b" not in done.stdout
     assert server.requests[0].headers["Authorization"] == "Bearer corral_test_0123456789abcdef"
@@ -192,6 +192,32 @@ def test_labels_and_limits_of_a_node_are_one_change(corral: Corral, server: Stan
     assert server.requests[1].body == {"memory_mb": None, "cpus": 4, "runtimes": None}
     for incomplete in (["label", "web-1"], ["label", "web-1", "zone"], ["cap", "web-1"]):
         assert corral("node", *incomplete).returncode == 2
+    assert "neither KEY=VALUE, which sets a label, nor KEY-" in corral("node", "label", "web-1", "bad").stderr
+    corral("node", "label", "web-1", "range=5-")
+    assert server.requests[-1].body["labels"] == {"range": "5-"}
+
+
+def test_what_is_promised_on_a_node_is_shown_against_its_limit_and_the_host_apart(
+    corral: Corral, server: StandIn
+) -> None:
+    limits = {
+        "labels": {"trusted.team": "x"},
+        "withheld": ["zone"],
+        "memory_mb": 256,
+        "runtimes": ["process", "tmux"],
+    }
+    seen = {"memory_mb": 256, "promised_memory_mb": 48, "used_memory_mb": 1923, "settings": limits}
+    node = {**NODE, **seen, "claims": {"memory_mb": 4096}}
+    server.answers["GET", "/api/v1/nodes/web-1"] = (200, node)
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": [node], "next_cursor": None})
+    rows = [" ".join(line.split()) for line in corral("node", "info", "web-1").stdout.splitlines()]
+    assert "Memory: 48 MB promised, 208 of 256 MB free (at most 256 MB by operators)" in rows
+    assert "Host memory: 1923/4096 MB" in rows
+    said = "labels trusted.team=x zone-; at most 256 MB; only runtimes process, tmux"
+    assert f"Set by operators: {said}" in rows
+    listed = corral("node", "list").stdout
+    assert "48/256 MB" in listed
+    assert "1923/4096 MB" in listed
 
 
 def test_an_id_is_one_part_of_the_path_whatever_is_in_it(corral: Corral, server: StandIn) -> None:

@@ -119,3 +119,24 @@ async def test_settings_that_cannot_be_are_refused(controller, identity, body):
     with pytest.raises(CommandRefused) as refused:
         await controller.call("PATCH", NODE, body)
     assert refused.value.code == "INVALID_FIELD"
+
+
+async def test_what_is_promised_counts_against_the_limit_of_operators(controller, identity):
+    await controller.call("POST", "/api/v1/groups", {"name": "game", "command": ["serve"], "memory_mb": 48})
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**{**CLAIMED, "total_memory_mb": 4096})
+        await controller.call("PATCH", NODE, {"memory_mb": 256})
+        await controller.call("POST", "/api/v1/instances", {"group": "game"})
+        node = await controller.call("GET", NODE)
+    assert (node["promised_memory_mb"], node["memory_mb"], node["claims"]["memory_mb"]) == (48, 256, 4096)
+
+
+async def test_a_runtime_that_no_node_has_is_refused_with_the_nearest_one(controller, identity):
+    with pytest.raises(CommandRefused) as refused:
+        await controller.call("PATCH", NODE, {"runtimes": ["process", "proces"]})
+    assert (refused.value.code, refused.value.message) == ("INVALID_FIELD", "unknown runtime 'proces'")
+    assert refused.value.hint == "did you mean 'process'? known: process, screen, tmux"
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**{**CLAIMED, "runtimes": ["process", "firecracker"]})
+    node = await controller.call("PATCH", NODE, {"runtimes": ["firecracker", "tmux"]})
+    assert node["runtimes"] == ["firecracker"]

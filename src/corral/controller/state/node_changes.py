@@ -7,6 +7,7 @@ lifecycle does not allow.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 
 import msgspec
 
@@ -16,7 +17,7 @@ from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.instance_records import NodeLedger
 from corral.domain.ids import NodeId
-from corral.domain.node_claims import NodeSettings, check_labels
+from corral.domain.node_claims import RUNTIMES, NodeSettings, check_labels
 from corral.domain.node_states import (
     ADMISSION_LIFECYCLE,
     NODE_LIFECYCLE,
@@ -25,7 +26,7 @@ from corral.domain.node_states import (
     NodeTrigger,
 )
 from corral.domain.records import NodeRecord, with_claims
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, unknown_choice
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +88,14 @@ def relabelled(settings: NodeSettings, changes: LabelChanges) -> NodeSettings:
     check_labels(labels)
     check_labels(dict.fromkeys((*withheld, *changes.as_claimed), ""))
     return msgspec.structs.replace(settings, labels=labels, withheld=tuple(sorted(withheld)))
+
+
+def check_runtimes(state: ClusterState, names: Iterable[str]) -> None:
+    """Refuse a runtime that neither comes with Corral nor is of any node: its node would run nothing."""
+    known = {*RUNTIMES, *(name for stored in state.nodes for name in stored.record.claimed.runtimes)}
+    for name in names:
+        if name not in known:
+            raise unknown_choice("runtime", name, known, code=Code.INVALID_FIELD, field="runtimes")
 
 
 def configure(stored: StoredRecord[NodeRecord], settings: NodeSettings) -> NodeChange:

@@ -49,6 +49,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     address: str
     memory_mb: int
+    promised_memory_mb: int
     used_memory_mb: int
     cpus: int
     cpu_usage: float
@@ -120,6 +121,7 @@ def node_shape(state: ClusterState, nodes: LiveNodes, stored: StoredRecord[NodeR
         labels=record.labels,
         address=record.address,
         memory_mb=in_force(_as_of_now(record, live), record.settings).memory_mb,
+        promised_memory_mb=state.reservations.usage(record.id).memory_mb,
         used_memory_mb=live.used_memory_mb if live else 0,
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,
@@ -243,6 +245,7 @@ def patch_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[NodePatch, N
         )
         if value is not UNSET
     }
+    node_changes.check_runtimes(state, asked.runtimes or ())
     changed = node_changes.configure(stored, msgspec.structs.replace(settings, **limits))
     return Mutation(
         action="nodes.configure",
