@@ -104,7 +104,9 @@ def _explained(found: Item) -> Iterable[str]:
         yield from _now(each, found)
     if changes := found.get("would_change", []):
         of_node = str(found.get("subject", "")).startswith("node/")
-        yield "would change: " + " · ".join(_condition(each, whole=of_node) for each in changes)
+        missing = max(int(each.get("missing") or 0) for each in changes)
+        one = f" for one of {missing} missing instances" if missing > 1 and not of_node else ""
+        yield f"would change{one}: " + " · ".join(_condition(each, whole=of_node) for each in changes)
     if chain := found.get("chain", []):
         yield "caused by: " + " → ".join(map(_step, chain))
     items = [(item.get("at"), _decision(item)) for item in found.get("decisions", [])]

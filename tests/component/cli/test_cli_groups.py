@@ -463,7 +463,10 @@ def test_why_draws_nodes_conditions_and_the_chain(corral: Corral, server: StandI
                 {"topic": "need", "subject": "group/lobby", "reason": "4 are wanted"},
                 {"topic": "refuse", "rejected": rejected, "rejected_counts": {"MEMORY": 5, "ADMISSION": 1}},
             ],
-            "would_change": [{"condition": "128 MB on n1", "at": None}, {"condition": "undrain web-2"}],
+            "would_change": [
+                {"condition": "128 MB on n1", "at": None, "missing": 2},
+                {"condition": "undrain web-2"},
+            ],
             "chain": [
                 {"kind": "event", "reason": "'lobby-2' crashed: oom", "at": at},
                 {"kind": "decision", "rule": "crash.replace", "subject": "lobby"},
@@ -476,7 +479,7 @@ def test_why_draws_nodes_conditions_and_the_chain(corral: Corral, server: StandI
         "    n1     lacks 128 MB",
         "    web-2  it is draining: kernel update",
         "    and 4 more nodes",
-        "would change: 128 MB on n1 · undrain web-2",
+        "would change for one of 2 missing instances: 128 MB on n1 · undrain web-2",
     ]
     assert lines[5].startswith("caused by: 'lobby-2' crashed: oom ")
     assert lines[5].endswith(" → crash.replace lobby")

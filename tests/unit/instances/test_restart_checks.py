@@ -86,7 +86,7 @@ def test_a_group_that_no_node_would_take_again_is_not_stopped(world):
         ({"affinity": [{"label": "a=b", "required": True}]}, {}, "label a=b on n1"),
         ({"affinity": [{"group": "near", "required": True}]}, {}, "of 1 nodes: 1 against its affinity"),
         ({}, {"admission": Admission.CORDONED}, "uncordon n1"),
-        ({"memory_mb": 1100}, {}, "100 MB on n1"),
+        ({"memory_mb": 1100}, {}, "memory_mb ≤ 1000"),
     ],
 )
 def test_each_lasting_reason_refuses_it(world, change, node, first):

@@ -147,7 +147,7 @@ def test_each_condition_that_is_named_makes_the_planner_place_the_run(spec, node
             [node(memory_mb=8192, usage=usage(7808)), node("n2", admission=Admission.DRAINING)],
             ["128 MB on n1", "undrain n2", "memory_mb ≤ 384"],
         ),
-        ({"cpu": 2.5}, [node(cpus=2)], ["0.5 CPUs on n1", "cpu ≤ 2"]),
+        ({"cpu": 2.5}, [node(cpus=2)], ["a larger node: 2.5 CPUs are wanted, n1 has 2 in all", "cpu ≤ 2"]),
         ({"disk_mb": 100}, [node(free_disk_mb=60)], ["40 MB of disk on n1", "disk_mb ≤ 60"]),
         ({"disk_mb": 100}, [node()], ["n1 reports its free disk"]),
         ({}, [node(admission=Admission.CORDONED)], ["uncordon n1"]),
@@ -157,7 +157,32 @@ def test_each_condition_that_is_named_makes_the_planner_place_the_run(spec, node
         ({"node_labels": {"zone": "a"}}, [node(labels={"zone": "b"})], ["label zone=a on n1"]),
         ({"nodes": ("other",)}, [node()], ["n1 in 'nodes'"]),
         ({"runtime": "docker"}, [node()], ["runtime 'docker' on n1"]),
-        ({"memory_mb": 2000, "cpu": 5}, [node()], ["1000 MB on n1 and 1 CPUs on n1"]),
+        (
+            {"memory_mb": 700, "cpu": 3},
+            [node(usage=usage(400, 2))],
+            ["100 MB on n1 and 1 CPUs on n1"],
+        ),
+        (
+            {"memory_mb": 2000},
+            [node(memory_mb=1900), node("n2")],
+            ["a larger node: 2000 MB are wanted, n1 has 1900 in all", "memory_mb ≤ 1900"],
+        ),
+        (
+            {"memory_mb": 500},
+            [node(memory_mb=400, host_memory_mb=8000, usage=usage(304))],
+            ["corral node cap n1 --memory-mb 804", "memory_mb ≤ 96"],
+        ),
+        (
+            {"memory_mb": 300},
+            [node(memory_mb=400, host_memory_mb=8000, usage=usage(304))],
+            ["204 MB on n1, or corral node cap n1 --memory-mb 604", "memory_mb ≤ 96"],
+        ),
+        (
+            {"memory_mb": 500},
+            [node(memory_mb=400, host_memory_mb=600, usage=usage(304))],
+            ["corral node cap n1 --memory-mb 600 and 204 MB on n1", "memory_mb ≤ 96"],
+        ),
+        ({"cpu": 2.5}, [node(cpus=2, host_cpus=8)], ["corral node cap n1 --cpus 3", "cpu ≤ 2"]),
     ],
 )
 def test_the_failing_comparison_is_turned_round(group, nodes, conditions):

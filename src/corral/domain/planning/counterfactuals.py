@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,8 @@ _NODES: Final = 8
 _STEPS: Final = 3
 """The most changes of one node that are joined to one condition."""
 _REQUESTS: Final = 10
+_DIGITS: Final = 6
+_LARGER: Final = "a larger node"
 _EASIEST: Final = (
     RefusalCode.MEMORY,
     RefusalCode.CPU,
@@ -65,6 +67,8 @@ class Counterfactual(msgspec.Struct, frozen=True, kw_only=True):
     at: dt.datetime | None = None
     node: str = ""
     """The node that would take the run."""
+    missing: int = 0
+    """How many instances are missing where the condition is about one of them; 0: it is about all."""
     changes: tuple[SnapshotChange, ...] = ()
     """The condition as changes of the snapshot; empty: it is not about placement."""
 
@@ -117,7 +121,9 @@ def _of_starts(view: PlanView, group: GroupRecord, found: GroupResult, node: str
     for _, request in zip(range(_REQUESTS), requests, strict=False):
         refused = place_one(view, group, request)
         if isinstance(refused, PlacementRefusal):
-            return placement_counterfactuals(view, group, request, refused, node=node)
+            found_for_one = placement_counterfactuals(view, group, request, refused, node=node)
+            missing = found.need.missing + found.need.refill - found.started
+            return [msgspec.structs.replace(each, missing=missing) for each in found_for_one]
     return []
 
 
@@ -136,10 +142,17 @@ def placement_counterfactuals(
     trial = _Trial(view, group, request)
     refusals = [each for each in refused.refusals if node in ("", each.node)]
     found = [each for refusal in _nearest(refusals) if (each := trial.on_node(refusal)) is not None]
+    found = _one_larger_node(found)
     found.sort(key=lambda each: len(each.changes))
     found += trial.smaller(refusals) if not node else []
     unique = {each.condition: each for each in reversed(found)}
     return [*reversed(unique.values()), *_end_of_wait(view, refused)]
+
+
+def _one_larger_node(found: Sequence[Counterfactual]) -> list[Counterfactual]:
+    """All nodes that are too small for the run would say the same."""
+    larger = [each for each in found if each.condition.startswith(_LARGER)]
+    return [each for each in found if each not in larger[1:]]
 
 
 def _end_of_wait(view: PlanView, refused: PlacementRefusal) -> list[Counterfactual]:
@@ -160,6 +173,39 @@ def _nearest(refusals: Sequence[NodeRefusal]) -> list[NodeRefusal]:
     return sorted(refusals, key=order)[:_NODES]
 
 
+class _Amount(NamedTuple):
+    """Memory or CPUs of a node, of which a run needs more than is free."""
+
+    unit: str
+    option: str
+    """Of `corral node cap`."""
+    needed: float
+    used: float
+    total: float
+    host: float
+    """What the node has without the limit of an operator."""
+    limit: int
+    """The lowest limit with which the run fits beside the others."""
+
+    def condition(self, node: str) -> str:
+        lacks = self.used + self.needed - self.total
+        freed = f"{_number(lacks)} {self.unit} on {node}"
+        raised = f"corral node cap {node} {self.option}"
+        if self.total < self.host and self.used + self.needed <= self.host:
+            raised = f"{raised} {self.limit}"
+            return f"{freed}, or {raised}" if self.needed <= self.total else raised
+        if self.needed <= self.total:
+            return freed
+        most = max(self.total, self.host)
+        if self.needed <= most:
+            return f"{raised} {_number(most)} and {_number(self.used + self.needed - most)} {self.unit} on {node}"
+        return f"{_LARGER}: {_number(self.needed)} {self.unit} are wanted, {node} has {_number(most)} in all"
+
+
+def _number(amount: float) -> str:
+    return str(int(amount)) if amount == int(amount) else f"{round(amount, _DIGITS):g}"
+
+
 class _Trial:
     """One run that no node takes, tried on changed snapshots."""
 
@@ -170,6 +216,7 @@ class _Trial:
         self._nodes = {node.id: node for node in view.nodes()}
         home = view.home_of(group, request)
         self._bound = home or view.chosen_node(request)
+        self._at_home = bool(home)
         self._failed_on = failed_lately(group, view.now)
         self._last_ports = request.last_ports if group.spec.static else ()
 
@@ -232,6 +279,7 @@ class _Trial:
             only=only,
             last_ports=self._last_ports,
             failed_on=self._failed_on,
+            at_home=self._at_home,
         )
         return place(table, spec, request)
 
@@ -278,16 +326,35 @@ class _Trial:
             return text, SnapshotChange(
                 node=node, field=field, value=view.preparing_disk_mb + self._spec.disk_mb
             )
-        lacks = float(numbers["lacks"])
-        if refusal.code is RefusalCode.CPU:
-            cpus = view.cpus + math.ceil(lacks / (self._view.cpu_overcommit or 1.0))
-            return f"{lacks:g} CPUs on {node}", SnapshotChange(node=node, field="cpus", value=cpus)
         if refusal.code is RefusalCode.DISK:
-            disk = max(view.free_disk_mb or 0, view.preparing_disk_mb) + int(lacks)
-            text = f"{int(lacks)} MB of disk on {node}"
+            lacks = int(numbers["lacks"])
+            disk = max(view.free_disk_mb or 0, view.preparing_disk_mb) + lacks
+            text = f"{lacks} MB of disk on {node}"
             return text, SnapshotChange(node=node, field="free_disk_mb", value=disk)
-        memory = max(view.memory_mb, view.usage.memory_mb) + int(lacks)
-        return f"{int(lacks)} MB on {node}", SnapshotChange(node=node, field="memory_mb", value=memory)
+        if refusal.code is RefusalCode.CPU:
+            overcommit = self._view.cpu_overcommit or 1.0
+            cpus = math.ceil(round((view.usage.cpu + self._spec.cpu) / overcommit, _DIGITS))
+            amount = _Amount(
+                "CPUs",
+                "--cpus",
+                self._spec.cpu,
+                view.usage.cpu,
+                view.cpus * overcommit,
+                view.host_cpus * overcommit,
+                cpus,
+            )
+            return amount.condition(node), SnapshotChange(node=node, field="cpus", value=cpus)
+        memory = view.usage.memory_mb + self._spec.memory_mb
+        amount = _Amount(
+            "MB",
+            "--memory-mb",
+            self._spec.memory_mb,
+            view.usage.memory_mb,
+            view.memory_mb,
+            view.host_memory_mb,
+            memory,
+        )
+        return amount.condition(node), SnapshotChange(node=node, field="memory_mb", value=memory)
 
     @staticmethod
     def _more_ports(refusal: NodeRefusal, view: NodeView) -> tuple[str, SnapshotChange]:

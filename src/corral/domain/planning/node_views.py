@@ -30,6 +30,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
     memory_mb: int = 0
     cpus: int = 0
+    host_memory_mb: int = 0
+    """What it has without the limit of an operator, if that is more than what counts."""
+    host_cpus: int = 0
     admission_reason: str = ""
     reconnect_until: dt.datetime | None = None
     """It lost its connection moments ago, and is waited for until then."""
@@ -127,6 +130,8 @@ def views_of_space(
                 capabilities=frozenset(record.capabilities),
                 memory_mb=record.memory_mb,
                 cpus=record.cpus,
+                host_memory_mb=record.claimed.memory_mb,
+                host_cpus=record.claimed.cpus,
                 cpu_mean=seen.cpu_mean,
                 free_disk_mb=seen.free_disk_mb,
                 preparing_disk_mb=seen.preparing_disk_mb,

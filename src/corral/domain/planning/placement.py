@@ -262,11 +262,14 @@ class _Search:
         spec, view = self._spec, room.view
         free = max(0, view.memory_mb - room.memory_mb)
         if spec.memory_mb > free:
-            return self._lacking(view, RefusalCode.MEMORY, spec.memory_mb, free, view.memory_mb)
+            limit = _limit(view.memory_mb, view.host_memory_mb, room.memory_mb + spec.memory_mb)
+            return self._lacking(view, RefusalCode.MEMORY, spec.memory_mb, free, view.memory_mb, **limit)
         total = view.cpus * self._table.overcommit
         free_cpu = max(0.0, round(total - room.cpu, _DIGITS))
         if view.cpus and spec.cpu > free_cpu:  # a node that does not know its CPUs is not held to them
-            return self._lacking(view, RefusalCode.CPU, spec.cpu, free_cpu, total)
+            host = view.host_cpus * self._table.overcommit
+            limit = _limit(total, host, room.cpu + spec.cpu)
+            return self._lacking(view, RefusalCode.CPU, spec.cpu, free_cpu, total, **limit)
         if spec.disk_mb and view.state is NodeState.ONLINE:  # of a node that is away it is not known
             if view.free_disk_mb is None:
                 unknown: Numbers = {"kind": "unknown", "needed": spec.disk_mb}
@@ -277,7 +280,7 @@ class _Search:
         return None
 
     def _lacking(
-        self, view: NodeView, code: RefusalCode, needed: float, free: float, total: float, **more: str
+        self, view: NodeView, code: RefusalCode, needed: float, free: float, total: float, **more: str | float
     ) -> NodeRefusal:
         lacks = round(needed - free, _DIGITS)
         return self._refused(
@@ -301,6 +304,11 @@ class _Search:
             if not each.required and self._applies(each, view):
                 score += each.weight / _AFFINITY_SCALE
         return round(score, _DIGITS)
+
+
+def _limit(total: float, host: float, needed: float) -> dict[str, str | float]:
+    """For the refusal, where only the limit of an operator is in the way."""
+    return {"kind": "limited", "host": host} if total < needed <= host else {}
 
 
 def label_applies(affinity: AffinitySpec, labels: Mapping[str, str]) -> bool:

@@ -77,6 +77,10 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "SKEW:node": "it has {count}, '{fewest_in}' {fewest}: max_skew is {max_skew}",
     "SKEW:none": "label '{by}' is missing, and spread by it has a max_skew",
     RefusalCode.MEMORY: "{needed} MB are wanted, {free} of {total} MB are free: lacks {lacks} MB",
+    "MEMORY:limited": "{needed} MB are wanted, {free} of {total} MB are free: lacks {lacks} MB; the host has {host} MB, "
+    "an operator limits it to {total}",
+    "CPU:limited": "{needed:g} CPUs are wanted, {free:g} of {total:g} are free: lacks {lacks:g}; the host has {host:g}, "
+    "an operator limits it to {total:g}",
     RefusalCode.CPU: "{needed:g} CPUs are wanted, {free:g} of {total:g} are free: lacks {lacks:g}",
     "DISK:known": "{needed} MB of disk are wanted, {free} MB are free: lacks {lacks} MB",
     "DISK:unknown": "{needed} MB of disk are wanted, and it has not reported how much is free",

@@ -63,6 +63,7 @@ class WouldChangeShape(msgspec.Struct, frozen=True, kw_only=True):
     condition: str
     effect: str
     at: dt.datetime | None
+    missing: int = 0
 
 
 class RestartShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +137,8 @@ class WhyParts:
 
 def would_change_shapes(found: Sequence[Counterfactual]) -> list[WouldChangeShape]:
     return [
-        WouldChangeShape(condition=each.condition, effect=each.effect, at=each.at) for each in found[:LISTED]
+        WouldChangeShape(condition=each.condition, effect=each.effect, at=each.at, missing=each.missing)
+        for each in found[:LISTED]
     ]
 
 

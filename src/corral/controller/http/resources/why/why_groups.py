@@ -129,21 +129,30 @@ def _observing(name: str) -> NowShape:
 
 
 def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[NowShape]:
-    """Instances of groups with a lower priority that have the room which is lacking: they are not stopped for it."""
+    """Instances of groups with a lower priority that have the room which is lacking: they are not stopped for it. A node
+    that is too small, or where they have too little, is left out."""
     refusals = found.refusal.refusals if found.refusal is not None else ()
-    full = [each.node for each in refusals if each.code in (RefusalCode.MEMORY, RefusalCode.CPU)]
     shapes = []
-    for node in full[:_NAMED]:
-        held = [each.record for each in parts.state.instances.of_node(node) if live(each.record.state)]
+    for refusal in refusals:
+        if refusal.code not in (RefusalCode.MEMORY, RefusalCode.CPU) or len(shapes) == _NAMED:
+            continue
+        held = [
+            each.record for each in parts.state.instances.of_node(refusal.node) if live(each.record.state)
+        ]
         lower = [
-            f"'{each.id}' (priority {group.record.spec.priority}, {each.memory_mb} MB)"
+            (each, group.record.spec)
             for each in held
             if (group := parts.state.groups.find(each.group)) is not None
             and group.record.spec.priority < record.spec.priority
         ]
-        if lower:
-            text = f"{node} has {short_list(lower, _NAMED)}, which are not stopped for it"
-            shapes.append(NowShape(topic="holders", subject=f"node/{node}", node=node, reason=text))
+        of_memory = refusal.code is RefusalCode.MEMORY
+        room = sum(each.memory_mb if of_memory else spec.cpu for each, spec in lower)
+        numbers = refusal.numbers
+        if float(numbers["needed"]) <= float(numbers["total"]) and room >= float(numbers["lacks"]):
+            named = [f"'{each.id}' (priority {spec.priority}, {each.memory_mb} MB)" for each, spec in lower]
+            text = f"{refusal.node} has {short_list(named, _NAMED)}, which are not stopped for it"
+            subject = f"node/{refusal.node}"
+            shapes.append(NowShape(topic="holders", subject=subject, node=refusal.node, reason=text))
     return shapes
 
 
