@@ -132,7 +132,7 @@ def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[N
     """Instances of groups with a lower priority that have the room which is lacking: they are not stopped for it. A node
     that is too small, or where they have too little, is left out."""
     refusals = found.refusal.refusals if found.refusal is not None else ()
-    shapes = []
+    shapes: list[NowShape] = []
     for refusal in refusals:
         if refusal.code not in (RefusalCode.MEMORY, RefusalCode.CPU) or len(shapes) == _NAMED:
             continue
