@@ -85,8 +85,14 @@ def code(found) -> RefusalCode:
         (
             {"memory_mb": 1001},
             {"state": NodeState.DISCONNECTED, "reconnect_until": NOW},
-            RefusalCode.STATE,
+            RefusalCode.MEMORY,
         ),
+        (
+            {"ports": {"p": PortSpec(port=80)}},
+            {"state": NodeState.DISCONNECTED, "reconnect_until": NOW, "leased": leasing((80, TCP))},
+            RefusalCode.PORTS,
+        ),
+        ({"memory_mb": 1001}, {"state": NodeState.DISCONNECTED}, RefusalCode.STATE),
         ({"ports": {"p": PortSpec(port=80)}}, {"leased": leasing((80, TCP))}, RefusalCode.PORTS),
         ({"ports": {"p": PortSpec(port=80)}}, {"refused": frozenset({(80, UDP)})}, RefusalCode.PORTS),
     ],

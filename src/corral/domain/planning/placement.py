@@ -191,22 +191,24 @@ class _Search:
         if self._best is not None and rank < self._best.rank:
             self._lower.append((view.id, score))
             return
-        # Only for candidates: the search for ports costs more than all other checks.
-        try:
-            ports = choose_ports(
-                self._spec.ports,
-                leased=self._table.ports(view),
-                refused=view.refused,
-                last=request.last_ports,
-            )
-        except NoPort as error:
-            self._refusals.append(
-                self._refused(view, RefusalCode.PORTS, {"taken": str(error), "port": error.port})
-            )
+        ports = self._ports(view)  # only for candidates: the search costs more than all other checks
+        if isinstance(ports, NodeRefusal):
+            self._refusals.append(ports)
             return
         ordinal = request.instance.removeprefix(f"{self._spec.name}-")
         chance = zlib.crc32(f"{self._spec.name}/{ordinal}/{view.id}".encode())
         self._compare(_Candidate(rank, chance, view.id, score, ports))
+
+    def _ports(self, view: NodeView) -> tuple[LeasedPort, ...] | NodeRefusal:
+        try:
+            return choose_ports(
+                self._spec.ports,
+                leased=self._table.ports(view),
+                refused=view.refused,
+                last=self._request.last_ports,
+            )
+        except NoPort as error:
+            return self._refused(view, RefusalCode.PORTS, {"taken": str(error), "port": error.port})
 
     def _compare(self, found: _Candidate) -> None:
         best = self._best
@@ -223,10 +225,16 @@ class _Search:
     def _refusal(self, room: Room) -> NodeRefusal | None:
         view = room.view
         if view.state is not NodeState.ONLINE:
-            if view.reconnect_until is not None and self._lasting(room) is None:
-                until = f"{view.reconnect_until:%H:%M:%S} UTC"
-                return self._refused(view, RefusalCode.RECONNECTING, {"until": until})
-            return self._refused(view, RefusalCode.STATE, {"state": view.state.value})
+            if view.reconnect_until is None:
+                return self._refused(view, RefusalCode.STATE, {"state": view.state.value})
+            lasting = self._lasting(room)
+            if lasting is not None:  # nothing would come of waiting for it
+                return lasting
+            ports = self._ports(view)
+            if isinstance(ports, NodeRefusal):
+                return ports
+            until = f"{view.reconnect_until:%H:%M:%S} UTC"
+            return self._refused(view, RefusalCode.RECONNECTING, {"until": until})
         return self._lasting(room)
 
     def _lasting(self, room: Room) -> NodeRefusal | None:
