@@ -94,6 +94,35 @@ async def test_uploads_have_places_of_their_own(data: pathlib.Path) -> None:
 
 
 @pytest.mark.trap("T92")
+async def test_large_sets_of_documents_are_few_and_small_ones_go_by(data: pathlib.Path) -> None:
+    limits = HttpLimitsSection(uploads=9, requests_per_second=0)
+    async with http_rig(data, limits=limits) as rig, contextlib.AsyncExitStack() as stack:
+        texts = [(await rig.token(Role.OPERATOR))[1] for _ in range(3)]
+        small = {"documents": [{"body": {"name": "lobby", "command": ["a"]}}]}
+        large = {
+            "documents": [{"body": {"name": f"g-{n}", "command": ["a", "x" * 60_000]}} for n in range(20)]
+        }
+        first, _, third = [await stack.enter_async_context(rig.client(text)) for text in texts]
+        for open_ones, token in enumerate([texts[0], texts[0], texts[1], texts[1]]):
+            head = {"Content_Length": "2000000"} if open_ones % 2 else {"Transfer_Encoding": "chunked"}
+            call = raw_call(rig, "POST", "/api/v1/apply", token=token, **head)
+            sending = await stack.enter_async_context(call)
+            await eventually(lambda count=open_ones + 1: len(rig.leading.large_bodies) == count)
+            if open_ones == 1:
+                assert limited(await first.post("/api/v1/apply", json=large)), "those of the token"
+                answer = await third.post("/api/v1/apply", json=large)
+                assert answer.status_code == 200, answer.text
+        refused = await third.post("/api/v1/apply", json=large)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        assert "4 large requests are open already" in refused.json()["error"]["message"]
+        assert (await first.post("/api/v1/apply", json=small)).status_code == 200
+        sending.drop()
+        await eventually(lambda: len(rig.leading.large_bodies) == 3)
+        answer = await third.post("/api/v1/apply", json=large)
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.trap("T92")
 async def test_tickets_are_counted_until_they_are_used(data: pathlib.Path) -> None:
     async with http_rig(data, limits=LIMITS) as rig, rig.client() as admin, rig.client("") as browser:
         _, text = await rig.token(Role.VIEWER)

@@ -148,9 +148,18 @@ class HttpRequest:
 
     def refuse_declared(self, limit: int) -> None:
         """BODY_TOO_LARGE by the declared Content-Length."""
-        declared = self.header(b"content-length")
-        if declared is not None and declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
+        declared = self._declared()
+        if declared is not None and declared > limit:
             raise too_large(limit)
+
+    def is_small(self, limit: int) -> bool:
+        """Does it declare a Content-Length, and no more than this?"""
+        declared = self._declared()
+        return declared is not None and declared <= limit
+
+    def _declared(self) -> int | None:
+        declared = self.header(b"content-length")
+        return int(declared[:19]) if declared is not None and declared.isdecimal() else None
 
     async def next_piece(self, pace: BodyPace, *, limit: int) -> tuple[bytes, bool]:
         """The next piece of the body, and whether more of it follows. BODY_TOO_LARGE, BAD_REQUEST when it does not

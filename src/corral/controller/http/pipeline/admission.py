@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,6 +111,23 @@ class RouteAdmission:
         now = self.setting.clock.now()
         leading = self.leading()
         caller = self.caller(leading, request, ticket=ticket_of(request) if ticket_of else None)
+        return await self._whole(leading, caller, request, now)
+
+    @contextlib.asynccontextmanager
+    async def admit_large(self, request: HttpRequest) -> AsyncIterator[AdmittedRequest]:
+        """The same for a route whose bodies may be larger than those of others: a few large ones are held at once, until
+        they are answered. RATE_LIMITED, before the body is read."""
+        now = self.setting.clock.now()
+        leading = self.leading()
+        caller = self.caller(leading, request)
+        with contextlib.ExitStack() as stack:
+            if not request.is_small(self.setting.body_limit):
+                stack.enter_context(leading.large_bodies.opened(caller.token))
+            yield await self._whole(leading, caller, request, now)
+
+    async def _whole(
+        self, leading: TermContext, caller: Caller, request: HttpRequest, now: dt.datetime
+    ) -> AdmittedRequest:
         raw = await self.read_body(request)
         body = await self.decode_body(raw)
         return AdmittedRequest(

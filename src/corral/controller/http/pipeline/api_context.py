@@ -53,6 +53,8 @@ from corral.version import VERSION
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 BODY_LIMIT: Final = 1024 * 1024
+_LARGE_BODIES: Final = 4
+_LARGE_BODIES_OF_TOKEN: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +266,8 @@ class TermContext:
     tickets: Tickets = field(init=False)
     streams: OpenStreams = field(init=False)
     uploads: OpenStreams = field(init=False)
+    large_bodies: OpenStreams = field(init=False)
+    """Requests with bodies of more than `body_limit`, which are held in memory."""
     rates: RequestRates = field(init=False)
     token_uses: TokenUses = field(init=False)
 
@@ -273,6 +277,9 @@ class TermContext:
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
         self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
         self.uploads = self._pool("uploads", limit=limits.all_uploads, per_token=limits.uploads)
+        self.large_bodies = self._pool(
+            "large requests", limit=_LARGE_BODIES, per_token=min(limits.uploads, _LARGE_BODIES_OF_TOKEN)
+        )
         self.rates = RequestRates(limits, clock=setting.clock)
         self.token_uses = TokenUses(self.state.tokens)
 
@@ -290,7 +297,7 @@ class TermContext:
 
     async def close(self) -> None:
         """End every stream and the hub; later calls are refused with NOT_LEADER. Idempotent."""
-        for pool in (self.streams, self.uploads):
+        for pool in (self.streams, self.uploads, self.large_bodies):
             pool.close_all("this controller no longer leads")
         self.consoles.close()
         await self.hub.close()

@@ -58,7 +58,12 @@ class BuildServer:
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
-        admitted = await self._admission.admit(request)
+        if self._route.body_limit is None:
+            return await self._answer(await self._admission.admit(request))
+        async with self._admission.admit_large(request) as admitted:
+            return await self._answer(admitted)
+
+    async def _answer(self, admitted: AdmittedRequest) -> ApiResponse:
         guard, match = admitted.guard(admitted.raw), admitted.match()
         if (known := replayed(self._route, admitted, guard)) is not None:
             return known.answer

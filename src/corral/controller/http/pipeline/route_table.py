@@ -127,7 +127,7 @@ class Route:
     body: Any = None
     """The type of the request's body: a `Body`, or a bounded mapping; None for a request without one."""
     body_limit: int | None = None
-    """The most bytes of its body; None: as many as of any."""
+    """The most bytes of its body; None: as many as of any. A `Build` may take more: a few such requests at once."""
     rest: bool = False
     """The last parameter takes the rest of the path, slashes included."""
 
