@@ -57,6 +57,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
     },
     "TemplateSettings": {"variables": Sensitive.VALUE},
     "FieldChange": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
+    "FieldChangeShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
     "SettingChange": {"old": Sensitive.VALUE, "new": Sensitive.VALUE},
     "InstanceShape": {"variables": Sensitive.VALUE},
     "JvmSpec": {"args": Sensitive.VALUE},
@@ -78,7 +79,12 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
     "AuditShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
     "CacheTrouble": {"subject": Sensitive.TEXT},
     "CrashShape": {"signature": Sensitive.TEXT},
-    "DecisionShape": {"cause": Sensitive.TEXT, "inputs": Sensitive.TEXT},
+    "DecisionShape": {
+        "cause": Sensitive.TEXT,
+        "causes": Sensitive.TEXT,
+        "root": Sensitive.TEXT,
+        "inputs": Sensitive.TEXT,
+    },
     "Alternative": {"numbers": Sensitive.TEXT},
     "WouldChangeShape": {"condition": Sensitive.TEXT, "effect": Sensitive.TEXT},
 }

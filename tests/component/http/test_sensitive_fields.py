@@ -15,6 +15,7 @@ from msgspec import inspect
 from sse_client import following
 
 from corral.controller.http.pipeline.route_table import Route, Stream
+from corral.controller.http.resources.dry_runs import FieldChangeShape
 from corral.controller.http.routes import ROUTES
 from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.domain.decisions import Alternative, DecisionKind
@@ -149,7 +150,9 @@ async def plant_sentences(rig: Rig, id: str) -> None:
     pause = CrashLoop(since=now, until=now, strikes=1, reason=SENTENCE)
     decision = DecisionRecord(
         id=DecisionId("dec-1"),
-        cause="reconcile",
+        cause=SENTENCE,
+        root=SENTENCE,
+        causes=(SENTENCE,),
         kind=DecisionKind.SKIP,
         subject=id,
         reason=SENTENCE,
@@ -249,6 +252,29 @@ async def test_an_operator_sees_what_he_writes_and_no_tokens(rig: Rig) -> None:
     )
     assert (asked.status_code, asked.json()["error"]["code"]) == (403, "FORBIDDEN")
     assert "tokens.read" in asked.json()["error"]["message"]
+
+
+@pytest.mark.trap("T91")
+async def test_a_viewer_gets_no_differences_and_documents_without_credentials(rig: Rig) -> None:
+    await rig.group("lobby", **GROUP)
+    _, token = await rig.token(Role.VIEWER)
+    patch = {"env": {"DB_PASSWORD": "new"}}
+    set_of_one = {"documents": [{"body": {"name": "lobby", **patch}}], "dry_run": True, "force": True}
+    async with rig.client(token) as viewer, rig.client() as admin:
+        for answer in (
+            await viewer.post("/api/v1/apply", json=set_of_one),
+            await viewer.patch("/api/v1/groups/lobby?dry_run=true", json=patch),
+            await viewer.put("/api/v1/groups/lobby/document?dry_run=true", json=patch),
+        ):
+            assert (answer.status_code, MARK in answer.text) == (403, False)
+        document = (await viewer.get("/api/v1/groups/lobby/document")).text
+        assert (MARK in document, "http://files.example/server.jar" in document) == (False, True)
+        assert MARK in (await admin.get("/api/v1/groups/lobby/document")).text
+        changes = (await admin.patch("/api/v1/groups/lobby?dry_run=true", json=patch)).json()["changes"]
+    shape = msgspec.convert(changes[0]["fields"][0], FieldChangeShape)
+    assert MARK in str(shape.before)
+    hidden = redacted(shape)
+    assert (hidden.before, hidden.after) == ({"DB_PASSWORD": HIDDEN}, {"DB_PASSWORD": HIDDEN})
 
 
 async def test_a_document_with_hidden_values_is_not_written_back(rig: Rig, client: httpx.AsyncClient) -> None:
