@@ -84,7 +84,7 @@ def test_a_group_that_no_node_would_take_again_is_not_stopped(world):
         ({"runtime": "tmux"}, {}, "runtime 'tmux' on n1"),
         ({"node_capabilities": ["tty"]}, {}, "tty proven on n1"),
         ({"affinity": [{"label": "a=b", "required": True}]}, {}, "label a=b on n1"),
-        ({"affinity": [{"group": "near", "required": True}]}, {}, "of 1 nodes: 1 against its affinity"),
+        ({"affinity": [{"group": "near", "required": True}]}, {}, "an instance of 'near' on n1"),
         ({}, {"admission": Admission.CORDONED}, "uncordon n1"),
         ({"memory_mb": 1100}, {}, "memory_mb ≤ 1000"),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from corral.domain.decisions import Rule
 from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.group_plans import failed_lately, is_held
+from corral.domain.planning.lacking_room import LARGER_NODE, LackingAmount
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_usage import LeasedPorts
 from corral.domain.planning.node_views import NodeView
@@ -32,7 +33,9 @@ _STEPS: Final = 3
 """The most changes of one node that are joined to one condition."""
 _REQUESTS: Final = 10
 _DIGITS: Final = 6
-_LARGER: Final = "a larger node"
+RUNS_OF: Final = "runs"
+"""As the field of a change: how many instances of which groups are on the node."""
+_ANY_VALUE: Final = "…"
 _EASIEST: Final = (
     RefusalCode.MEMORY,
     RefusalCode.CPU,
@@ -151,7 +154,7 @@ def placement_counterfactuals(
 
 def _one_larger_node(found: Sequence[Counterfactual]) -> list[Counterfactual]:
     """All nodes that are too small for the run would say the same."""
-    larger = [each for each in found if each.condition.startswith(_LARGER)]
+    larger = [each for each in found if each.condition.startswith(LARGER_NODE)]
     return [each for each in found if each not in larger[1:]]
 
 
@@ -171,39 +174,6 @@ def _nearest(refusals: Sequence[NodeRefusal]) -> list[NodeRefusal]:
         return _EASIEST.index(refusal.code), float(lacks), refusal.node
 
     return sorted(refusals, key=order)[:_NODES]
-
-
-class _Amount(NamedTuple):
-    """Memory or CPUs of a node, of which a run needs more than is free."""
-
-    unit: str
-    option: str
-    """Of `corral node cap`."""
-    needed: float
-    used: float
-    total: float
-    host: float
-    """What the node has without the limit of an operator."""
-    limit: int
-    """The lowest limit with which the run fits beside the others."""
-
-    def condition(self, node: str) -> str:
-        lacks = self.used + self.needed - self.total
-        freed = f"{_number(lacks)} {self.unit} on {node}"
-        raised = f"corral node cap {node} {self.option}"
-        if self.total < self.host and self.used + self.needed <= self.host:
-            raised = f"{raised} {self.limit}"
-            return f"{freed}, or {raised}" if self.needed <= self.total else raised
-        if self.needed <= self.total:
-            return freed
-        most = max(self.total, self.host)
-        if self.needed <= most:
-            return f"{raised} {_number(most)} and {_number(self.used + self.needed - most)} {self.unit} on {node}"
-        return f"{_LARGER}: {_number(self.needed)} {self.unit} are wanted, {node} has {_number(most)} in all"
-
-
-def _number(amount: float) -> str:
-    return str(int(amount)) if amount == int(amount) else f"{round(amount, _DIGITS):g}"
 
 
 class _Trial:
@@ -262,6 +232,8 @@ class _Trial:
     def _changed(self, changes: Sequence[SnapshotChange]) -> tuple[Any, dict[str, NodeView]]:
         spec, nodes = self._spec, dict(self._nodes)
         for each in changes:
+            if each.field == RUNS_OF:
+                continue
             if each.node:
                 nodes[each.node] = msgspec.structs.replace(nodes[each.node], **{each.field: each.value})
             else:
@@ -273,7 +245,13 @@ class _Trial:
         counts_others = any(each.by != BY_NODE or each.max_skew is not None for each in spec.spread)
         if only is not None and not counts_others:
             nodes = {only: nodes[only]} if only in nodes else {}
-        table = NodeTable(nodes.values(), self._runs, cpu_overcommit=self._view.cpu_overcommit)
+        elsewhere = {each.node: each.value for each in changes if each.field == RUNS_OF}
+
+        def runs(group: str) -> Mapping[str, int]:
+            changed = {id: value[group] for id, value in elsewhere.items() if group in value}
+            return {**self._view.runs_by_node(group), **changed}
+
+        table = NodeTable(nodes.values(), runs, cpu_overcommit=self._view.cpu_overcommit)
         request = PlacementRequest(
             instance=self._request.id,
             only=only,
@@ -282,9 +260,6 @@ class _Trial:
             at_home=self._at_home,
         )
         return place(table, spec, request)
-
-    def _runs(self, group: str) -> Mapping[str, int]:
-        return self._view.runs_by_node(group)
 
     def _step(self, refusal: NodeRefusal, view: NodeView) -> tuple[str, SnapshotChange] | None:
         """The failing comparison turned round: for people, and as a change of the snapshot."""
@@ -306,6 +281,11 @@ class _Trial:
             case RefusalCode.AFFINITY if numbers.get("kind") == "label":
                 label, _, value = str(numbers["wanted"]).partition("=")
                 return change(f"label {label}={value} on {node}", "labels", {**view.labels, label: value})
+            case RefusalCode.AFFINITY if numbers.get("kind") in ("group", "no_group"):
+                return self._neighbour(str(numbers["wanted"]), node, there=numbers["kind"] == "group")
+            case RefusalCode.SKEW if numbers.get("kind") == "none":
+                label = str(numbers["by"])
+                return change(f"a label '{label}' on {node}", "labels", {**view.labels, label: _ANY_VALUE})
             case RefusalCode.RUNTIME:
                 name = self._spec.runtime
                 return change(f"runtime '{name}' on {node}", "runtimes", view.runtimes | {name})
@@ -334,7 +314,7 @@ class _Trial:
         if refusal.code is RefusalCode.CPU:
             overcommit = self._view.cpu_overcommit or 1.0
             cpus = math.ceil(round((view.usage.cpu + self._spec.cpu) / overcommit, _DIGITS))
-            amount = _Amount(
+            amount = LackingAmount(
                 "CPUs",
                 "--cpus",
                 self._spec.cpu,
@@ -345,7 +325,7 @@ class _Trial:
             )
             return amount.condition(node), SnapshotChange(node=node, field="cpus", value=cpus)
         memory = view.usage.memory_mb + self._spec.memory_mb
-        amount = _Amount(
+        amount = LackingAmount(
             "MB",
             "--memory-mb",
             self._spec.memory_mb,
@@ -355,6 +335,12 @@ class _Trial:
             memory,
         )
         return amount.condition(node), SnapshotChange(node=node, field="memory_mb", value=memory)
+
+    def _neighbour(self, group: str, node: str, *, there: bool) -> tuple[str, SnapshotChange]:
+        """A required affinity to a group is met by where that runs."""
+        unknown = ", which does not exist," if self._view.group(group) is None else ""
+        text = f"{'an' if there else 'no'} instance of '{group}'{unknown} on {node}"
+        return text, SnapshotChange(node=node, field=RUNS_OF, value={group: int(there)})
 
     @staticmethod
     def _more_ports(refusal: NodeRefusal, view: NodeView) -> tuple[str, SnapshotChange]:

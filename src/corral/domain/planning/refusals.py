@@ -41,6 +41,7 @@ NEVER: Final = frozenset(
 )
 """What no other run's end changes: such a node never takes the group as both are now."""
 _ROOM: Final = frozenset({RefusalCode.MEMORY, RefusalCode.CPU, RefusalCode.DISK, RefusalCode.PORTS})
+_UNLABELLED: Final = "without the label that it is spread by"
 LOWER: Final = "LOWER"
 """Of a node that can take the run and has a lower score."""
 TIE: Final = "TIE"
@@ -159,8 +160,8 @@ class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
     def by_nodes(cls, refusals: Sequence[NodeRefusal]) -> PlacementRefusal:
         """Every node was checked, and each has a reason."""
         counts = count_codes(refusals)
+        counted = _counted(refusals)
         reachable = counts.keys() - {RefusalCode.STATE, RefusalCode.RECONNECTING, RefusalCode.CHOICE}
-        counted = ", ".join(f"{counts[code]} {_COUNTED[code]}" for code in RefusalCode if counts.get(code))
         return cls(
             code=Code.PORT_RANGE_EXHAUSTED if reachable == {RefusalCode.PORTS} else Code.NO_CAPACITY,
             summary=f"of {len(refusals)} nodes: {counted}" if refusals else "there is no node; enrol one",
@@ -206,6 +207,17 @@ def listed_refusals(refusals: Sequence[NodeRefusal]) -> str:
 def count_codes(refusals: Iterable[NodeRefusal]) -> dict[str, int]:
     """How many nodes were refused, by code."""
     return dict(collections.Counter(refusal.code for refusal in refusals))
+
+
+def _counted(refusals: Iterable[NodeRefusal]) -> str:
+    """How many nodes were refused, by reason, for people."""
+    found = collections.Counter((each.code, _kind(each)) for each in refusals)
+    ordered = [(code, kind) for code in RefusalCode for kind in ("", _UNLABELLED) if found[code, kind]]
+    return ", ".join(f"{found[key]} {key[1] or _COUNTED[key[0]]}" for key in ordered)
+
+
+def _kind(refusal: NodeRefusal) -> str:
+    return _UNLABELLED if refusal.code is RefusalCode.SKEW and refusal.numbers.get("kind") == "none" else ""
 
 
 def listed_nodes(nodes: Iterable[str]) -> str:

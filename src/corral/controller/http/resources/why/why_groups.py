@@ -13,10 +13,12 @@ from corral.controller.http.resources.why.why_answer import (
     NowShape,
     WhyParts,
     WhyShape,
+    WouldChangeShape,
     planned_shape,
     refusal_shape,
     would_change_shapes,
 )
+from corral.controller.http.resources.why.why_group_details import group_details, group_remedies
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.collections import group_decisions
 from corral.controller.workload.service import Workloads
@@ -30,6 +32,7 @@ from corral.domain.groups.instance_records import (
     live,
 )
 from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.planner import GroupResult
 from corral.domain.planning.refusals import RefusalCode
 from corral.domain.planning.tallies import GroupTally
@@ -55,6 +58,7 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     now += [_observing(name)] if parts.instances.signals.observing else []
     now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
     now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
+    now += group_details(parts, record, found)
     now += _holders(parts, record, found)
     now += _waiting(parts.workload, there)
     decisions = await parts.journal(journal)
@@ -69,8 +73,17 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         decisions=decisions,
         now=now[:LISTED],
         chain=await chains.chain(behind or await _newest(chains, decisions[0].id if decisions else "")),
-        would_change=would_change_shapes(group_counterfactuals(view, record, found)),
+        would_change=_would_change(parts, view, record, found),
     )
+
+
+def _would_change(
+    parts: WhyParts, view: PlanView, record: GroupRecord, found: GroupResult
+) -> list[WouldChangeShape]:
+    shapes = would_change_shapes(group_counterfactuals(view, record, found))
+    known = {each.condition for each in shapes}
+    more = [each for each in group_remedies(parts.state, record, found) if each.condition not in known]
+    return [*shapes, *more][:LISTED]
 
 
 async def _newest(chains: ChainReader, id: str) -> DecisionRecord | None:

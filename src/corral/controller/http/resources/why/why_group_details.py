@@ -1,0 +1,139 @@
+"""What explains a group beside the plan: names that nothing has, nodes that are away, groups that it waits for, crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from corral.controller.http.resources.why.why_answer import NowShape, WhyParts, WouldChangeShape
+from corral.controller.state.cluster_state import ClusterState
+from corral.domain.decisions import Rule
+from corral.domain.groups.instance_records import CrashRecord, GroupRecord, stays
+from corral.domain.node_states import NodeState
+from corral.domain.planning.holds import hold_text
+from corral.domain.planning.planner import GroupResult
+from corral.errors import nearest
+
+_NAMED: Final = 5
+_CHOICES: Final = 500
+"""The most names among which the one is looked for that was meant."""
+_AWAY: Final = (NodeState.DISCONNECTED, NodeState.UNREACHABLE)
+
+
+def group_details(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[NowShape]:
+    """What is the case around the group."""
+    return [
+        *_unknown_names(parts.state, record, found),
+        *_away(parts.state, record),
+        *_dependencies(parts, record, found),
+        *_last_crash(parts.state, record),
+    ]
+
+
+def group_remedies(state: ClusterState, record: GroupRecord, found: GroupResult) -> list[WouldChangeShape]:
+    """What would change it, beside the conditions of a placement."""
+    shapes = [
+        WouldChangeShape(condition=f"{node} joins", effect="it can take instances", at=None)
+        for node in _unknown_nodes(state, record)
+        if found.refusal is not None
+    ]
+    for node, count in _away_nodes(state, record).items():
+        effect = (
+            f"its {count} instances there are reachable again"
+            if count > 1
+            else "its instance there is reachable again"
+        )
+        shapes.append(WouldChangeShape(condition=f"{node} reconnects", effect=effect, at=None))
+    return shapes
+
+
+def _shape(topic: str, record: GroupRecord, reason: str, *, node: str = "") -> NowShape:
+    return NowShape(topic=topic, subject=f"group/{record.spec.name}", node=node, reason=reason)
+
+
+def _unknown_nodes(state: ClusterState, record: GroupRecord) -> list[str]:
+    return [node for node in record.spec.nodes if state.nodes.find(node) is None][:_NAMED]
+
+
+def _unknown_names(state: ClusterState, record: GroupRecord, found: GroupResult) -> Iterable[NowShape]:
+    """Nodes and groups that the document names, and that do not exist: they may be typing errors."""
+    if found.refusal is None:
+        return
+    for node in _unknown_nodes(state, record):
+        meant = _meant(node, (id for id, _ in state.nodes.items()))
+        yield _shape("unknown", record, f"its 'nodes' name '{node}', which has not joined{meant}")
+    for each in record.spec.affinity:
+        if each.group and each.required and each.weight > 0 and state.groups.find(each.group) is None:
+            meant = _meant(each.group, (name for name, _ in state.groups.items()))
+            text = f"its required 'affinity' names group '{each.group}', which does not exist{meant}"
+            yield _shape("unknown", record, text)
+
+
+def _meant(name: str, choices: Iterable[str]) -> str:
+    guess = nearest(name, list(choices)[:_CHOICES])
+    return f"; did you mean '{guess}'?" if guess else ""
+
+
+def _away_nodes(state: ClusterState, record: GroupRecord) -> dict[str, int]:
+    """The nodes with instances of the group that are not connected, with the numbers of these."""
+    counts = state.instances.counts(record.spec.name)
+    away = {}
+    for node, count in counts.by_node.items():
+        stored = state.nodes.find(node)
+        if stored is not None and stored.record.state in _AWAY:
+            away[node] = count
+    return dict(sorted(away.items())[:_NAMED])
+
+
+def _away(state: ClusterState, record: GroupRecord) -> Iterable[NowShape]:
+    for node in _away_nodes(state, record):
+        there = state.instances.of_group(record.spec.name)
+        ids = [each.record.id for each in there if each.record.node == node and stays(each.record)]
+        named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
+        runs = state.nodes.require(node).record
+        since = f"{runs.state} since {runs.state_since:%Y-%m-%d %H:%M:%S} UTC"
+        yield _shape("away", record, f"{node}, which has {named}, is {since}", node=node)
+
+
+def _dependencies(parts: WhyParts, record: GroupRecord, found: GroupResult) -> Iterable[NowShape]:
+    """What the groups have that this one waits for."""
+    if found.need.rule is not Rule.DEPENDS_WAIT:
+        return
+    for each in record.spec.depends_on:
+        stored = parts.state.groups.find(each.group)
+        if stored is None or parts.state.instances.counts(each.group).serving_ready >= each.ready:
+            continue
+        text = _trouble(parts.as_of_now(stored.record)) or "its instances are not ready yet"
+        yield _shape("depends_on", record, f"'{each.group}': {text}; see 'corral why group/{each.group}'")
+
+
+def _trouble(record: GroupRecord) -> str:
+    name = record.spec.name
+    if record.hold is not None:
+        return hold_text(record.hold, name)
+    if record.paused is not None:
+        until = f"{record.paused.until:%Y-%m-%d %H:%M:%S} UTC"
+        return f"it is crash-looping and paused until {until}: {record.paused.reason}"
+    if record.reason:
+        return record.reason
+    return "it wants no instances" if not record.desired_count else ""
+
+
+def _last_crash(state: ClusterState, record: GroupRecord) -> Iterable[NowShape]:
+    """Of a group that is paused as crash-looping: where the last crash and the console of the run are."""
+    if record.paused is None:
+        return
+    crash = _newest_crash(state, record.spec.name)
+    if crash is not None:
+        text = (
+            f"the last crash, of '{crash.instance}': {crash.exit.summary}; see 'corral crash get {crash.id}'"
+        )
+        if state.instances.find(crash.instance) is not None:
+            text += f" and 'corral instance console {crash.instance}'"
+        yield _shape("crash", record, text, node=crash.node)
+
+
+def _newest_crash(state: ClusterState, group: str) -> CrashRecord | None:
+    ids = (state.crashes.newest_of(each.record.id) for each in state.instances.of_group(group))
+    crashes = [state.crashes.require(id).record for id in ids if id is not None]
+    return max(crashes, key=lambda each: each.received_at or each.at, default=None)
