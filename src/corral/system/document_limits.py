@@ -9,6 +9,9 @@ _INTEGERS: Final = range(-(1 << 63), 1 << 64)
 _MOST_DIGITS: Final = 400
 _QUOTED: Final = 40
 DEEPEST: Final = 60
+MOST_DOCUMENTS: Final = 1000
+MOST_VALUES: Final = 200_000
+MOST_BYTES: Final = 8 * 1024 * 1024
 
 
 class Malformed(ValueError):
@@ -20,20 +23,35 @@ class Malformed(ValueError):
 
 
 class Tally:
-    """How many values were read, those behind references included. It is kept while a text is read, so that nothing is
-    made which is larger."""
+    """How many values were read, and bytes of text in them, those behind references included. It is kept while a text is
+    read, so that nothing is made which is larger."""
 
-    def __init__(self, most_values: int) -> None:
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.values = 0
-        self._most_values = most_values
+        self.size = 0
 
-    def add(self, values: int, line: int) -> None:
+    def add(self, values: int, size: int, line: int = 0) -> None:
         self.values += values
-        if self.values > self._most_values:
+        self.size += size
+        if self.values > MOST_VALUES:
             raise Malformed(
-                f"it has more than {self._most_values} values, references included; split it into several files",
+                f"it has more than {MOST_VALUES} values, references included; split it into several files",
                 line,
             )
+        if self.size > MOST_BYTES:
+            raise Malformed(
+                f"it has more than {MOST_BYTES >> 20} MiB of text, references included; put long values into files of a "
+                "template",
+                line,
+            )
+
+
+def text_size(text: str) -> int:
+    """Its bytes."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def too_deep(line: int = 0) -> Malformed:

@@ -15,15 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from corral.domain.groups.field_aliases import with_field_names
 from corral.errors import Code, Rejected
-from corral.system.document_limits import Malformed, Tally
+from corral.system.document_limits import MOST_BYTES, MOST_DOCUMENTS, Malformed, Tally
 from corral.system.json_values import json_value
 from corral.system.yaml_values import yaml_documents
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-MOST_BYTES: Final = 8 * 1024 * 1024
-MOST_DOCUMENTS: Final = 1000
 _MOST_FILES: Final = 10_000
-_MOST_VALUES: Final = 200_000
+_MOST_VALUES_OF_SET: Final = 400_000
 _SHOWN: Final = 300
 
 
@@ -59,24 +57,29 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     their names; hidden ones are left out. Rejected where there is too much to read, or nothing, unless it
     `may_be_empty`."""
     found = DocumentSet([], [])
-    size = 0
+    size = values = expanded = 0
     for file in [file for path in paths for file in document_files(path, may_be_empty)]:
+        tally = Tally()
+        content = b""
         try:
-            text = _text(file) if file in paths else read_regular(file)
-            size += len(text)
+            content = _text(file) if file in paths else read_regular(file)
+            size += len(content)
             if size > MOST_BYTES:
                 raise _refused(
                     f"the files have more than {MOST_BYTES >> 20} MiB in all", hint="apply them in parts"
                 )
-            found.documents.extend(documents_in(file, text.decode("utf-8")))
+            _check_room(values, expanded)
+            found.documents.extend(documents_in(file, content.decode("utf-8"), tally))
         except UnicodeDecodeError as error:
-            line = text.count(b"\n", 0, error.start) + 1
+            line = content.count(b"\n", 0, error.start) + 1
             found.faults.append(FileFault(f"{file}:{line}", "it is not text in UTF-8; save it as such"))
         except Malformed as error:
             where = f"{file}:{error.line}" if error.line else file
             found.faults.append(FileFault(where, str(error)[:_SHOWN]))
         except OSError as error:
             found.faults.append(FileFault(file, f"cannot read it: {error.strerror}"))
+        values += tally.values
+        expanded += tally.size
     if len(found.documents) > MOST_DOCUMENTS:
         raise _refused(
             f"{len(found.documents)} documents are more than {MOST_DOCUMENTS}", hint="apply them in parts"
@@ -84,6 +87,15 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     if not found.documents and not found.faults and not may_be_empty:
         raise _refused(f"there is no document in {', '.join(paths)}", hint="write 'name: lobby' and so on")
     return found
+
+
+def _check_room(values: int, size: int) -> None:
+    """Refuse to read one more file behind others that have too much already; a file by itself may have less."""
+    if values > _MOST_VALUES_OF_SET or size > MOST_BYTES:
+        much = f"{values} values" if values > _MOST_VALUES_OF_SET else f"{size >> 20} MiB of text"
+        raise Malformed(
+            f"it is not read, for the files before it have {much}, references included; make them smaller"
+        )
 
 
 def document_files(path: str, may_be_empty: bool = False) -> Iterator[str]:
@@ -120,27 +132,32 @@ def _text(path: str) -> bytes:
 
 
 def read_regular(path: str) -> bytes:
-    """A file that was found in a directory. Malformed: a pipe or a device, which might have no end."""
+    """A file that was found in a directory. Malformed: a pipe or a device, which might have no end, or one too large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             raise Malformed("it is no regular file")
+        if found.st_size > MOST_BYTES:
+            raise Malformed(f"it has more than {MOST_BYTES >> 20} MiB; split it into several files")
         return file.read(MOST_BYTES + 1)
 
 
-def documents_in(file: str, text: str) -> list[FileDocument]:
-    """Malformed, with the line, whatever a text is that has no documents."""
-    if not file.endswith(SUFFIXES[:2]):
+def documents_in(file: str, text: str, tally: Tally | None = None) -> list[FileDocument]:
+    """Malformed, with the line, whatever a text is that has no documents. `tally`: counts what it has."""
+    tally = tally or Tally()
+    if file.endswith(SUFFIXES[2]) or (not file.endswith(SUFFIXES) and text.lstrip()[:1] in ("{", "[")):
         try:
-            found = json_value(text)
+            found = json_value(text, tally)
         except json.JSONDecodeError as error:
             if file.endswith(SUFFIXES[2]):
                 raise Malformed(f"it is not JSON: {error.msg}", error.lineno) from None
         else:
             bodies = found if isinstance(found, list) else [found]
             return [_document(file, number, body, {}) for number, body in enumerate(bodies)]
+        tally.reset()
     documents: list[FileDocument] = []
-    several = yaml_documents(text, Tally(_MOST_VALUES))
+    several = yaml_documents(text, tally)
     for each in several:
         bodies = each.body if isinstance(each.body, list) else [each.body]
         lines = {} if isinstance(each.body, list) else each.lines

@@ -10,14 +10,18 @@ from typing import Any, Final
 
 from corral.system.document_limits import (
     DEEPEST,
+    MOST_VALUES,
     Malformed,
+    Tally,
     check_number,
     json_number,
     quoted,
+    text_size,
     too_deep,
     twice,
 )
 
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[-+.\w]+|[][{}:]', re.DOTALL)
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE: Final = re.compile(
@@ -38,8 +42,9 @@ class _Twice(Exception):
     """A key stands twice in one object."""
 
 
-def json_value(text: str) -> Any:
+def json_value(text: str, tally: Tally) -> Any:
     """JSONDecodeError: it is no JSON. Malformed, with the line: it is, and no document of a group."""
+    tally.add(_most_values(text), text_size(text))
     try:
         found = json.loads(
             text,
@@ -58,6 +63,16 @@ def json_value(text: str) -> Any:
     if _SURROGATE.search(text):
         _refuse_halves(text)
     return found
+
+
+def _most_values(text: str) -> int:
+    """As many values as the text can have, or more."""
+    most = _separators(text)
+    return most if most <= MOST_VALUES else _separators(_STRING.sub("", text))
+
+
+def _separators(text: str) -> int:
+    return 1 + sum(text.count(sign) for sign in ",:[{")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from corral.system.document_limits import (
     DEEPEST,
+    MOST_DOCUMENTS,
     Malformed,
     Tally,
     check_number,
     json_number,
     quoted,
+    text_size,
     too_deep,
     twice,
 )
@@ -49,6 +51,7 @@ class YamlDocument(NamedTuple):
 class _Anchored(NamedTuple):
     value: Any
     values: int
+    size: int
 
 
 def yaml_documents(text: str, tally: Tally) -> list[YamlDocument]:
@@ -60,7 +63,7 @@ def yaml_documents(text: str, tally: Tally) -> list[YamlDocument]:
     loader: Any = None
     try:
         loader = _loader_class()(text)
-        return [each for each in _Stream(yaml, loader, tally).documents() if each.body is not None]
+        return list(_Stream(yaml, loader, tally).documents())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context or "it cannot be read").split())
@@ -120,40 +123,51 @@ class _Stream:
 
     def documents(self) -> Iterator[YamlDocument]:
         self._next()
+        count = 0
         while isinstance(self._next(), self._yaml.DocumentStartEvent):
             self._anchors = {}
             event = self._next()
             lines: dict[str, int] = {}
             body = self._value(event, 0, lines)
-            yield YamlDocument(body, _line(event), lines)
             self._next()
+            if body is None:
+                continue
+            count += 1
+            if count > MOST_DOCUMENTS:
+                raise Malformed(f"it has more than {MOST_DOCUMENTS} documents; split it", _line(event))
+            yield YamlDocument(body, _line(event), lines)
 
     def _value(self, event: Any, depth: int, lines: dict[str, int] | None = None) -> Any:
-        line = _line(event)
         if isinstance(event, self._yaml.AliasEvent):
             return self._referred(event)
-        before = self._tally.values
-        self._tally.add(1, line)
-        if depth > DEEPEST:
-            raise too_deep(line)
+        line = _line(event)
+        tally = self._tally
+        before = tally.values, tally.size
         if isinstance(event, self._yaml.ScalarEvent):
+            tally.add(1, text_size(event.value), line)
             value = self._converted(self._tag(event), event)
-        elif isinstance(event, self._yaml.SequenceStartEvent):
-            _check_tag(event, "seq")
-            value = self._sequence(depth)
         else:
-            _check_tag(event, "map")
-            value = self._mapping(depth, {} if lines is None else lines)
+            tally.add(1, 0, line)
+            if depth > DEEPEST:
+                raise too_deep(line)
+            value = self._collection(event, depth, lines)
         if event.anchor:
-            self._anchors[event.anchor] = _Anchored(value, self._tally.values - before)
+            self._anchors[event.anchor] = _Anchored(value, tally.values - before[0], tally.size - before[1])
         return value
+
+    def _collection(self, event: Any, depth: int, lines: dict[str, int] | None) -> Any:
+        if isinstance(event, self._yaml.SequenceStartEvent):
+            _check_tag(event, "seq")
+            return self._sequence(depth)
+        _check_tag(event, "map")
+        return self._mapping(depth, {} if lines is None else lines)
 
     def _referred(self, event: Any) -> Any:
         found = self._anchors.get(event.anchor)
         if found is None:
             name = quoted(event.anchor)
             raise Malformed(f"'*{name}' refers to nothing before it; write '&{name}' there", _line(event))
-        self._tally.add(found.values, _line(event))
+        self._tally.add(found.values, found.size, _line(event))
         return found.value
 
     def _sequence(self, depth: int) -> list[Any]:
@@ -185,13 +199,14 @@ class _Stream:
         if isinstance(event, self._yaml.AliasEvent):
             key = self._referred(event)
         elif isinstance(event, self._yaml.ScalarEvent):
-            self._tally.add(1, line)
+            size = text_size(event.value)
+            self._tally.add(1, size, line)
             tag = self._tag(event)
             if tag == _MERGE:
                 return None
             key = event.value if tag in (_TEXT, _BOOL) else None
             if event.anchor:
-                self._anchors[event.anchor] = _Anchored(key, 1)
+                self._anchors[event.anchor] = _Anchored(key, 1, size)
         if not isinstance(key, str):
             raise Malformed("a key is no text: put it in quotes", line)
         return key

@@ -17,7 +17,8 @@ from corral.cli.failure import CommandRefused
 from corral.controller.state.collections import GROUPS
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
-from corral.system.document_sets import MOST_BYTES, MOST_DOCUMENTS, read_set
+from corral.system.document_limits import MOST_BYTES, MOST_DOCUMENTS
+from corral.system.document_sets import read_set
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
+import resource
 import tempfile
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.domain.groups.document_sets import document_digest
-from corral.system.document_limits import Malformed
+from corral.system.document_limits import MOST_BYTES, MOST_VALUES, Malformed
 from corral.system.document_sets import documents_in, read_set
 from corral.testing.counted_calls import counted_calls
 
@@ -243,3 +245,60 @@ def test_a_key_that_stands_twice_is_found_in_one_pass() -> None:
             documents_in("a.json", text)
         calls.append(count.calls)
     assert calls[1] < 12 * calls[0], "no key is looked up among the others"
+
+
+LARGE = {
+    "references.yaml": 'name: g\nargs: [&a "' + "x" * 100_000 + '"' + ", *a" * 20_000 + "]\n",
+    "references of references.yaml": 'name: g\nenv:\n  a: &a "'
+    + "x" * 1000
+    + '"\n'
+    + "".join(
+        f"  {after}: &{after} [{', '.join([f'*{before}'] * 20)}]\n"
+        for before, after in itertools.pairwise("abcdef")
+    ),
+    "merged.yaml": "a: &a {"
+    + ", ".join(f"k{number}: 1" for number in range(5000))
+    + "}\nb:\n"
+    + "- <<: *a\n" * 100,
+    "objects.yaml": "args: [" + "{}," * 300_000 + "1]\n",
+    "values.json": '{"args": [' + "[]," * 300_000 + "1]}",
+    "documents.yaml": "--- a\n" * 300_000,
+    "directives.yaml": "".join(f"%TAG !a{number}! b\n" for number in range(200_000)) + "--- a\n",
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_becomes_large_is_refused_before_it_takes_memory(name: str) -> None:
+    documents_in("a.yaml", "name: g")
+    text = LARGE[name]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(Malformed, match="more than"):
+        documents_in(name, text)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (after - before) * 1024 < 8 * MOST_BYTES
+
+
+def test_signs_within_text_are_no_values() -> None:
+    (found,) = documents_in("a.json", '{"name": "' + '[,\\"{' * 100_000 + '"}')
+    assert len(found.body["name"]) == 400_000
+
+
+def test_files_that_have_too_much_together_are_listed(tmp_path: pathlib.Path) -> None:
+    many = "[" + "1," * 990 + "1]"
+    for number in range(4):
+        text = f"name: g{number}\nargs: [&a {many}" + ", *a" * (MOST_VALUES // 1000) + "]\n"
+        (tmp_path / f"{number}.yaml").write_text(text)
+    (tmp_path / "9.yaml").write_bytes(b"#" * (MOST_BYTES + 1))
+    found = read_set((str(tmp_path),))
+    assert [each.body["name"] for each in found.documents] == ["g0", "g1", "g2"]
+    assert [pathlib.Path(each.path).name for each in found.faults] == ["3.yaml", "9.yaml"]
+    assert "the files before it have" in found.faults[0].message
+    assert "8 MiB" in found.faults[1].message
+
+
+def test_long_texts_are_counted_through_references(tmp_path: pathlib.Path) -> None:
+    for number in range(3):
+        text = f'name: g{number}\nargs: [&a "{"x" * 100_000}"' + ", *a" * 50 + "]\n"
+        (tmp_path / f"{number}.yaml").write_text(text)
+    found = read_set((str(tmp_path),))
+    assert [pathlib.Path(each.path).name for each in found.faults] == ["2.yaml"]

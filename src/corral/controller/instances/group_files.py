@@ -14,9 +14,8 @@ import structlog
 import yaml
 
 from corral.errors import Code, Rejected
-from corral.system.document_limits import Malformed
+from corral.system.document_limits import MOST_BYTES, Malformed
 from corral.system.document_sets import (
-    MOST_BYTES,
     document_files,
     documents_in,
     read_regular,

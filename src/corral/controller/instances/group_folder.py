@@ -29,8 +29,8 @@ from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Delete, Put
 from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import to_completion
+from corral.system.document_limits import MOST_DOCUMENTS
 from corral.system.document_sets import (
-    MOST_DOCUMENTS,
     DocumentSet,
     read_set,
 )
