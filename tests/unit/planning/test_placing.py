@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,6 +193,44 @@ def test_ties_may_go_on_and_go_down():
     }
     found = choose_ports(ports, leased={(83, TCP)}, refused=frozenset())
     assert {port.name: port.port for port in found} == {"a": 84, "b": 86, "c": 81}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(st.integers(1000, 1700), max_size=500), st.sets(st.integers(1000, 1700)), st.integers(1, 3))
+def test_many_tied_ports_get_the_lowest_number_at_which_all_are_free(tcp, udp, step):
+    """Far more of them than are compared one after the other."""
+    ports = {"root": PortSpec(range=(1000, 1100))}
+    ports |= {f"p{n}": PortSpec(of="root", offset=step * (n - 90)) for n in range(200) if n != 90}
+    ports = {
+        name: msgspec.structs.replace(each, protocol=PortProtocol.TCP if at % 3 else PortProtocol.BOTH)
+        for at, (name, each) in enumerate(ports.items())
+    }
+    leased = leasing(*((n, PortProtocol.TCP) for n in tcp))
+    refused = {(n, PortProtocol.UDP) for n in udp}
+    free = [
+        number
+        for number in range(1000, 1101)
+        if not any(
+            key in leased or key in refused
+            for each in ports.values()
+            for key in port_keys(number + each.offset, each.protocol)
+        )
+    ]
+    try:
+        chosen = choose_ports(ports, leased=leased, refused=refused)
+    except NoPort as error:
+        assert not free
+        assert len(str(error)) < 500
+    else:
+        assert next(port.port for port in chosen if port.name == "root") == free[0]
+
+
+def test_a_tied_set_names_how_many_of_its_numbers_are_taken():
+    ports = {"root": PortSpec(range=(100, 101)), "far": PortSpec(of="root", offset=50)}
+    leased = leasing((100, PortProtocol.TCP), (151, PortProtocol.UDP), (120, PortProtocol.TCP))
+    with pytest.raises(NoPort) as caught:
+        choose_ports(ports, leased=leased, refused=frozenset())
+    assert str(caught.value).endswith("is taken: 2 leased")
 
 
 def test_a_refused_port_is_free_again_after_its_time_even_if_the_clock_goes_back():
