@@ -12,6 +12,7 @@ from world import N1, NOW, World, spec
 
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import order_stop
+from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
 from corral.controller.state.collections import GROUPS, NODES
@@ -23,7 +24,7 @@ from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.group_plans import needed
 from corral.domain.planning.node_usage import port_keys
-from corral.domain.planning.planner import Limits
+from corral.domain.planning.planner import Limits, plan
 
 PORTS = {"primary": PortSpec(range=(100, 103), protocol=PortProtocol.UDP)}
 TIED = {**PORTS, "query": PortSpec(of="primary", offset=4, protocol=PortProtocol.UDP)}
@@ -231,6 +232,25 @@ def test_a_paused_group_starts_nothing_beside_healthy_ones(world):
     world.keep_all(["looping", "fine"])
     assert (alive(world, "looping"), len(alive(world, "fine"))) == ([], 2)
     assert "paused as crash-looping" in world.group("looping").reason
+
+
+def test_thousands_of_missing_instances_cost_a_pass_no_more_than_it_starts(world):
+    """A start is made when it is its turn, not before."""
+    put(world, name="huge", min=10_000, warm=10_000, nodes=("nowhere",))
+    put(world, name="many", min=10_000, memory_mb=0)
+    asked = 0
+
+    class Counting(WorkspaceView):
+        def start_requests(self, group, *, reason):
+            nonlocal asked
+            for request in super().start_requests(group, reason=reason):
+                asked += 1
+                yield request
+
+    found = plan(Counting(world.workspace()), ["huge", "many"], Limits(starts=50, starts_of_group=10))
+    assert found.groups["many"].started == 10
+    assert found.unfinished == ("many",)
+    assert asked < 20
 
 
 def test_scarce_room_goes_by_dependency_priority_size_and_name(world):

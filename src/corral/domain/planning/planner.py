@@ -7,8 +7,9 @@ carries them out; dry runs and `why` only show them.
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -26,6 +27,8 @@ from corral.domain.planning.start_requests import StartRequest
 
 _REPORT: Final = dt.timedelta(seconds=5)
 """How often a node reports its load, and its instances their players."""
+_LOOKED_AT: Final = 2000
+"""How many starts of a static group are passed over in one pass because their home has no place."""
 _DEEPEST: Final = 64
 """Dependencies are without cycles when a document is accepted; a stored one may be older than that rule."""
 
@@ -134,7 +137,8 @@ class _Pass:
         self._decisions: list[PlannedDecision] = []
         self._groups: dict[str, GroupResult] = {}
         self._unfinished: dict[str, None] = {}
-        self._pending: list[_Pending] = []
+        self._pending: dict[str, Iterator[_Pending]] = {}
+        """By group, its starts in their order; made as they are needed, for there may be thousands."""
         self._tiers: dict[str, int] = {}
         self._without_place: set[tuple[str, str]] = set()
         """Group and home, which is empty for most, of which no further instance finds a place in this pass."""
@@ -153,33 +157,61 @@ class _Pass:
     def _place_all(self) -> None:
         """Look for a node for each start, in their order, until this pass has done enough."""
         limits = self._limits
+        firsts = [self._next(name) for name in self._pending]
+        heads = [(first.order, first) for first in firsts if first is not None]
+        heapq.heapify(heads)
         started = searched = 0
-        for pending in sorted(self._pending, key=lambda each: each.order):
-            name, request = pending.group.spec.name, pending.request
+        while heads:
+            _, pending = heads[0]
+            name = pending.group.spec.name
             result = self._groups[name]
-            place = name, self._view.home_of(pending.group, request)
-            if request.claimed_by:
-                self._fall_short(pending, PlacementRefusal.claimed(request.id, request.claimed_by), result)
-                continue
-            if place in self._without_place or result.error is not None:
-                continue  # no other finds a place there either; one that waits for its home delays no other
-            enough = started == limits.starts or searched == limits.searches
+            enough = started == limits.starts or searched >= limits.searches
             if enough or result.started == limits.starts_of_group:
                 self._unfinished[name] = None
                 if not result.started:
                     result.reason = result.reason or pending.group.reason
+                heapq.heappop(heads)
                 continue
-            searched += 1
-            try:
-                found = self._place(pending, result)
-            except Exception as error:  # one broken group delays no other
-                result.error = error
-                continue
+            found = self._try(pending, result)
+            searched += found is not None
             if found:
                 started += 1
                 result.started += 1
+            following = self._next(name) if result.error is None else None
+            if following is None:
+                heapq.heappop(heads)
             else:
-                self._without_place.add(place)
+                heapq.heapreplace(heads, (following.order, following))
+
+    def _next(self, name: str) -> _Pending | None:
+        """The next start of a group that may find a place; None: there is none."""
+        try:
+            for pending in itertools.islice(self._pending[name], _LOOKED_AT):
+                if pending.request.claimed_by or self._place_of(pending) not in self._without_place:
+                    return pending
+                if not pending.group.spec.static:
+                    return None  # all of them have the same place
+        except Exception as error:  # one broken group delays no other
+            self._groups[name].error = error
+        return None
+
+    def _try(self, pending: _Pending, result: GroupResult) -> bool | None:
+        """Look for a node for one start; is there one? None: no search was made."""
+        request = pending.request
+        if request.claimed_by:
+            self._fall_short(pending, PlacementRefusal.claimed(request.id, request.claimed_by), result)
+            return None
+        try:
+            found = self._place(pending, result)
+        except Exception as error:  # one broken group delays no other
+            result.error = error
+            return False
+        if not found:
+            self._without_place.add(self._place_of(pending))
+        return found
+
+    def _place_of(self, pending: _Pending) -> tuple[str, str]:
+        return pending.group.spec.name, self._view.home_of(pending.group, pending.request)
 
     def _look_at(self, name: str) -> None:
         group = self._view.group(name)
@@ -251,6 +283,11 @@ class _Pass:
         if need.start and unreadable and not start:
             result.reason = f"the record of {unreadable[0]} cannot be read; it counts as running"
             return
+        self._pending[name] = self._starts(group, need, start)
+
+    def _starts(self, group: GroupRecord, need: GroupNeed, start: int) -> Iterator[_Pending]:
+        """The starts of a group in their order: those that serve, then the warm ones."""
+        name = group.spec.name
         requests = self._view.start_requests(group, reason=need.start_reason)
         for number, request in enumerate(itertools.islice(requests, start + need.refill)):
             warm = number >= start
@@ -266,7 +303,7 @@ class _Pass:
                 number,
             )
             rule = Rule.WARM_REFILL if warm else Rule.MIN_RESTORE
-            self._pending.append(_Pending(order=order, group=group, need=need, request=request, rule=rule))
+            yield _Pending(order=order, group=group, need=need, request=request, rule=rule)
 
     def _place(self, pending: _Pending, result: GroupResult) -> bool:
         """Find a node for a start; is there one?"""
