@@ -341,8 +341,8 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     node_labels: dict[str, str] = msgspec.field(default_factory=dict)
     node_capabilities: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] = ()
     """Only on nodes that have proven all of these; see `NODE_CAPABILITIES`."""
-    affinity: Annotated[tuple[AffinitySpec, ...], msgspec.Meta(max_length=64)] = ()
-    spread: Annotated[tuple[SpreadSpec, ...], msgspec.Meta(max_length=16)] = (SpreadSpec(),)
+    affinity: Annotated[tuple[AffinitySpec, ...], msgspec.Meta(max_length=16)] = ()
+    spread: Annotated[tuple[SpreadSpec, ...], msgspec.Meta(max_length=4)] = (SpreadSpec(),)
     run_as: str = ""
     isolate: Isolation = Isolation.AUTO
     stdin: StdinMode = StdinMode.FIFO

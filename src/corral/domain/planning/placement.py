@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import enum
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -129,7 +129,7 @@ class _Search:
         self._request = request
         self._unsuited = table.unsuited(spec)
         self._here = table.runs(spec.name)
-        self._spreads = [_Spread(table, spec, each, self._here) for each in spec.spread]
+        self._spreads = [_Spread(table, each, self._here, self._never) for each in spec.spread]
         self._attraction = sum(each.weight for each in spec.affinity if each.weight > 0) / _AFFINITY_SCALE
         self._refusals: list[NodeRefusal] = []
         self._lower: list[tuple[str, float]] = []
@@ -245,12 +245,23 @@ class _Search:
             return self._refused(view, RefusalCode.ADMISSION, numbers)
         return self._unsuited(view) or self._misplaced(view) or self._full(room)
 
+    def _never(self, view: NodeView) -> bool:
+        """Can the node take none of the group, whatever its free capacity and its neighbours are?"""
+        return self._unsuited(view) is not None or self._repelled(view) is not None
+
+    def _repelled(self, view: NodeView) -> AffinitySpec | None:
+        """The required affinity that excludes the node."""
+        for each in self._spec.affinity:
+            if each.required and self._applies(each, view) != (each.weight >= 0):
+                return each
+        return None
+
     def _misplaced(self, view: NodeView) -> NodeRefusal | None:
         if self._request.at_home:
             return None
-        for each in self._spec.affinity:
-            if each.required and self._applies(each, view) != (each.weight >= 0):
-                return self._refused(view, RefusalCode.AFFINITY, affinity_numbers(each))
+        repelled_by = self._repelled(view)
+        if repelled_by is not None:
+            return self._refused(view, RefusalCode.AFFINITY, affinity_numbers(repelled_by))
         for spread in self._spreads:
             skewed = spread.skewed(view)
             if skewed is not None:
@@ -334,18 +345,25 @@ def affinity_numbers(affinity: AffinitySpec) -> Numbers:
 class _Spread:
     """How the instances of a group are spread over nodes, or over the values of a label."""
 
-    def __init__(self, table: NodeTable, spec: GroupSpec, rule: SpreadSpec, here: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        rule: SpreadSpec,
+        here: Mapping[str, int],
+        never: Callable[[NodeView], bool],
+    ) -> None:
+        """`never`: the node can take none of the group."""
         self._rule = rule
         self._here = here
+        self._never = never
         self._domains: collections.Counter[str] = collections.Counter()
         self._fewest = ("", 0)
         if rule.by != BY_NODE or rule.max_skew is not None:
-            self._count(table, spec)
+            self._count(table)
 
-    def _count(self, table: NodeTable, spec: GroupSpec) -> None:
+    def _count(self, table: NodeTable) -> None:
         """Count the instances of each domain. One where no node can take any of them now does not count as empty: it
         would keep all others from growing."""
-        unsuited = table.unsuited(spec)
         usable: set[str] = set()
         for room in table.rooms(None, None):
             view = room.view
@@ -353,7 +371,8 @@ class _Spread:
             if domain is None:
                 continue
             self._domains[domain] += self._here.get(view.id, 0)
-            if view.state is NodeState.ONLINE and view.admission is Admission.OPEN and unsuited(view) is None:
+            open_now = view.state is NodeState.ONLINE and view.admission is Admission.OPEN
+            if open_now and domain not in usable and not self._never(view):
                 usable.add(domain)
         found = [(count, domain) for domain, count in self._domains.items() if domain in usable]
         count, domain = min(found, default=(0, ""))
