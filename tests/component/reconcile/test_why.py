@@ -131,7 +131,7 @@ async def test_a_pause_ends_for_why_when_it_ends_for_the_reconciler(fleet, clock
     assert dt.datetime.fromisoformat(before["would_change"][0]["at"]) == fleet.group_record().paused.until
     clock.step(step)
     found = await _why(fleet, "groups/lobby")
-    assert [each["topic"] for each in found["now"]] == ["need"], "nothing would be started"
+    assert [each["topic"] for each in found["now"]] == ["need", "crash"], "nothing would be started"
     assert _conditions(found) == ["the pause ends", "corral group unpause lobby"]
     ends = dt.datetime.fromisoformat(found["would_change"][0]["at"])
     assert dt.timedelta(seconds=540) < ends - clock.now() <= dt.timedelta(seconds=600)
