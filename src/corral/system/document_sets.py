@@ -167,7 +167,7 @@ def documents_in(file: str, text: str, tally: Tally | None = None) -> list[FileD
 
 
 def _document(file: str, number: int, body: Any, lines: Mapping[str, int], line: int = 0) -> FileDocument:
-    path = f"{file}:{line}" if line else f"{file}[{number}]" if number else file
+    path = (f"{file}:{line}" if line else file) + (f"[{number}]" if number else "")
     try:
         found = with_field_names(_writable(body))
     except Rejected as error:

@@ -96,6 +96,26 @@ async def test_a_bad_file_does_not_keep_the_others_from_being_loaded(tmp_path: p
         }
 
 
+async def test_a_reload_ends_soon_when_each_fault_leads_to_another(tmp_path: pathlib.Path) -> None:
+    """Each takes over the name that the next one gives up, and the last one keeps its own."""
+    folder = tmp_path / "groups"
+    for number in range(20):
+        write(folder, f"g{number:02}", static_names=[f"name{number}"])
+    write(folder, "other")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        for number in range(20):
+            write(folder, f"g{number:02}", static_names=[f"name{number + 1}"])
+        write(folder, "g19", min=-1)
+        write(folder, "other", max=3)
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        messages = {each["group"]: each["message"] for each in report["errors"]}
+        assert set(messages) == {"other", *(f"g{number:02}" for number in range(20))}
+        assert "also a static name" in messages["g18"]
+        assert "depends on other files" in messages["g00"]
+        assert (await controller.call("GET", f"{GROUPS}/other"))["max"] is None
+
+
 async def test_a_change_over_the_api_is_in_the_file_first(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "groups"
     file = write(folder, "lobby", max=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -22,10 +23,15 @@ from corral.controller.instances.group_apply import (
 )
 from corral.controller.instances.group_folder import OWNER, GroupFolder
 from corral.controller.instances.group_writes import StoredGroups
+from corral.controller.instances.refused_documents import (
+    ROUNDS,
+    faults_of_documents,
+    given_up,
+    without,
+)
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.groups.document_sets import name_of
-from corral.domain.groups.inheritance import parent_of
 from corral.domain.groups.instance_records import GroupRecord
 from corral.errors import Code, DocumentFault, DocumentsRejected, Rejected, Retryable
 from corral.store.port import Append
@@ -93,7 +99,7 @@ async def _reload(
     faults += owned
     options = ApplyOptions(owner=OWNER, confirm=confirm)
     removed = tuple(gone) if prune else ()
-    while True:
+    for attempt in itertools.count(1):
         ws, plans, checked = await DocumentChecks(workspace, most=None).run(
             functools.partial(_checked, given, removed), lambda found: found.resolved.specs.values()
         )
@@ -103,8 +109,12 @@ async def _reload(
         except DocumentsRejected as error:
             if prune:
                 raise
-            faults += error.faults
-            given = _without(given, error.faults, checked)
+            fresh = faults_of_documents(checked, error.faults, ws.groups())
+            given = without(given, fresh, checked)
+            faults += fresh
+            if attempt == ROUNDS:
+                faults += given_up(given)
+                given = []
     if steps := await asyncio.to_thread(ws.pending_steps()):
         entries = [_entry(ws, actor, each) for each in applied if each.action is not Action.UNCHANGED]
         await ledger.commit(*steps, *entries)
@@ -161,20 +171,3 @@ def _of_others(
         )
         faults.append(DocumentFault(each.path, name, error))
     return left, faults
-
-
-def _without(
-    given: list[GivenDocument], faults: tuple[DocumentFault, ...], checked: CheckedSet
-) -> list[GivenDocument]:
-    """The documents that are not refused, nor inherited by a group that is."""
-    bad = {fault.path for fault in faults if fault.path}
-    for fault in faults:
-        here = fault.group
-        for _ in range(len(checked.every)):
-            if fault.path or here not in checked.every:
-                break
-            here = parent_of(checked.every[here])
-            if here in checked.documents:
-                bad.add(checked.documents[here].path)
-    left = [each for each in given if each.path not in bad]
-    return left if len(left) < len(given) else []
