@@ -273,6 +273,14 @@ async def test_labels_and_the_address_of_the_group_are_variables(scratch):
         await node.clear()
 
 
+async def test_the_instance_groups_of_a_group_are_those_of_its_variables_or_its_name(node):
+    plan = base_plan(workloads.shell('echo "in $IN"; exec sleep 3600'), env={"IN": "%INSTANCE_GROUPS%"})
+    await node.begin("one", msgspec.structs.replace(plan, variables={"INSTANCE_GROUPS": "lobby,hub"}))
+    await node.says("one", "in lobby,hub")
+    await node.begin("two", plan)
+    await node.says("two", f"in {plan.group}")
+
+
 async def test_java_is_called_with_its_heap_its_arguments_and_the_jar(scratch):
     java = scratch / "java"
     java.write_text('#!/bin/sh\necho "$@"\nexec sleep 3600\n')

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.domain.groups.variable_checks import check_names
 from corral.domain.groups.variables import (
     ALIASES,
     InstanceFacts,
@@ -27,6 +28,7 @@ from corral.domain.groups.variables import (
 )
 from corral.domain.spec import VariableSpec, VariableType
 from corral.domain.templates import TemplateSettings
+from corral.errors import Rejected
 
 FACTS = InstanceFacts(
     instance_id="lobby-1",
@@ -85,6 +87,15 @@ def test_the_documented_names_are_all_there():
         CONTROLLER_ADDRESS CONTROLLER_API_PORT MEMORY_MB MAX_PLAYERS PORT_QUERY_2 MASTER_IP MASTER_ADDRESS
         MASTER_PORT MASTER_API_PORT CONFIGURATION_NAME RAM_MB INSTANCE_GROUPS"""
     assert set(documented.split()) <= set(built_in(FACTS))
+
+
+def test_instance_groups_are_the_group_unless_they_are_defined():
+    facts = InstanceFacts(instance_id="i", group="g", node_id="n", node_address="a", instance_groups="x,y")
+    assert built_in(FACTS)["INSTANCE_GROUPS"] == FACTS.group
+    assert built_in(facts)["INSTANCE_GROUPS"] == "x,y"
+    check_names({"INSTANCE_GROUPS": "x,y"}, field="variables")
+    with pytest.raises(Rejected):
+        check_names({"CONFIGURATION_NAME": "x"}, field="variables")
 
 
 def test_the_host_address_is_the_nodes_unless_the_group_says_another():

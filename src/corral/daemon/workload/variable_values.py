@@ -21,6 +21,7 @@ from corral.domain.file_paths import check_path
 from corral.domain.groups.secret_masks import names_within
 from corral.domain.groups.variable_checks import check_secret_reference, check_secret_value, check_values
 from corral.domain.groups.variables import (
+    INSTANCE_GROUPS,
     InstanceFacts,
     built_in,
     defaults,
@@ -223,7 +224,13 @@ def _facts(order: StartOrder, node: NodeFacts, host_address: str) -> InstanceFac
         ports={port.name: port.port for port in order.ports},
         memory_mb=order.limits.memory_mb,
         max_players=order.max_players,
+        instance_groups=_defined(order, INSTANCE_GROUPS),
     )
+
+
+def _defined(order: StartOrder, name: str) -> str:
+    """The value of a variable from the start or its plan; empty: neither has it."""
+    return order.variables.get(name) or (order.plan.variables.get(name, "") if order.plan else "")
 
 
 def unresolved_error(names: Iterable[str], where: str) -> Rejected:

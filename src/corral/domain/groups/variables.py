@@ -95,7 +95,6 @@ ALIASES: Final[Mapping[str, str]] = {
     "MASTER_PORT": "CONTROLLER_API_PORT",
     "MASTER_API_PORT": "CONTROLLER_API_PORT",
     "CONFIGURATION_NAME": "GROUP",
-    "INSTANCE_GROUPS": "GROUP",
     "RAM_MB": "MEMORY_MB",
 }
 """Names that other systems use for these values, and the port as the node sees it."""
@@ -118,6 +117,8 @@ BUILT_IN: Final = frozenset(
     }
 )
 """Names that every run has, whatever the layers define; `PORT_<NAME>` beside them."""
+INSTANCE_GROUPS: Final = "INSTANCE_GROUPS"
+"""Universe's name for the words that an instance is found by: the group's name unless a layer defines others."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +137,8 @@ class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Every port by its name, the primary one included."""
     memory_mb: int = 0
     max_players: int = 0
+    instance_groups: str = ""
+    """See `INSTANCE_GROUPS`; empty: the group's name."""
 
 
 def built_in(facts: InstanceFacts) -> dict[str, str]:
@@ -145,6 +148,7 @@ def built_in(facts: InstanceFacts) -> dict[str, str]:
         "INSTANCE_ID": facts.instance_id,
         "INSTANCE_NAME": facts.instance_id,
         "GROUP": facts.group,
+        INSTANCE_GROUPS: facts.instance_groups or facts.group,
         "NODE_ID": facts.node_id,
         "NODE_ADDRESS": facts.node_address,
         "HOST_ADDRESS": facts.host_address or facts.node_address,
