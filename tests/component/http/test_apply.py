@@ -286,3 +286,21 @@ async def test_only_a_manager_may(rig: Rig) -> None:
     async with rig.client(token) as viewer:
         answer = await viewer.post(APPLY, json={"documents": [document("lobby")]})
     assert answer.status_code == 403
+
+
+async def test_a_dry_run_may_count_templates_that_are_to_be_uploaded(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    game = document(
+        "game", templates=["maps/arena"], template_selection={"all_in_groups": [{"name": "packs"}]}, min=1
+    )
+    new = {"dry_run": True, "new_templates": ["maps/arena", "packs/b", "packs/a"]}
+    before = rig.state.number
+    error = await refused(client, game, dry_run=True)
+    assert [each["code"] for each in error["errors"]] == ["TEMPLATE_NOT_FOUND"]
+    shape = await applied(client, game, **new)
+    assert (shape["created"], len(shape["decisions"])) == (1, 1)
+    assert (await refused(client, game, new_templates=["maps/arena"]))["field"] == "new_templates"
+    assert (await refused(client, game, dry_run=True, new_templates=["A B"]))["field"] == "new_templates"
+    assert rig.state.number == before
+    assert (await refused(client, game))["code"] == "DOCUMENTS_INVALID"

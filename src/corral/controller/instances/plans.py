@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.artifacts import CatalogRecord
@@ -11,21 +13,28 @@ from corral.domain.groups.extensions import ExtensionPackage
 from corral.domain.groups.instance_records import PlanRecord, live
 from corral.domain.groups.plans import Plan, read_plan
 from corral.domain.modules.phases import ModuleIntent
-from corral.domain.templates import TemplateRecord
+from corral.domain.templates import TemplateRecord, TemplateVersion, group_of, template_name
 
 
 class StateSources:
-    """The `PlanSources` of a leading controller."""
+    """The `PlanSources` of a leading controller. `new` are templates that count as present, by name; see
+    `awaited_template`."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, new: Mapping[str, TemplateRecord] = MappingProxyType({})) -> None:
         self._state = state
+        self._new = new
 
     def template(self, name: str, /) -> TemplateRecord | None:
         found = self._state.templates.find(name)
-        return found.record if found else None
+        return found.record if found else self._new.get(name)
 
     def templates_in(self, group: str, /) -> Sequence[TemplateRecord]:
-        return self._state.templates.in_group(group)
+        stored = self._state.templates.in_group(group)
+        new = [self._new[name] for name in self._new if group_of(name) == group]
+        if not new:
+            return stored
+        every = {each.name: each for each in (*new, *stored)}
+        return [every[name] for name in sorted(every)]
 
     def artifact(self, platform: str, version: str, /) -> CatalogRecord | None:
         found = self._state.catalog.find(f"{platform}/{version}")
@@ -41,6 +50,21 @@ class StateSources:
             )
             for stored in self._state.modules
         ]
+
+
+def awaited_template(name: str, now: dt.datetime) -> TemplateRecord:
+    """A template that is to be uploaded, without files: only to plan with, and never stored."""
+    version = TemplateVersion(
+        number=1, manifest="", hash="0" * 64, archive_size=0, files=0, size=0, created_at=now
+    )
+    return TemplateRecord(
+        name=template_name(name, field="new_templates"),
+        current=1,
+        last=1,
+        versions=(version,),
+        created_at=now,
+        updated_at=now,
+    )
 
 
 @functools.lru_cache(maxsize=1024)

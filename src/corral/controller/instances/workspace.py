@@ -103,6 +103,7 @@ class Workspace:
         self._crash_ids: dict[str, OrderedDict[str, None]] = {}
         self._newest: dict[str, str] = {}
         """By instance, the newest crash that this workspace adds."""
+        self.sources = StateSources(state)
         self._plans: dict[str, PlanRecord] = {}
         self._resolved: dict[str, tuple[GroupSpec, ResolvedPlan]] = {}
         self._events: list[Draft] = []
@@ -286,14 +287,12 @@ class Workspace:
 
     def resolve(self, spec: GroupSpec, *, draw: Callable[[int], int] | None = None) -> ResolvedPlan:
         """The plan that an instance of this group would be started with now. Raises what `resolve_plan`
-        raises. `draw`: instead of chance.
-
-        Starts of one transaction share a plan, unless it contains random choices.
+        raises. `draw`: instead of chance. Starts of one transaction share a plan, unless it contains random choices.
         """
         known = self._resolved.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
-        resolved = resolve_plan(spec, StateSources(self.state), draw or self._draw)
+        resolved = resolve_plan(spec, self.sources, draw or self._draw)
         if (size := len(resolved.record.body.encode())) > _PLAN:
             raise Rejected(
                 Code.BODY_TOO_LARGE,

@@ -28,6 +28,7 @@ from corral.controller.instances.group_apply import (
 )
 from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.instances.plan_signals import PlanSignals
+from corral.controller.instances.plans import StateSources, awaited_template
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation, Step, audit
@@ -37,6 +38,7 @@ from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import stays
 from corral.domain.permissions import Permission
 from corral.domain.planning.planner import PlanResult, plan
+from corral.domain.spec import invalid
 from corral.errors import Rejected
 
 MOST_DOCUMENTS: Final = 1000
@@ -57,6 +59,9 @@ class ApplyInput(RequestBody, frozen=True, kw_only=True):
     dry_run: bool = False
     confirm: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=63)], ...], msgspec.Meta(max_length=10_000)
+    ] = ()
+    new_templates: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=127)], ...], msgspec.Meta(max_length=10_000)
     ] = ()
 
 
@@ -100,6 +105,11 @@ async def apply_documents(
 ) -> Describe:
     """Check and describe the set. The part that needs no state is done aside from the loop."""
     body = call.body
+    if body.new_templates and not body.dry_run:
+        raise invalid(
+            "new_templates", "only a dry run counts templates that are not there", "upload them first"
+        )
+    new = {name: awaited_template(name, call.now) for name in body.new_templates}
     given = [GivenDocument(each.path, each.body) for each in body.documents]
     options = ApplyOptions(
         owner=body.owner,
@@ -107,7 +117,13 @@ async def apply_documents(
         force=body.force,
         confirm=None if body.dry_run else frozenset(body.confirm),
     )
-    checks = DocumentChecks(lambda: workspace(instances, call, "POST /apply"))
+
+    def begin() -> Workspace:
+        ws = workspace(instances, call, "POST /apply")
+        ws.sources = StateSources(state, new)
+        return ws
+
+    checks = DocumentChecks(begin)
 
     def check(stored: StoredGroups) -> CheckedSet:
         return check_set(given, stored, removed_groups(stored.records, given, options))
