@@ -1,0 +1,1 @@
+"""Universe's files as Corral's: its configurations as group documents, its settings as ours."""
