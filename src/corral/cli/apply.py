@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -69,11 +69,11 @@ def apply(
     found = _read(paths)
     options = {"owner": owner, "prune": prune, "force": force}
     if prune and not dry_run:
-        planned = _sent(session, found, {**options, "dry_run": True})
+        planned = send_set(session, found, {**options, "dry_run": True})
         if planned["deleted"]:
             names = [each["name"] for each in planned["groups"] if each["action"] == "deleted"]
             confirm(f"delete {_listed(names)}", yes=yes)
-    answer = _applied(session, found, {**options, "dry_run": dry_run}, yes=yes)
+    answer = apply_set(session, found, {**options, "dry_run": dry_run}, yes=yes)
     if wait:
         _show_waited(session, answer, timeout)
     else:
@@ -89,7 +89,7 @@ def apply(
 def diff(session: ApiSession, paths: tuple[str, ...], owner: str, prune: bool, exit_code: bool) -> int:
     """Show what 'apply' would change, and whom it would touch."""
     options = {"owner": owner, "prune": prune, "force": True, "dry_run": True}
-    answer = _sent(session, _read(paths), options)
+    answer = send_set(session, _read(paths), options)
     _show(session, answer, values=True)
     different = bool(answer["created"] or answer["changed"] or answer["deleted"])
     return DIFFERENT if different and exit_code else 0
@@ -102,10 +102,10 @@ def _read(paths: tuple[str, ...]) -> DocumentSet:
         raise WrongUsage(error.message, hint=error.hint) from None
 
 
-def _applied(session: ApiSession, found: DocumentSet, options: dict[str, Any], *, yes: bool) -> Any:
+def apply_set(session: ApiSession, found: DocumentSet, options: dict[str, Any], *, yes: bool) -> Any:
     """Apply, and ask about what gives up instances or worlds."""
     try:
-        return _sent(session, found, options)
+        return send_set(session, found, options)
     except CommandRefused as refusal:
         if refusal.code != "CONFIRMATION_REQUIRED":
             raise
@@ -117,11 +117,18 @@ def _applied(session: ApiSession, found: DocumentSet, options: dict[str, Any], *
             raise
         if not yes and not click.confirm("apply all the same", err=True):
             raise click.Abort from None
-        return _sent(session, found, {**options, "confirm": refusal.groups})
+        return send_set(session, found, {**options, "confirm": refusal.groups})
 
 
-def _sent(session: ApiSession, found: DocumentSet, options: dict[str, Any]) -> Any:
-    """The answer to a set. Files that cannot be read refuse all; what is wrong with the others is listed, too."""
+def send_set(
+    session: ApiSession,
+    found: DocumentSet,
+    options: dict[str, Any],
+    *,
+    field_name: Callable[[str], str] = str,
+) -> Any:
+    """The answer to a set. Files that cannot be read refuse all; what is wrong with the others is listed, too, with the
+    field as `field_name` has it for readers of the files."""
     errors = [f"{each.path}: {each.message}" for each in found.faults]
     body = {
         **options,
@@ -139,7 +146,7 @@ def _sent(session: ApiSession, found: DocumentSet, options: dict[str, Any]) -> A
             refusal = refused
     if refusal is None and not errors:
         return answer
-    lines = _error_lines(refusal.details if refusal else (), found.documents)
+    lines = _error_lines(refusal.details if refusal else (), found.documents, field_name)
     count = len(errors) + len(lines)
     failure = CommandRefused(
         refusal.message if refusal and not errors else f"{count} {'error' if count == 1 else 'errors'}",
@@ -152,7 +159,9 @@ def _sent(session: ApiSession, found: DocumentSet, options: dict[str, Any]) -> A
     raise failure
 
 
-def _error_lines(details: Sequence[Item], documents: Iterable[FileDocument]) -> list[str]:
+def _error_lines(
+    details: Sequence[Item], documents: Iterable[FileDocument], field_name: Callable[[str], str] = str
+) -> list[str]:
     by_path = {each.path: each for each in documents}
     found = []
     for each in details:
@@ -165,7 +174,10 @@ def _error_lines(details: Sequence[Item], documents: Iterable[FileDocument]) -> 
             place = f"{document.file}:{line}" if line else document.path
         hint = f"; {each['hint']}" if each.get("hint") else ""
         message = str(each.get("message", ""))
-        told = "" if not field or message.startswith(f"{field}:") or f"'{field}'" in message else f"{field}: "
+        shown = field_name(field)
+        if shown != field:
+            message = message.removeprefix(f"{field}: ")
+        told = "" if not shown or message.startswith(f"{shown}:") or f"'{shown}'" in message else f"{shown}: "
         found.append(f"{place}: {told}{message}{hint}")
     return found
 
@@ -191,6 +203,15 @@ def _show(session: ApiSession, answer: Any, *, values: bool = False) -> None:
     if session.output != "table":
         show_done(session.output, answer, "", name="summary")
         return
+    show_changes(answer, values=values)
+    sentence = str(answer["summary"])
+    if answer["dry_run"]:
+        sentence += f" (dry run: nothing was written; as of commit {answer['revision']})"
+    click.echo(printable(sentence))
+
+
+def show_changes(answer: Item, *, values: bool = False) -> None:
+    """The groups that a set changes, and the decisions that would follow."""
     for each in answer["groups"]:
         if each["action"] != "unchanged":
             _show_group(each, values=values)
@@ -201,10 +222,6 @@ def _show(session: ApiSession, answer: Any, *, values: bool = False) -> None:
     more = answer["decisions_count"] - len(answer["decisions"])
     if more or answer["unfinished"]:
         click.echo("  … and more")
-    sentence = str(answer["summary"])
-    if answer["dry_run"]:
-        sentence += f" (dry run: nothing was written; as of commit {answer['revision']})"
-    click.echo(printable(sentence))
 
 
 def _show_group(each: Item, *, values: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.api.client import Params, segment
+from corral.cli.api.client import Client, Params, segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandFailure, WrongUsage, note
 from corral.cli.terminal.output import Column, Item, show_done, show_list
@@ -57,16 +57,19 @@ def file_path(name: str, path: str) -> str:
 @api_command
 def upload(session: ApiSession, name: str, source: str, note: str | None) -> None:
     """Upload a directory or an archive as a new version. The archive is a .tar.gz or a .zip."""
+    made = send_template(session.client, name, source, note=note)
+    same = ", as before" if made.get("unchanged") else f" with {counted(made['files'], 'file')}"
+    show_done(session.output, made, f"template '{name}' is at version {made['version']}{same}", name="name")
+
+
+def send_template(client: Client, name: str, source: str, *, note: str | None) -> Any:
+    """Upload a directory or an archive as the next version of a template."""
     from corral.cli.api.transfers import archive_of, blocks
     from corral.cli.terminal.progress_line import Bar
 
     place = template_path(name)
     with archive_of(source) as (file, size, kind), Bar(f"uploading {name}", size) as bar:
-        made = session.client.upload(
-            place, blocks(file, bar), size=size, content_type=kind, params={"note": note}
-        )
-    same = ", as before" if made.get("unchanged") else f" with {counted(made['files'], 'file')}"
-    show_done(session.output, made, f"template '{name}' is at version {made['version']}{same}", name="name")
+        return client.upload(place, blocks(file, bar), size=size, content_type=kind, params={"note": note})
 
 
 @click.command("export")

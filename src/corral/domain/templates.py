@@ -41,6 +41,12 @@ def template_name(value: str, *, field: str = "template") -> str:
     return value
 
 
+def kept_mode(mode: int) -> int:
+    """The kept part of a mode: executable by its owner, and writable by anyone."""
+    executable = 0o111 if mode & 0o100 else 0
+    return (0o644 if mode & 0o222 else 0o444) | executable
+
+
 def group_of(name: str) -> str:
     """The template group a template belongs to; empty for none."""
     return name.rpartition("/")[0]

@@ -14,9 +14,9 @@ import pytest
 from hostile_archives import PATHS, REFUSED, crowded_zip, hidden_zip, pax_before, raw_tar, zip_named
 
 from corral.archives.limits import RATIO_FREE
-from corral.controller.templates.archive_import import ArchiveUnpacking, kept_mode
+from corral.controller.templates.archive_import import ArchiveUnpacking
 from corral.controller.templates.tree_builder import TreeLimits
-from corral.domain.templates import PIECE, TemplateManifest
+from corral.domain.templates import PIECE, TemplateManifest, kept_mode
 from corral.errors import Code, CorralError, Rejected
 from corral.testing.archives import tar_gz, zipped
 

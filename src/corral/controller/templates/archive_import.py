@@ -18,7 +18,7 @@ from corral.archives.entries import ArchiveEntry, blocks_of
 from corral.archives.refusals import TEMPLATE_REFUSALS
 from corral.controller.templates.tar_writer import archive_size, archive_stream, blobs_of, contents_gone
 from corral.controller.templates.tree_builder import TreeBuilder, TreeLimits
-from corral.domain.templates import PIECE, TemplateFile, TemplateManifest, encode_manifest
+from corral.domain.templates import PIECE, TemplateFile, TemplateManifest, encode_manifest, kept_mode
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
@@ -126,12 +126,6 @@ def split(path: str, mode: int, blocks: Iterable[bytes]) -> Generator[tuple[str,
         pieces.append(hashlib.sha256(last).hexdigest())
     yield (pieces[-1] if pieces else digest), last
     return TemplateFile(path=path, mode=kept_mode(mode), size=size, digest=digest, pieces=tuple(pieces))
-
-
-def kept_mode(mode: int) -> int:
-    """The kept part of a mode: executable by its owner, and writable by anyone."""
-    executable = 0o111 if mode & 0o100 else 0
-    return (0o644 if mode & 0o222 else 0o444) | executable
 
 
 _TOUCH_STEP: Final = 5000
