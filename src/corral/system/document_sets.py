@@ -134,10 +134,11 @@ def _text(path: str) -> bytes:
 def read_regular(path: str) -> bytes:
     """A file that was found in a directory. Malformed: a pipe or a device, which might have no end, or one too large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):  # a directory cannot even be made a file object
+        os.close(descriptor)
+        raise Malformed("it is no regular file")
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise Malformed("it is no regular file")
         if found.st_size > MOST_BYTES:
             raise Malformed(f"it has more than {MOST_BYTES >> 20} MiB; split it into several files")
         return file.read(MOST_BYTES + 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from corral.domain.groups.document_sets import document_digest
 from corral.system.document_limits import MOST_BYTES, MOST_VALUES, Malformed
-from corral.system.document_sets import documents_in, read_set
+from corral.system.document_sets import documents_in, read_regular, read_set
 from corral.testing.counted_calls import counted_calls
 
 YAML_PARTS = (
@@ -302,3 +302,8 @@ def test_long_texts_are_counted_through_references(tmp_path: pathlib.Path) -> No
         (tmp_path / f"{number}.yaml").write_text(text)
     found = read_set((str(tmp_path),))
     assert [pathlib.Path(each.path).name for each in found.faults] == ["2.yaml"]
+
+
+def test_a_directory_is_no_file_and_is_closed(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Malformed, match="no regular file"):
+        read_regular(str(tmp_path))
