@@ -21,6 +21,10 @@ NOUNS: Final = {
     "diff": ("corral.cli.apply:diff", "What 'apply' would change, and whom it would touch."),
     "export": ("corral.cli.apply:export", "Groups as documents that 'apply' takes."),
     "delete": ("corral.cli.apply:delete", "Delete the groups that files describe."),
+    "import": (
+        "corral.cli.universe.commands:import_",
+        "Take over what another system has: groups, templates.",
+    ),
     "instance": (
         "corral.cli.instance.commands:instance",
         "Members of groups: start, stop, console, logs, commands.",

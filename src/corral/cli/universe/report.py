@@ -1,0 +1,163 @@
+"""Result of an import: a line a field for people, one object for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from corral.cli.api.session import ApiSession
+from corral.cli.apply import show_changes
+from corral.cli.failure import printable
+from corral.cli.terminal.output import show_done
+from corral.cli.terminal.values import counted, size_text
+from corral.cli.universe.import_plan import DATA_DIRECTORY, ImportPlan, StaticCopy
+from corral.cli.universe.template_trees import TemplateChange
+from corral.domain.universe.field_reports import FieldAction, FieldReport
+
+_SIGNS: Final = {"created": "+", "changed": "~"}
+_ROLES: Final = {"controller": "corral controller", "daemon": "corral daemon"}
+
+
+class ImportResult(NamedTuple):
+    dry_run: bool
+    plan: ImportPlan
+    templates: list[TemplateChange]
+    answer: Any
+    """Of the API to the set of groups; None: there are none."""
+    tokens: list[dict[str, Any]]
+
+    def summary(self) -> str:
+        parts = [str(self.answer["summary"]) if self.answer else "0 groups"]
+        for kind, actions in (
+            ("template", [each.action for each in self.templates]),
+            ("token", [str(each["action"]) for each in self.tokens]),
+        ):
+            if actions:
+                parts.append(f"{counted(len(actions), kind)}, {_counts(actions)}")
+        text = "; ".join(parts)
+        return f"{text} (dry run: nothing was written)" if self.dry_run else text
+
+    def document(self) -> dict[str, Any]:
+        """The stable form for programs."""
+        return {
+            "dry_run": self.dry_run,
+            "summary": self.summary(),
+            "fields": [msgspec.to_builtins(each) for each in self.plan.reports],
+            "templates": [
+                {
+                    "name": each.tree.source.name,
+                    "source": each.tree.source.source,
+                    "action": each.action,
+                    "files": len(each.tree.files),
+                    "size": each.tree.size,
+                }
+                for each in self.templates
+            ],
+            "apply": self.answer,
+            "static": [each._asdict() for each in self.plan.copies if each.group],
+            "settings": {"controller": self.plan.controller, "daemon": self.plan.daemon},
+            "commands": self.plan.commands,
+            "tokens": self.tokens,
+        }
+
+
+def _counts(actions: Iterable[str]) -> str:
+    counts = Counter(action for action in actions if action != "unchanged")
+    return ", ".join(f"{count} {action}" for action, count in counts.items()) or "nothing changed"
+
+
+def show_result(session: ApiSession, result: ImportResult) -> None:
+    if session.output != "table":
+        show_done(session.output, result.document(), "", name="summary")
+        return
+    _show_fields(result.plan.reports)
+    for each in result.templates:
+        if each.action != "unchanged":
+            size = f"{counted(len(each.tree.files), 'file')}, {size_text(each.tree.size)}"
+            _say(
+                f"{_SIGNS[each.action]} template {each.tree.source.name}  ({each.tree.source.source}: {size})"
+            )
+    if result.answer:
+        show_changes(result.answer)
+    _show_copies([each for each in result.plan.copies if each.group], result)
+    _show_settings({"controller": result.plan.controller, "daemon": result.plan.daemon})
+    if result.plan.commands:
+        _say("commands that do what settings of the node did, once it is enrolled:")
+        for command in result.plan.commands:
+            _say(f"  {command}")
+    _show_tokens(result.tokens, dry_run=result.dry_run)
+    _say(result.summary())
+
+
+def _say(text: str) -> None:
+    click.echo(printable(text))
+
+
+def _show_fields(reports: Sequence[FieldReport]) -> None:
+    """By file, with the fields of one below it; then those entries of the folder that have none."""
+    for file in dict.fromkeys(each.file for each in reports if each.field):
+        found = [each for each in reports if each.file == file and each.field]
+        _say(file)
+        _show_rows([(each.field, each) for each in found], indent="  ")
+    _show_rows([(each.file, each) for each in reports if not each.field], indent="")
+    click.echo()
+
+
+def _show_rows(rows: Sequence[tuple[str, FieldReport]], *, indent: str) -> None:
+    width = max((len(title) for title, _ in rows), default=0)
+    for title, each in rows:
+        _say(f"{indent}{title:<{width}}  {each.action:<7}  {_outcome(each)}".rstrip())
+
+
+def _outcome(report: FieldReport) -> str:
+    if report.action is FieldAction.DROPPED:
+        return f"{report.note}; instead: {report.to}" if report.to else report.note
+    to = f"{'to' if report.action is FieldAction.MAPPED else 'as'} {report.to}"
+    return f"{to}: {report.note}" if report.note else to
+
+
+def _show_copies(copies: Sequence[StaticCopy], result: ImportResult) -> None:
+    """Before its group exists a directory can be copied at once; later only while nothing uses it."""
+    if not copies:
+        return
+    groups = result.answer["groups"] if result.answer else ()
+    created = {each["name"] for each in groups if each["action"] == "created"} if result.dry_run else ()
+    _say("static directories are not copied; do it on the node that shall have them, if they are not there:")
+    _say(f"  DATA={DATA_DIRECTORY}  # or what 'data' of that daemon is")
+    for each in copies:
+        held = each.group not in created
+        where = f"  # on {' or '.join(each.nodes)}" if each.nodes else ""
+        if held:
+            _say(f"  corral group hold {each.group} --reason 'its directory is copied' --yes")
+        _say(f"  {each.command}{where if held else f'{where}  # before the import'}")
+        if held:
+            _say(f"  corral group release {each.group}")
+
+
+def _show_settings(settings: Mapping[str, dict[str, Any]]) -> None:
+    import yaml
+
+    for role, values in settings.items():
+        if values:
+            _say(f"settings for the file of '{_ROLES[role]} --config FILE':")
+            document = {"format": f"corral-{role}", "version": 1, **values}
+            for line in yaml.safe_dump(document, sort_keys=False, allow_unicode=True).splitlines():
+                _say(f"  {line}")
+
+
+def _show_tokens(tokens: Sequence[Mapping[str, Any]], *, dry_run: bool) -> None:
+    for each in tokens:
+        name = f"token '{each['name']}' ({each['role']})"
+        if each["action"] == "unchanged":
+            _say(f"{name} is there already; its text was shown when it was made")
+        elif each["action"] == "skipped":
+            command = f"corral token create {each['name']} --role {each['role']}"
+            _say(f"{name} is left to somebody who may make tokens: {command}")
+        elif dry_run:
+            _say(f"+ {name}")
+        else:
+            _say(f"+ {name}, shown this once: {each['token']}")
