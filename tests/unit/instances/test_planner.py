@@ -357,6 +357,16 @@ def test_more_than_a_pass_may_start_is_left_for_the_next_and_no_group_starves(wo
     assert [len(alive(world, name)) for name in names(world)] == [5, 5, 5, 5]
 
 
+def test_a_refusal_counts_what_was_started_before_it_in_the_same_pass(world):
+    put(world, min=5, memory_mb=300)
+    put(world, name="spare", min=0, warm=2, memory_mb=90)
+    refusals = [each for each in world.keep_all(["lobby", "spare"]).decisions if each.refusal is not None]
+    assert [(each.group, each.reason.partition(";")[0], each.inputs["present"]) for each in refusals] == [
+        ("lobby", "5 are wanted, 3 are there", 3),
+        ("spare", "2 warm ones are wanted, 1 are there", 0),
+    ]
+
+
 def test_a_group_without_room_is_not_tried_again_and_again(world):
     put(world, min=100, memory_mb=100)
     assert world.keep_all(["lobby"]).unfinished == ("lobby",)

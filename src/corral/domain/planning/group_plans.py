@@ -69,6 +69,19 @@ class GroupNeed(msgspec.Struct, frozen=True, kw_only=True):
             rule=self.rule if self.missing > count else None,
         )
 
+    def after_starts(self, count: int) -> GroupNeed:
+        """The need after so many starts: those that serve come first."""
+        serving = min(count, self.start)
+        warm = count - serving
+        return msgspec.structs.replace(
+            self,
+            present=self.present + serving,
+            missing=self.missing - serving,
+            start=self.start - serving,
+            warm=self.warm + warm,
+            refill=self.refill - warm,
+        )
+
     def waiting(self, rule: Rule, reason: str) -> GroupNeed:
         """The same, with nothing started for this reason."""
         return msgspec.structs.replace(self, start=0, refill=0, rule=rule, reason=reason)

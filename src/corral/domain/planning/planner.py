@@ -337,7 +337,7 @@ class _Pass:
         if result.reason:
             return
         result.refusal = refused
-        group, need = pending.group, pending.need
+        group, need = pending.group, pending.need.after_starts(result.started)
         returning = refused.returning()
         if returning:
             until = max(
@@ -354,7 +354,8 @@ class _Pass:
             if any(each.waits_for_report for each in refused.refusals):
                 result.wake_at = self._view.now + _REPORT
         if result.reason != group.reason:  # else it was decided before
-            text = f"{need.start_reason}; {result.reason}"
+            lacks = need.refill_reason(group) if pending.request.warm else need.start_reason
+            text = f"{lacks}; {result.reason}"
             self._decide(kind, rule, group, need, text, refusal=refused, wake_at=result.wake_at)
 
     def _decide(
