@@ -26,7 +26,7 @@ from corral.domain.planning.node_views import BUSY, NodeView, node_views, refuse
 from corral.domain.planning.placement import Choice, Placement, PlacementRequest
 from corral.domain.planning.placement import place as placed
 from corral.domain.planning.ports import NoPort, choose_ports
-from corral.domain.planning.refusals import PlacementRefusal, RefusalCode
+from corral.domain.planning.refusals import PlacementRefusal, RefusalCode, sentence
 from corral.domain.records import NodeRecord
 from corral.errors import Code
 from corral.sdk.runtime import RuntimeCapabilities
@@ -119,6 +119,10 @@ def test_the_emptier_node_wins_and_a_hash_breaks_ties():
     assert isinstance(found, Placement)
     assert found.node == "b"
     assert found.below == 1
+    [other] = found.alternatives()
+    assert (other.subject, other.numbers["best"]) == ("node/a", found.score)
+    assert sentence(other.code, other.numbers).startswith("could score 0.731818 at most")
+    assert place(spec(), [node("a", usage=full), node("b")], prefer="a").alternatives() == []
     tied = place(spec(), [node("b"), node("a")])
     assert tied == place(spec(), [node("a"), node("b")])
     assert {tied.node, *tied.ties} == {"a", "b"}

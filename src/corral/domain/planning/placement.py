@@ -8,8 +8,9 @@ the best score found.
 from __future__ import annotations
 
 import enum
+import itertools
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,6 +36,7 @@ _DIGITS: Final = 6
 _OF_PORTS: Final = 0.10
 _FAILED_THERE: Final = 0.50
 _AFFINITY_SCALE: Final = 200
+_BOUNDS: Final = 20
 BY_NODE: Final = "node"
 
 
@@ -87,12 +89,18 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that have the same score, and are not preferred by the hash."""
     below: int = 0
     """The number of further nodes, whose scores cannot be higher: they were not looked at."""
+    bounds: tuple[tuple[str, float], ...] = ()
+    """Some of these, with the highest scores that they could have."""
 
     def alternatives(self) -> list[Alternative]:
         """The nodes that were not chosen, as a decision stores them: those next to the choice first."""
         tied = [_alternative(node, TIE, {"score": self.score}) for node in self.ties]
         lower = [_alternative(node, LOWER, {"score": s, "best": self.score}) for node, s in self.others]
-        return [*tied, *(refusal.alternative() for refusal in self.refusals), *lower]
+        bounded = [
+            _alternative(node, LOWER, {"kind": "bound", "score": s, "best": self.score})
+            for node, s in self.bounds
+        ]
+        return [*tied, *(refusal.alternative() for refusal in self.refusals), *lower, *bounded]
 
     def counts(self) -> dict[str, int]:
         """How many nodes were not chosen, by code."""
@@ -139,8 +147,11 @@ class _Search:
     def run(self) -> Placement | PlacementRefusal:
         request = self._request
         seen = 0
-        for room in self._table.rooms(request.prefer, request.only):
+        bounds: list[tuple[str, float]] = []
+        rooms = iter(self._table.rooms(request.prefer, request.only))
+        for room in rooms:
             if self._best is not None and self._is_below(room):
+                bounds = self._bounds(room, rooms)
                 break
             seen += 1
             self._look_at(room)
@@ -157,7 +168,18 @@ class _Search:
             others=tuple(sorted(self._lower, key=lambda other: (-other[1], other[0]))),
             ties=tuple(sorted(each.node for each in self._ties if each.node != best.node)),
             below=below,
+            bounds=tuple(bounds),
         )
+
+    def _bounds(self, first: Room, rest: Iterator[Room]) -> list[tuple[str, float]]:
+        """The highest scores that nodes could have which are not looked at. Where the instance was before it stays,
+        whatever the scores of others."""
+        if self._best is None or self._best.rank[0]:
+            return []
+        return [
+            (room.view.id, round(room.base + self._attraction, _DIGITS))
+            for room in (first, *itertools.islice(rest, _BOUNDS - 1))
+        ]
 
     def _choice(self, best: _Candidate, below: int) -> Choice:
         request = self._request

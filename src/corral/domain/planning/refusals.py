@@ -86,6 +86,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "DISK:known": "{needed} MB of disk are wanted, {free} MB are free: lacks {lacks} MB",
     "DISK:unknown": "{needed} MB of disk are wanted, and it has not reported how much is free",
     LOWER: "scores {score:.6f}, less than {best:.6f}",
+    f"{LOWER}:bound": "could score {score:.6f} at most, less than {best:.6f}",
     TIE: "scores {score:.6f} as well; of equal ones a hash chooses",
 }
 
