@@ -286,6 +286,25 @@ def test_what_a_group_stops_on_its_own_account_it_starts_again(world):
     assert ids_of(world) == {"lobby-1", "lobby-2"}
 
 
+def test_one_that_was_stopped_by_hand_beside_those_wanted_takes_the_place_of_none(world):
+    world.do(create_group, spec(static=True, min=2, memory_mb=100))
+    keep(world)
+    assert world.do(start_instance, "lobby").id == "lobby-3"
+    for id in ("lobby-1", "lobby-2", "lobby-3"):
+        report(world, id, InstanceState.RUNNING)
+    world.do(stop_instance, "lobby-3", reason="one too many")
+    report(world, "lobby-3", InstanceState.STOPPED)
+    keep(world)
+    assert world.group().reason == "", "as many are there as are wanted"
+    report(world, "lobby-2", InstanceState.CRASHED)
+    keep(world)
+    assert ids_of(world) == {"lobby-1", "lobby-2"}
+    world.do(scale_group, "lobby", 3)
+    keep(world)
+    assert ids_of(world) == {"lobby-1", "lobby-2"}, "it stays stopped"
+    assert "'lobby-3' (one too many)" in world.group().reason
+
+
 def test_an_instance_that_is_not_static_is_replaced_when_it_is_stopped_by_hand(world):
     world.do(create_group, spec(min=1, memory_mb=100))
     keep(world)

@@ -95,8 +95,9 @@ def group_need(
     if group.deleting:
         return GroupNeed(drop=not tally.live, warm=tally.warm)
     # A stopping static instance is waited for: the same instance is started next. One that an operator
-    # stopped counts as existing, and nothing is started in its place.
-    held = [each for each in tally.held if is_held(group, each)]
+    # stopped counts as existing, and nothing is started in its place, if it has one among those that are wanted.
+    wanted = group.desired_count
+    held = [each for each in tally.held if is_held(group, each) and _ordinal(group.spec, each.id) <= wanted]
     present = len(held) + (tally.live if group.spec.static else tally.serving)
     missing = max(0, group.desired_count - present)
     wants_warm = 0 if group.spec.abstract else group.spec.warm
@@ -109,7 +110,7 @@ def group_need(
         refill=max(0, wants_warm - tally.warm),
         warm_surplus=max(0, tally.warm - wants_warm - missing),
         end_pause=group.paused is not None and pause_over,
-        reason="" if missing else _resting(held),
+        reason="" if missing or present - len(held) >= group.desired_count else _resting(held),
     )
     if group.hold is not None:
         return need.waiting(Rule.HOLD_STOP, hold_text(group.hold, group.spec.name))
@@ -151,6 +152,14 @@ def is_held(group: GroupRecord, record: InstanceRecord) -> bool:
     name left do not count."""
     ours = group.spec.static and record.created_at >= group.created_at
     return ours and bool(record.held) and not live(record.state)
+
+
+def _ordinal(spec: GroupSpec, id: str) -> int:
+    """The number of an instance in its group, from 1."""
+    if id in spec.static_names:
+        return spec.static_names.index(id) + 1
+    number = id.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetime | None:
