@@ -75,6 +75,21 @@ async def test_stops_of_a_scale_name_the_scale_and_the_request(fleet):
     assert (audited["action"], audited["request"]) == ("groups.scale", scale["request"])
 
 
+async def test_the_replacement_of_one_that_was_stopped_by_hand_names_the_stop_and_the_request(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/stop", {})
+    await fleet.reaches("lobby-2", "RUNNING")
+    [stop, *_] = await _decisions(fleet, "instance/lobby-1")
+    [start, *_] = await _decisions(fleet, "instance/lobby-2")
+    assert start["causes"] == [stop["id"], f"request:{stop['request']}"]
+    assert start["root"] == f"request:{stop['request']}"
+    why = await fleet.controller.call("GET", "/api/v1/instances/lobby-2/why")
+    assert [step["kind"] for step in why["chain"]] == ["request", "decision", "decision"]
+
+
 async def test_a_crash_that_is_reported_together_with_earlier_steps_is_the_cause(fleet):
     await fleet.begin()
     node = await fleet.node("n1")

@@ -18,7 +18,7 @@ import structlog
 from corral.controller.instances.service import InstanceService
 from corral.controller.reconcile.apply_plan import Wake, keep_groups
 from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
-from corral.controller.reconcile.wake_causes import event_behind, mended_by
+from corral.controller.reconcile.wake_causes import decision_behind, event_behind, mended_by
 from corral.controller.sessions.commit_faults import conflict_pause
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.collections import (
@@ -179,13 +179,17 @@ class Reconciler:
         if waiting is not None and not asked_by and not crashed and (waiting.request or waiting.after_crash):
             return  # it waits for a reason that explains more than this event does
         request = asked_by or (waiting.request if waiting is not None else "")
-        causes = (f"event:{event.cursor}",) if event is not None else ()
+        causes = (f"event:{event.cursor}",) if event is not None else self._decision_behind(change)
         self._dirty[group] = Wake(
             cause=cause,
             causes=(*causes, f"request:{request}") if request else causes,
             request=request,
             after_crash=crashed or (waiting is not None and waiting.after_crash),
         )
+
+    def _decision_behind(self, change: Change) -> tuple[str, ...]:
+        stored = self._ledger.state.instances.find(change.id) if change.collection == INSTANCES.name else None
+        return decision_behind(stored.record) if stored is not None else ()
 
     def _request_behind(self, event: Event | None) -> str:
         """The request whose change of a group may require new instances."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.controller.reconcile.apply_plan import Wake
 from corral.domain.events import Event, EventType
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.store.port import Change, Commit
 
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
@@ -19,6 +20,13 @@ def event_behind(commit: Commit, change: Change) -> Event | None:
         if event.type is EventType.INSTANCE_CRASHED and not event.data.get("restarted_as"):
             return event
     return found[-1] if found else None
+
+
+def decision_behind(record: InstanceRecord) -> tuple[str, ...]:
+    """The causes of what follows from an instance that changed without an event, such as one that is to be stopped: the
+    decision about it, and the request behind that."""
+    asked = f"request:{record.request}" if record.request else ""
+    return tuple(filter(None, (record.decision, asked)))
 
 
 def mended_by(event: Event | None) -> Wake:
