@@ -288,6 +288,11 @@ def unknown_choice(
     return Rejected(code, f"unknown {kind} '{word}'", hint=hint + ", ".join(known), field=field)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 file`, `2 files`; `many` where no s makes the plural: `1 is`, `2 are`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def short_list(items: Iterable[object], most: int) -> str:
     """`a, b and 3 more`."""
     words = [str(item) for item in items]

@@ -17,7 +17,7 @@ from corral.cli.instance.waits import only_the_wait_ends, wait_options
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import Item, plain, show_done
 from corral.cli.terminal.table import colour_enabled
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 from corral.system.document_sets import DocumentSet, FileDocument, read_set
 
 APPLY: Final = "/api/v1/apply"
@@ -149,7 +149,7 @@ def send_set(
     lines = _error_lines(refusal.details if refusal else (), found.documents, field_name)
     count = len(errors) + len(lines)
     failure = CommandRefused(
-        refusal.message if refusal and not errors else f"{count} {'error' if count == 1 else 'errors'}",
+        refusal.message if refusal and not errors else counted(count, "error"),
         hint=refusal.hint if refusal else "nothing was changed; correct what is listed and apply again",
         code=refusal.code if refusal and not errors else "DOCUMENTS_INVALID",
         request=refusal.request if refusal else "",
@@ -237,10 +237,14 @@ def _show_group(each: Item, *, values: bool) -> None:
         if values:
             line += f": {_value(change['before'])} -> {_value(change['after'])}"
         click.echo(printable(line))
-    for kind, text in (("outdated", "go on as before until"), ("placement", "stay where they are until")):
+    for kind, one, many in (
+        ("outdated", "goes on as before", "go on as before"),
+        ("placement", "stays where it is", "stay where they are"),
+    ):
         if count := each[f"{kind}_count"]:
             command = f"corral group restart {each['name']}"
-            click.echo(printable(f"    {count} instances ({_listed(each[kind])}) {text} '{command}'"))
+            what = f"{counted(count, 'instance')} ({_listed(each[kind])}) {one if count == 1 else many}"
+            click.echo(printable(f"    {what} until '{command}'"))
 
 
 def _value(value: Any) -> str:

@@ -35,7 +35,7 @@ from corral.cli.terminal.output import (
     state_column,
 )
 from corral.cli.terminal.values import age, full_time
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 
 READ_ONLY: Final = ("status", "revision")
 """Fields that the API adds to a document: a group that was read can be written back."""
@@ -298,7 +298,7 @@ def scale(session: ApiSession, name: str, count: int, wait: bool, timeout: int) 
     changed = session.client.post(f"{GROUPS}/{segment(name)}/scale", {"count": count})
     if wait:
         changed = until_met(session, name, timeout)
-    show_done(session.output, changed, f"group '{name}' shall have {count} instances", name="name")
+    show_done(session.output, changed, f"group '{name}' shall have {counted(count, 'instance')}", name="name")
 
 
 @group.command()
@@ -359,7 +359,7 @@ def delete(session: ApiSession, name: str, cascade: bool, yes: bool, wait: bool,
     left = instances_left(session, name) if cascade and not wait else None
     done = f"group '{name}' is deleted"
     if left is not None:
-        done = f"group '{name}' is being deleted: it goes when its {left} instances have ended"
+        done = f"group '{name}' is being deleted: it goes when its {counted(left, 'instance has', 'instances have')} ended"
     show_done(session.output, {"name": name}, done, name="name")
 
 
@@ -377,9 +377,9 @@ def _note_drift(group: Item) -> None:
     ):
         count = drift.get(f"{kind}_count", 0)
         if count:
-            runs = "instance runs" if count == 1 else "instances run"
+            runs = counted(count, "instance runs", "instances run")
             differs = _differing_nodes(drift) if kind == "placement" else ""
-            note(f"{count} {runs} {sentence} ({_shown(drift[kind])}){differs}{_remedy(drift)}")
+            note(f"{runs} {sentence} ({_shown(drift[kind])}){differs}{_remedy(drift)}")
 
 
 @group.command("reload")

@@ -13,7 +13,7 @@ from corral.cli.group_waits import GROUPS, until_met, until_stopped
 from corral.cli.instance.waits import wait_options
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done
-from corral.cli.terminal.values import counted
+from corral.errors import counted
 
 _DRY: Final = {"dry_run": "true"}
 _WHEN: Final = {"stopped": "at once", "stopped_when_empty": "when it is empty"}

@@ -9,7 +9,7 @@ from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
 from corral.cli.instance.waits import wait_until
 from corral.cli.terminal.output import Item
-from corral.cli.terminal.values import counted
+from corral.errors import counted
 
 GROUPS: Final = "/api/v1/groups"
 _LOOKED_AT: Final = 500

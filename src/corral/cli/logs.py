@@ -14,6 +14,7 @@ from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.terminal.output import Item, show_done, show_streamed
 from corral.cli.terminal.table import colour_enabled, coloured, paint_state
 from corral.cli.terminal.values import check_times, local_time, moment_of, time_options
+from corral.errors import counted
 from corral.system import log_text
 
 LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
@@ -262,6 +263,6 @@ def _line(record: Item) -> str:
     line += log_text.message(str(record.get("message", "")))
     line += log_text.fields((name, str(value)) for name, value in (record.get("fields") or {}).items())
     if record.get("dropped_before"):
-        line += f" ({record['dropped_before']} records lost before this one)"
+        line += f" ({counted(record['dropped_before'], 'record')} lost before this one)"
     throwable = str(record.get("throwable") or "")
     return line + (log_text.indented(throwable) if throwable else "")

@@ -23,6 +23,7 @@ from corral.cli.terminal.output import (
     state_column,
 )
 from corral.cli.terminal.values import SpanType, age, full_time
+from corral.errors import counted
 
 STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
 NODES: Final = "/api/v1/nodes"
@@ -193,7 +194,7 @@ def _wait_for(session: ApiSession, id: str, state: str, timeout: int) -> Any:
                 raise
             seen = "there is no such node"
         if time.monotonic() + pause > deadline:
-            raise WaitRanOut(f"node '{id}' was not {state} within {timeout} seconds: {seen}")
+            raise WaitRanOut(f"node '{id}' was not {state} within {counted(timeout, 'second')}: {seen}")
         time.sleep(pause)
         pause = min(pause * 1.5, 1.0)
 

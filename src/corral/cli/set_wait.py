@@ -11,7 +11,7 @@ from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
 from corral.cli.group_waits import GROUPS, counts_of, group_state, status_of
 from corral.cli.instance.waits import look_until
 from corral.cli.terminal.output import Column, Item, list_table, state_column
-from corral.cli.terminal.values import counted
+from corral.errors import counted
 
 GONE: Final = "GONE"
 ABSTRACT: Final = "ABSTRACT"
@@ -45,7 +45,7 @@ class SetWait:
         except WaitRanOut:
             short = [*self._left, *(name for name in self._names if self._failure(name))]
             raise WaitRanOut(
-                f"{self._share(short)} did not have what {_it(short)} within {timeout} seconds:{self._lines(short)}",
+                f"{self._share(short)} did not have what {_it(short)} within {counted(timeout, 'second')}:{self._lines(short)}",
                 hint=f"what was applied stays, and goes on; corral why {short[0]}",
             ) from None
         if failed := [name for name in self._names if self._failure(name)]:
@@ -69,7 +69,8 @@ class SetWait:
         if not self._left:
             return True, ""
         met = len(self._names) - len(self._left)
-        return False, f"{met} of {len(self._names)} groups are as wanted; {self._progress(self._left[0])}"
+        of_all = counted(len(self._names), "group is", "groups are")
+        return False, f"{met} of {of_all} as wanted; {self._progress(self._left[0])}"
 
     def _fetch(self, names: Collection[str]) -> None:
         client = self._session.client

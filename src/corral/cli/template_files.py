@@ -14,7 +14,7 @@ from corral.cli.api.client import Client, Params, segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandFailure, WrongUsage, note
 from corral.cli.terminal.output import Column, Item, show_done, show_list
-from corral.cli.terminal.values import counted
+from corral.errors import counted
 
 TEMPLATES: Final = "/api/v1/templates"
 _MODES: Final = ("644", "755", "444", "555")
@@ -86,7 +86,7 @@ def export(session: ApiSession, name: str, target: str | None, number: int | Non
     target = target or f"{name.replace('/', '-')}.{kind}"
     response = session.client.download(template_path(name, "export"), {"version": number, "format": kind})
     size = save(response, target, what=f"exporting {name}")
-    note(f"{size} bytes of template '{name}' are in {'stdout' if target == '-' else target}")
+    note(f"{counted(size, 'byte')} of template '{name}' are in {'stdout' if target == '-' else target}")
 
 
 @click.command("files")

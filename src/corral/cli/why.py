@@ -12,6 +12,7 @@ from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage, printable
 from corral.cli.terminal.output import Item, show_one
 from corral.cli.terminal.values import short_time
+from corral.errors import counted
 
 _PLACES: Final[Mapping[str, str]] = {
     "instance": "instances",
@@ -141,7 +142,7 @@ def _refused(each: Item) -> Iterable[str]:
         yield f"    {name.ljust(width)}  {other.get('reason', '')}"
     more = sum(each.get("rejected_counts", {}).values()) - len(rejected)
     if more > 0:
-        yield f"    and {more} more nodes"
+        yield f"    and {counted(more, 'more node')}"
 
 
 def _condition(change: Item, *, whole: bool) -> str:

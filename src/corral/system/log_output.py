@@ -18,6 +18,7 @@ from typing import Final, TextIO
 import msgspec
 
 from corral.domain.records import LogRecord
+from corral.errors import counted
 from corral.system import log_text
 
 _COLOURS: Final = {"TRACE": "2", "DEBUG": "2", "INFO": "32", "WARN": "33", "ERROR": "31"}
@@ -41,7 +42,7 @@ def as_human(*, colour: bool) -> Callable[[LogRecord], bytes]:
         line = f"{time} {level} {source}: {log_text.message(record.message)}"
         line += log_text.fields(record.fields.items())
         if record.dropped_before:
-            line += f" ({record.dropped_before} records lost before this one)"
+            line += f" ({counted(record.dropped_before, 'record')} lost before this one)"
         if record.throwable:
             line += log_text.indented(record.throwable)
         return line.encode("utf-8", "backslashreplace") + b"\n"

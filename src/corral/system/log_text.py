@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _QUOTED_IN_WORD: Final = frozenset("\"'= ")
-_QUOTED_IN_MESSAGE: Final = ('"', "=", "records lost before this one")
+_QUOTED_IN_MESSAGE: Final = ('"', "=", "lost before this one")
 
 
 def word(text: str) -> str:

@@ -239,7 +239,7 @@ def test_waiting_ends_when_the_state_is_there(corral: Corral, server: StandIn) -
 def test_a_wait_that_runs_out_is_code_4(corral: Corral) -> None:
     done = corral("node", "info", "web-1", "--wait", "REVOKED", "--timeout", "1s")
     assert done.returncode == 4
-    assert done.stderr == "error: node 'web-1' was not REVOKED within 1 seconds: it is ONLINE\n"
+    assert done.stderr == "error: node 'web-1' was not REVOKED within 1 second: it is ONLINE\n"
 
 
 @pytest.mark.parametrize(

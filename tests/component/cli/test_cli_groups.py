@@ -216,7 +216,7 @@ def test_a_wait_that_runs_out_exits_with_4_and_says_what_was_seen(corral: Corral
     done = corral("group", "scale", "lobby", "2", "--wait", "--timeout", "1s")
     assert done.returncode == 4
     assert done.stderr == (
-        "error: group 'lobby' did not have its instances within 1 seconds: "
+        "error: group 'lobby' did not have its instances within 1 second: "
         "1/2 ready, no node has room\nhint: corral why lobby\n"
     )
 

@@ -93,7 +93,7 @@ async def test_a_document_that_cannot_be_read_is_named_and_left_and_everything_e
     assert (listed["collection"], listed["id"]) == ("groups", "bad")
     assert listed["reason"]
     (note,) = (await call("GET", "/ready"))["notes"]
-    assert "1 documents" in note
+    assert "1 document " in note
     (told,) = await fleet.events("DOCUMENT_UNREADABLE")
     assert told["subject"] == "groups/bad"
     assert [group["name"] for group in (await call("GET", "/api/v1/groups"))["items"]] == ["lobby"]

@@ -262,7 +262,7 @@ async def test_a_refused_start_that_somebody_asked_for_is_a_decision_and_shown_b
     why = await fleet.controller.call("GET", "/api/v1/groups/lobby/why")
     assert [decision["kind"] for decision in why["decisions"]] == ["refuse", "refuse"]
     refused = why["decisions"][0]
-    assert "NO_CAPACITY: of 1 nodes: 1 not enough memory" in refused["reason"]
+    assert "NO_CAPACITY: of 1 node: 1 not enough memory" in refused["reason"]
     assert refused["rejected"][0]["subject"] == "node/n1"
     assert fleet.states() == {}
     await fleet.group("full", max=0)

@@ -383,7 +383,7 @@ async def test_a_group_whose_node_is_away_says_so(fleet):
     await node.drop()
     await fleet.reaches("lobby-1", "OFFLINE")
     status = (await fleet.controller.call("GET", "/api/v1/groups/lobby"))["status"]
-    assert status["reason"] == "1 of its instances are on nodes that are away (n1)"
+    assert status["reason"] == "1 of its instances is on nodes that are away (n1)"
 
 
 @pytest.mark.trap("T65")

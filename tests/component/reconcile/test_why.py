@@ -235,7 +235,7 @@ async def test_a_choice_without_rivals_is_said_to_be_one(fleet):
     await fleet.group(min=1, max=3)
     await fleet.running(1)
     found = await _why(fleet, "instances/lobby-1")
-    assert found["decisions"][0]["reason"] == "1 are wanted, 0 are there; node 'n1' is the only one that fits"
+    assert found["decisions"][0]["reason"] == "1 is wanted, 0 are there; node 'n1' is the only one that fits"
     assert found["now"][0]["reason"].endswith(", the only node that could take it")
     await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby", "node": "n1"})
     await fleet.running(2)

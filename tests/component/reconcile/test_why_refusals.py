@@ -59,7 +59,7 @@ async def test_a_label_that_a_group_is_spread_by_is_asked_for(fleet):
     await fleet.group(min=1, spread=[{"by": "rack", "max_skew": 1}])
     await short(fleet)
     found = await why(fleet)
-    assert "of 1 nodes: 1 without the label that it is spread by" in fleet.group_record().reason
+    assert "of 1 node: 1 without the label that it is spread by" in fleet.group_record().reason
     assert conditions(found) == ["a label 'rack' on n1"]
 
 

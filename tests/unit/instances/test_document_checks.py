@@ -114,5 +114,5 @@ async def test_more_than_a_change_may_write_is_refused_with_what_to_do() -> None
     with pytest.raises(CorralError) as refused:
         await Change(world, {"env": {"A": "x" * 5000}}).make(most=5000)
     assert refused.value.code is Code.BODY_TOO_LARGE
-    assert "1 groups" in str(refused.value)
+    assert "1 group " in str(refused.value)
     assert (await Change(world, {"max": 5}).make(most=5000)).spec.max == 5

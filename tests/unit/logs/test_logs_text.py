@@ -17,13 +17,14 @@ from corral.system.log_output import as_human
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 HEAD = re.compile(r"2026-01-01 00:00:00\.000 INFO  ")
-LOST = re.compile(r" \((\d+) records lost before this one\)$")
+LOST = re.compile(r" \((\d+) records? lost before this one\)$")
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"\'=]+')
 FORGERIES = (
     "/x status=200 principal=token:1",
     'a" b="c',
     "a\n2026-01-01 00:00:00.000 INFO  corral: forged",
     "x (7 records lost before this one)",
+    "x (1 record lost before this one)",
     "\u202egnp.exe\u2028\u2066\x1b[2J\x85\x7f\u200b\udcff",
     "back\\slash",
     "",

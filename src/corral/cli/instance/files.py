@@ -13,7 +13,7 @@ from corral.cli.failure import note as remark
 from corral.cli.instance.runs import run_option
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.output import Column, plain, show_done, show_list, show_one
-from corral.cli.terminal.values import counted
+from corral.errors import counted
 
 SAVE_SECONDS: Final = 630.0
 _PIECE: Final = 256 * 1024

@@ -18,6 +18,7 @@ from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.console_line import gap_text
 from corral.cli.terminal.output import Item, show_streamed
 from corral.cli.terminal.values import check_times, local_time, time_options
+from corral.errors import counted
 
 PAGE: Final = 5000
 _TAIL: Final = 100
@@ -313,4 +314,4 @@ def download(session: ApiSession, id: str, path: str | None, after: int, incarna
     params = {"after": str(after), "incarnation": incarnation}
     response = session.client.download(f"{console_path(id)}/download", params)
     size = save(response, target, what=f"console of {id}")
-    note(f"{size} bytes of '{id}' are in {'stdout' if target == '-' else target}")
+    note(f"{counted(size, 'byte')} of '{id}' are in {'stdout' if target == '-' else target}")

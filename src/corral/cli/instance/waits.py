@@ -15,6 +15,7 @@ from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, note
 from corral.cli.terminal.output import Item
 from corral.cli.terminal.progress_line import ProgressLine
 from corral.cli.terminal.values import SpanType
+from corral.errors import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,7 +71,7 @@ def look_until(
                 return
             line.show(f"{time.monotonic() - began:.0f}s: {seen}")
             if time.monotonic() + pause > deadline:
-                raise WaitRanOut(f"{what} within {timeout} seconds: {seen}", hint=hint)
+                raise WaitRanOut(f"{what} within {counted(timeout, 'second')}: {seen}", hint=hint)
             time.sleep(pause)
             pause = min(pause * 1.3, _LONGEST_PAUSE_SECONDS)
 

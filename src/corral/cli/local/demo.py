@@ -21,6 +21,7 @@ from corral.cli.module.files import build_source
 from corral.cli.module.views import MODULES, module_path, module_status
 from corral.cli.template_files import template_path
 from corral.cli.terminal.progress_line import ProgressLine
+from corral.errors import counted
 
 GROUP: Final = "lobby"
 TEMPLATE: Final = "demo/lobby"
@@ -67,7 +68,7 @@ def run_demo(client: Client, *, ports: tuple[int, int], pause: Callable[[float],
     desired = int(group.get("status", {}).get("wanted", COUNT))
     running = _await_running(client, desired, pause)
     addresses = ", ".join(f"{item['id']} on port {item['port']}" for item in running) or "none runs yet"
-    return f"group '{GROUP}' with {len(running)} of {desired} instances: {addresses}"
+    return f"group '{GROUP}' with {len(running)} of {counted(desired, 'instance')}: {addresses}"
 
 
 def demo_archive() -> bytes:
@@ -111,7 +112,7 @@ def _await_running(client: Client, desired: int, pause: Callable[[float], None])
             running = [item for item in items if item.get("state") == "RUNNING" and _answers(item)]
             if len(running) >= desired or time.monotonic() > deadline:
                 return running
-            progress.show(f"demo: {len(running)} of {desired} instances run")
+            progress.show(f"demo: {len(running)} of {counted(desired, 'instance')} running")
             pause(_POLL_SECONDS)
 
 

@@ -17,6 +17,7 @@ from corral.cli.failure import CommandRefused, WaitRanOut
 from corral.cli.roles import ended_by
 from corral.cli.terminal.output import output_option, show_done
 from corral.cli.terminal.values import SpanType
+from corral.errors import counted
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -126,7 +127,7 @@ def _watch(process: subprocess.Popen[str], node: pathlib.Path, names: list[str],
     with ProgressLine() as progress:
         while process.poll() is None:
             left = live_instances(node)
-            progress.show(f"stopping: {len(left)} of {len(names)} instances left")
+            progress.show(f"stopping: {len(left)} of {counted(len(names), 'instance')} left")
             if time.monotonic() > deadline:
                 raise WaitRanOut(
                     f"not stopped in time: {', '.join(left) or 'nothing is left, but it has not ended'}",

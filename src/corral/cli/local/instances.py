@@ -15,8 +15,7 @@ import click
 from corral.cli.failure import CommandRefused, Unreachable, note
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, output_option, show_done, show_list, state_column
-from corral.cli.terminal.values import counted
-from corral.errors import short_list
+from corral.errors import counted, short_list
 
 COLUMNS: Final = (
     Column("ID", "id"),

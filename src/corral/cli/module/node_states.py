@@ -7,6 +7,7 @@ from typing import Final
 
 from corral.cli.terminal.output import Item, plain
 from corral.cli.terminal.table import paint_state
+from corral.errors import counted
 
 _NAMED: Final = 3
 _REACHED: Final = 5
@@ -15,7 +16,7 @@ _REACHED: Final = 5
 
 def named(nodes: Sequence[str]) -> str:
     shown = ", ".join(nodes[:_NAMED])
-    return shown + (f" and {len(nodes) - _NAMED} more nodes" if len(nodes) > _NAMED else "")
+    return shown + (f" and {counted(len(nodes) - _NAMED, 'more node')}" if len(nodes) > _NAMED else "")
 
 
 def has_node_part(found: Item) -> bool:
@@ -113,4 +114,4 @@ def _counted(found: Item) -> str:
     counts = found.get("on_nodes") or {}
     shown = (("degraded", "troubled"), ("waiting", "waiting"))
     numbers = ((word, int(counts.get(field) or 0)) for word, field in shown)
-    return "; ".join(f"{word} on {n} node{'' if n == 1 else 's'}" for word, n in numbers if n)
+    return "; ".join(f"{word} on {counted(n, 'node')}" for word, n in numbers if n)

@@ -147,11 +147,6 @@ def pairs(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def shortened(text: str, most: int) -> str:
     """Its beginning, of one that is longer than `most`."""
     return text if len(text) <= most else text[: most - 1] + "…"

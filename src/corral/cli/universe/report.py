@@ -13,10 +13,11 @@ from corral.cli.api.session import ApiSession
 from corral.cli.apply import show_changes
 from corral.cli.failure import printable
 from corral.cli.terminal.output import show_done
-from corral.cli.terminal.values import counted, size_text
+from corral.cli.terminal.values import size_text
 from corral.cli.universe.import_plan import DATA_DIRECTORY, ImportPlan, StaticCopy
 from corral.cli.universe.template_trees import TemplateChange
 from corral.domain.universe.field_reports import FieldAction, FieldReport
+from corral.errors import counted
 
 _SIGNS: Final = {"created": "+", "changed": "~"}
 _ROLES: Final = {"controller": "corral controller", "daemon": "corral daemon"}

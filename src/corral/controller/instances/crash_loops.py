@@ -12,6 +12,7 @@ from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
 from corral.domain.groups.group import CrashLoopSpec
 from corral.domain.groups.instance_records import BootMoment, CrashLoop, GroupRecord
+from corral.errors import counted
 from corral.system.aio.backoff import doubled
 
 _FAILED_NODES: Final = 50
@@ -57,7 +58,7 @@ def _paused(ws: Workspace, group: GroupRecord, what: str, by: str) -> GroupRecor
     rule = group.spec.crash_loop
     strikes = group.strikes + 1
     until = ws.now + pause_of(rule, strikes)
-    reason = f"{rule.failures} failures within {rule.within_seconds} s, the last: {what}"
+    reason = f"{counted(rule.failures, 'failure')} within {rule.within_seconds} s, the last: {what}"
     made = ws.decide(
         DecisionKind.SKIP,
         rule=Rule.CRASH_PAUSE,

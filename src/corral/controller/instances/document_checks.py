@@ -13,7 +13,7 @@ from corral.controller.instances.group_writes import StoredGroups, documents_of,
 from corral.controller.instances.plan_checks import PlanChecks
 from corral.controller.instances.workspace import Workspace
 from corral.domain.groups.group import GroupSpec
-from corral.errors import Code, Rejected, Retryable
+from corral.errors import Code, Rejected, Retryable, counted
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def _refuse_more(specs: Collection[GroupSpec], most: int) -> None:
     if size > most:
         raise Rejected(
             Code.BODY_TOO_LARGE,
-            f"this would write {len(specs)} groups of {size / 2**20:.1f} MiB in all, with what they inherit; "
+            f"this would write {counted(len(specs), 'group')} of {size / 2**20:.1f} MiB in all, with what they inherit; "
             f"one change has at most {most >> 20} MiB",
             hint="shorten what they inherit (long values belong into files of a template), or change fewer at once",
         )

@@ -42,6 +42,7 @@ from corral.errors import (
     DocumentsRejected,
     Guesses,
     Rejected,
+    counted,
     limited_guesses,
     short_list,
 )
@@ -334,7 +335,7 @@ def _refusal(faults: list[DocumentFault], total: int) -> DocumentsRejected:
     codes = {each.error.code for each in faults}
     where = short_list(dict.fromkeys(each.path or f"group '{each.group}'" for each in faults), 3)
     more = "" if len(faults) <= MAX_FAULTS else f"; the first {MAX_FAULTS} are listed"
-    text = f"{len(faults)} {'error' if len(faults) == 1 else 'errors'} in {total} documents ({where}){more}"
+    text = f"{counted(len(faults), 'error')} in {counted(total, 'document')} ({where}){more}"
     if codes == {Code.CONFIRMATION_REQUIRED}:
         hint = "nothing was done; say it again with confirm naming these groups (--yes) if that is meant"
         return DocumentsRejected(Code.CONFIRMATION_REQUIRED, text, faults[:MAX_FAULTS], hint=hint)

@@ -40,7 +40,7 @@ from corral.domain.groups.inheritance import (
 from corral.domain.groups.instance_records import GroupRecord, Hold, live, stays
 from corral.domain.groups.placement_checks import check_references
 from corral.domain.ids import group_name
-from corral.errors import Code, Rejected, short_list
+from corral.errors import Code, Rejected, counted, short_list
 
 _SHOWN: Final = 10
 
@@ -123,7 +123,7 @@ def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") 
     if present and not cascade:
         raise Rejected(
             Code.GROUP_NOT_EMPTY,
-            f"group '{name}' has {len(present)} instances",
+            f"group '{name}' has {counted(len(present), 'instance')}",
             hint="stop them first, or let them be stopped with 'cascade' (--cascade)",
         )
     before_group_goes(ws.state, name, confirm)

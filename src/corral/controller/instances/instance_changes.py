@@ -25,7 +25,7 @@ from corral.domain.instance_states import Wanted
 from corral.domain.planning.holds import refuse_held
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, count_codes
 from corral.domain.planning.start_requests import StartRequest
-from corral.errors import Code, Rejected, nearest
+from corral.errors import Code, Rejected, counted, nearest
 from corral.store.port import Append
 
 _VARIABLES: Final = 64 * 1024
@@ -228,7 +228,7 @@ def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
     if group.spec.max is not None and present >= group.spec.max:
         error = Rejected(
             Code.GROUP_FULL,
-            f"group '{group.spec.name}' has {present} instances, its max is {group.spec.max}",
+            f"group '{group.spec.name}' has {counted(present, 'instance')}, its max is {group.spec.max}",
             hint="raise max, or stop one of them",
         )
         raise RecordedRefusal(error, steps=_refusal(ws, group, f"{error.code.name}: {error.message}"))

@@ -10,7 +10,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.extensions import ExtensionPackage
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.plan_resolution import PlanSources, resolve_plan
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 
 _NAMED: Final = 10
 """Most groups that are reported with their reasons; beyond that, only the number."""
@@ -44,7 +44,9 @@ async def broken_groups(state: ClusterState, package: ExtensionPackage) -> list[
             )
         await asyncio.sleep(0)
     more = len(found) - _NAMED
-    return found[:_NAMED] + ([f"and {more} more groups could not be started any more"] if more > 0 else [])
+    return found[:_NAMED] + (
+        [f"and {counted(more, 'more group')} could not be started any more"] if more > 0 else []
+    )
 
 
 def _obstacle(spec: GroupSpec, sources: PlanSources) -> Rejected | None:

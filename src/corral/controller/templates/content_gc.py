@@ -22,7 +22,7 @@ from corral.controller.modules.archive_supply import blobs_of
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
-from corral.errors import Code, Rejected, Retryable
+from corral.errors import Code, Rejected, Retryable, counted
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.controller_config import TemplatesSection
@@ -136,7 +136,7 @@ class BlobCollector:
         if waiting:
             raise Retryable(
                 Code.TEMPLATE_UNAVAILABLE,
-                f"{len(waiting)} manifests of templates cannot be read, such as {waiting[0]}",
+                f"{counted(len(waiting), 'manifest')} of templates cannot be read, such as {waiting[0]}",
                 hint="bring the store's blobs back, or delete those templates",
             )
 

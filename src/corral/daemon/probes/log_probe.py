@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.probes.port_probes import Mask, shown
 from corral.domain.patterns import compile_bytes
+from corral.errors import counted
 from corral.runtimes.console.log import ConsoleLog
 from corral.system.aio.tasks import set_within
 from corral.system.threads import to_end
@@ -101,7 +102,7 @@ class LogProbe:
         if not self._lines and not self._rest:
             return "there was no output at all"
         last = self._rest or self._last
-        return f"none of {self._lines} lines matched, the last one was {shown(last.strip(), mask=mask)}"
+        return f"none of {counted(self._lines, 'line')} matched, the last one was {shown(last.strip(), mask=mask)}"
 
     async def until_seen(self) -> None:
         """Return when a line matches. A second call begins again at the first byte."""

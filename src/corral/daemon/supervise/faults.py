@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.runs.run import Run
-from corral.errors import Bug, CorralError
+from corral.errors import Bug, CorralError, counted
 from corral.system.aio.backoff import doubled
 
 _RETRY_SECONDS: Final = 1.0
@@ -38,7 +38,9 @@ class Faults:
         if isinstance(error, CorralError):
             self.error = Bug(kind)
         else:
-            self.error = Bug(f"{kind} while it was supervised, {self.count} times; the node's log says where")
+            self.error = Bug(
+                f"{kind} while it was supervised, {counted(self.count, 'time')}; the node's log says where"
+            )
         if self.count == 1 and not isinstance(error, CorralError):
             _log.error("supervision.failed", run=run.name, exc_info=error)
         else:

@@ -19,7 +19,7 @@ from corral.daemon.runs.run_monitor import kill_run
 from corral.daemon.runs.services import Services
 from corral.daemon.supervise.faults import Faults
 from corral.domain.instance_states import PLACE_SECONDS, InstanceState
-from corral.errors import CorralError
+from corral.errors import CorralError, counted
 from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
 from corral.system import log_context
 from corral.system.aio.tasks import Tasks, set_within
@@ -194,7 +194,9 @@ class Instance:
             return await run.fail(faults.error, found.exit, found.handle)
         run.take_over(found.handle, found.reason)
         if run.state is InstanceState.RUNNING:
-            run.reason = f"it runs, but its supervision failed {faults.count} times: {faults.error.message}"
+            run.reason = (
+                f"it runs, but its supervision failed {counted(faults.count, 'time')}: {faults.error.message}"
+            )
             self._services.reporter.report(status_update(run))
             return await run.resume()
         runtime = run.runtime

@@ -15,7 +15,7 @@ from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, e
 from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.domain.planning.holds import hold_text
 from corral.domain.planning.tallies import GroupTally
-from corral.errors import short_list
+from corral.errors import counted, short_list
 
 _SHOWN: Final = 5
 
@@ -45,10 +45,10 @@ class GroupNeed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start_reason(self) -> str:
-        return f"{self.wanted} are wanted, {self.present} are there"
+        return f"{counted(self.wanted, 'is', 'are')} wanted, {counted(self.present, 'is', 'are')} there"
 
     def refill_reason(self, group: GroupRecord) -> str:
-        return f"{group.spec.warm} warm ones are wanted, {self.warm} are there"
+        return f"{counted(group.spec.warm, 'warm one is', 'warm ones are')} wanted, {counted(self.warm, 'is', 'are')} there"
 
     def with_promoted(self, count: int, group: GroupRecord) -> GroupNeed:
         """The need after so many warm instances serve."""

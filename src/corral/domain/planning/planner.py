@@ -24,6 +24,7 @@ from corral.domain.planning.placement import Placement, PlacementRequest, place
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.refusals import PlacementRefusal, listed_nodes
 from corral.domain.planning.start_requests import StartRequest
+from corral.errors import counted
 
 _REPORT: Final = dt.timedelta(seconds=5)
 """How often a node reports its load, and its instances their players."""
@@ -241,7 +242,7 @@ class _Pass:
         ready = [each for each in warm if is_ready(each) and each.wanted is Wanted.RUN]
         chosen = sorted(ready, key=lambda each: (each.created_at, each.id))[: need.missing]
         for each in chosen:
-            reason = f"{need.wanted} are wanted, {need.present} are there: it was kept warm for this"
+            reason = f"{counted(need.wanted, 'is', 'are')} wanted, {counted(need.present, 'is', 'are')} there: it was kept warm for this"
             self._decide(DecisionKind.PROMOTE, Rule.WARM_PROMOTE, group, need, reason, instance=each.id)
         return need.with_promoted(len(chosen), group)
 
@@ -273,7 +274,7 @@ class _Pass:
         youngest = sorted(warm, key=lambda each: (each.created_at, each.id), reverse=True)
         promoted = {each.instance for each in self._decisions if each.kind is DecisionKind.PROMOTE}
         for each in [each for each in youngest if each.id not in promoted][: need.warm_surplus]:
-            reason = f"{group.spec.warm} warm ones are wanted, there are more"
+            reason = f"{counted(group.spec.warm, 'warm one is', 'warm ones are')} wanted, there are more"
             self._decide(DecisionKind.STOP, Rule.SURPLUS_STOP, group, need, reason, instance=each.id)
 
     def _ask_for_starts(self, group: GroupRecord, need: GroupNeed, result: GroupResult) -> None:

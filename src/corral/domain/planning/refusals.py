@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.decisions import Alternative, Numbers
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, counted
 
 _LISTED: Final = 20
 
@@ -161,11 +161,13 @@ class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
     def by_nodes(cls, refusals: Sequence[NodeRefusal]) -> PlacementRefusal:
         """Every node was checked, and each has a reason."""
         counts = count_codes(refusals)
-        counted = _counted(refusals)
+        codes = _counted(refusals)
         reachable = counts.keys() - {RefusalCode.STATE, RefusalCode.RECONNECTING, RefusalCode.CHOICE}
         return cls(
             code=Code.PORT_RANGE_EXHAUSTED if reachable == {RefusalCode.PORTS} else Code.NO_CAPACITY,
-            summary=f"of {len(refusals)} nodes: {counted}" if refusals else "there is no node; enrol one",
+            summary=f"of {counted(len(refusals), 'node')}: {codes}"
+            if refusals
+            else "there is no node; enrol one",
             refusals=tuple(sorted(refusals, key=lambda refusal: refusal.node)),
         )
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 import structlog
 
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 from corral.system.files import make_directory
 
 DUMP_SIGNAL: Final = signal.SIGUSR1
@@ -89,7 +89,7 @@ def _described(tasks: set[asyncio.Task[Any]]) -> Iterator[str]:
         yield from _frames(task.get_coro())
         yield f"  awaits {awaited(getattr(task, '_fut_waiter', None))}"
     if len(tasks) > _DETAILED:
-        yield f"\n{len(tasks) - _DETAILED} more tasks"
+        yield f"\n{counted(len(tasks) - _DETAILED, 'more task')}"
 
 
 def awaited(waiter: object) -> str:

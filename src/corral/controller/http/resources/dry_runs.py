@@ -21,7 +21,7 @@ from corral.domain.groups.group_documents import brief_document, changed_fields
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.planner import PlannedDecision, plan
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 
 MOST_DECISIONS: Final = 200
 DryRun = Annotated[bool, msgspec.Meta(description="Answer what it would do, and do nothing.")]
@@ -162,7 +162,9 @@ def _shape(
     ending = [each for each in found if each.effect not in (Drift.OUTDATED, Drift.PLACEMENT)]
     unknown = sum(each.players is None for each in ending)
     if unknown:
-        warned.append(f"{unknown} of the instances that would end have an unknown number of players")
+        warned.append(
+            f"{counted(unknown, 'of the instances that would end has', 'of the instances that would end have')} an unknown number of players"
+        )
     return DryRunShape(
         changes=tuple(changes),
         instances=found,

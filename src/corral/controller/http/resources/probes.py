@@ -14,7 +14,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.permissions import Permission
-from corral.errors import Code, Retryable
+from corral.errors import Code, Retryable, counted
 
 
 class HealthShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +71,12 @@ def notes_of(state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[st
         notes.append("modules are switched off: modules.enabled is false, or --no-modules was given")
     unreadable = len(state.quarantine)
     if unreadable:
-        notes.append(f"{unreadable} documents of the store cannot be read: see `corral cluster status`")
+        notes.append(
+            f"{counted(unreadable, 'document')} of the store cannot be read: see `corral cluster status`"
+        )
     if ahead := len(nodes.ahead_of_store):  # their names are for those who may list events
         notes.append(
-            f"the store has lost what it had confirmed to {ahead} nodes: it is older than they know; the events "
+            f"the store has lost what it had confirmed to {counted(ahead, 'node')}: it is older than they know; the events "
             "STORE_OLDER_THAN_NODE name them"
         )
     return notes

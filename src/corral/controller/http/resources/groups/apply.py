@@ -39,7 +39,7 @@ from corral.domain.groups.instance_records import stays
 from corral.domain.permissions import Permission
 from corral.domain.planning.planner import PlanResult, plan
 from corral.domain.spec import invalid
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 
 MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
@@ -225,11 +225,10 @@ def summary(applied: Sequence[AppliedGroup]) -> str:
     """Of how many groups what becomes."""
     counts = _counts(applied)
     total = len(applied)
-    noun = "group" if total == 1 else "groups"
     parts = [
         f"{count} {action}" for action, count in counts.items() if count and action is not Action.UNCHANGED
     ]
-    return f"{total} {noun}, {', '.join(parts) or 'nothing changed'}"
+    return f"{counted(total, 'group')}, {', '.join(parts) or 'nothing changed'}"
 
 
 def group_change(each: AppliedGroup, touched: TouchedInstances) -> GroupChange:

@@ -27,6 +27,7 @@ from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold
 from corral.domain.planning.holds import hold_text
 from corral.domain.spec import Spec
 from corral.domain.urls import shown_url
+from corral.errors import counted
 
 _NODES_NAMED: Final = 5
 _TRIED: Final = 100
@@ -146,7 +147,8 @@ def _away(away: Mapping[str, int]) -> str:
     if not away:
         return ""
     named = ", ".join(sorted(away)[:_NODES_NAMED]) + (", …" if len(away) > _NODES_NAMED else "")
-    return f"{sum(away.values())} of its instances are on nodes that are away ({named})"
+    of_them = counted(sum(away.values()), "of its instances is", "of its instances are")
+    return f"{of_them} on nodes that are away ({named})"
 
 
 def drift_shape(view: DriftView, ws: Workspace, name: str) -> GroupDriftShape:

@@ -20,7 +20,7 @@ from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.groups.instance_records import InstanceRecord, is_ready, live
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.errors import Code, Rejected, Retryable
+from corral.errors import Code, Rejected, Retryable, counted
 
 WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to wait.")]
 
@@ -122,7 +122,7 @@ async def _until(
         seen = _seen(found.record) if found else "it is gone"
         raise Retryable(
             Code.TIMEOUT,
-            f"instance '{shape.id}' was not {what} within {timeout} seconds: {seen}",
+            f"instance '{shape.id}' was not {what} within {counted(timeout, 'second')}: {seen}",
             hint="it may still become so; look again",
         ) from None
 

@@ -15,7 +15,7 @@ from corral.domain.groups.instance_records import CrashRecord, DecisionRecord
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.permissions import Permission, Role, allows
 from corral.domain.sensitive_fields import redacted_event, sees_all, unseen_types
-from corral.errors import Code, CorralError
+from corral.errors import Code, CorralError, counted
 from corral.store.port import ReadEngine
 
 LONGEST: Final = 20
@@ -102,7 +102,7 @@ class ChainReader:
         restarts = self._restarts_before(known.record) if known is not None else []
         reason = _event_text(shown)
         if restarts:
-            times = "1 restart" if len(restarts) == 1 else f"{len(restarts)} restarts"
+            times = counted(len(restarts), "restart")
             reason += f", after {times} by its node"
         self._add("event", str(event.cursor), event.subject, reason, event.at, rule=event.type.value)
         for each in restarts:

@@ -36,7 +36,7 @@ from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.planner import GroupResult
 from corral.domain.planning.refusals import RefusalCode
 from corral.domain.planning.tallies import GroupTally
-from corral.errors import Rejected, short_list
+from corral.errors import Rejected, counted, short_list
 
 _NAMED: Final = 3
 """Most instances that are not ready whose reason is in the summary of their group."""
@@ -120,7 +120,7 @@ class _Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _need(record: GroupRecord, has: _Counts, found: GroupResult) -> NowShape:
-    reason = f"{record.desired_count} are wanted, {has.serving} are there{has.beside(record)}"
+    reason = f"{counted(record.desired_count, 'is', 'are')} wanted, {counted(has.serving, 'is', 'are')} there{has.beside(record)}"
     if found.error is not None:
         reason += "; it could not be planned, see the log of the controller"
     elif record.paused is not None and found.need.rule is Rule.CRASH_PAUSE:
@@ -180,7 +180,7 @@ def _waiting(workload: Workloads, there: list[InstanceRecord]) -> list[NowShape]
 
 def _summary(record: GroupRecord, has: _Counts) -> str:
     name, wanted = record.spec.name, record.desired_count
-    summary = f"group '{name}' wants {wanted} instances and has {has.serving}{has.beside(record)}"
+    summary = f"group '{name}' wants {counted(wanted, 'instance')} and has {has.serving}{has.beside(record)}"
     if record.paused is not None:
         summary += f"; {_pause_text(record.paused)}"
     elif record.reason:

@@ -23,7 +23,7 @@ from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.node_views import NodeView
 from corral.domain.records import NodeRecord
-from corral.errors import Rejected
+from corral.errors import Rejected, counted
 
 _SHORT_GROUPS: Final = 20
 """The most groups with fewer instances than wanted that are planned."""
@@ -132,13 +132,11 @@ def _refused(
 
 
 def _summary(record: NodeRecord, running: int, refused: int) -> str:
-    summary = f"node '{record.id}' is {record.state} and {_admission(record)}; {_counted(running, 'instance')} on it"
+    summary = (
+        f"node '{record.id}' is {record.state} and {_admission(record)}; {counted(running, 'instance')} on it"
+    )
     if record.state is not NodeState.ONLINE and record.reason:
         summary += f"; {record.reason}"
     if refused:
-        summary += f"; it cannot take instances of {_counted(refused, 'group')} in need"
+        summary += f"; it cannot take instances of {counted(refused, 'group')} in need"
     return summary
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
