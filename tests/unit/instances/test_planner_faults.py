@@ -11,6 +11,7 @@ from corral.controller.instances.group_changes import create_group, hold_group, 
 from corral.controller.instances.instance_changes import order_stop, restart_instance, stop_instance
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
+from corral.controller.reconcile.lost_nodes import forget_node
 from corral.controller.state.collections import GROUPS, NODES, PLANS
 from corral.domain.decisions import Rule
 from corral.domain.groups.group import AffinitySpec, RestartOn, RestartSpec, SpreadSpec
@@ -139,6 +140,18 @@ def test_a_static_name_is_used_again_for_the_next_start_and_keeps_what_ran_befor
     again = world.record("hub")
     assert (again.state, again.node, again.incarnation > first) == (InstanceState.SCHEDULED, "n1", True)
     assert [each.incarnation for each in again.earlier] == [first]
+
+
+def test_a_static_name_is_not_used_again_if_its_run_may_live_on_a_removed_node(world):
+    world.add_node(NodeId("n2"))
+    put(world, min=1, static_names=("hub",), nodes=("n2",))
+    world.keep()
+    running(world, "hub")
+    put(world, min=1, static_names=("hub",))
+    world.apply([NODES.delete("n2", expect=world.state.nodes.revision("n2"))])
+    world.do(forget_node, "n2", limit=10)
+    world.keep()
+    assert alive(world, "lobby") == ["lobby-2"]
 
 
 def test_a_number_is_not_used_again_while_its_record_is_kept(world):

@@ -177,7 +177,7 @@ def _ordinal_ids(ws: Workspace, spec: GroupSpec, *, ended: bool) -> Iterator[str
     ascending order, those that no record has; with `ended` also those whose run has ended."""
     for id in spec.static_names:
         record = ws.instance(id)
-        if record is None or (record.group == spec.name and not live(record.state)):
+        if record is None or (record.group == spec.name and not _may_run(ws, record, given_up=not ended)):
             yield id
     first = len(spec.static_names) + 1
     changed = (number_of(id) for id in ws.changed_instances())
@@ -187,6 +187,12 @@ def _ordinal_ids(ws: Workspace, spec: GroupSpec, *, ended: bool) -> Iterator[str
         record = ws.instance(id := f"{spec.name}-{number}")
         if record is None or (ended and not live(record.state)):
             yield id
+
+
+def _may_run(ws: Workspace, record: InstanceRecord, *, given_up: bool) -> bool:
+    """May a process of it exist? `given_up`: also where its node was removed before its end was known."""
+    unknown = given_up and record.exit is not None and not record.exit.known
+    return live(record.state) or (unknown and ws.state.nodes.find(record.node) is None)
 
 
 def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
