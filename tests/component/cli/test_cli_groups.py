@@ -299,6 +299,20 @@ def test_instances_are_listed_with_filters(corral: Corral, server: StandIn) -> N
     )
 
 
+@pytest.mark.parametrize("noun", ["group", "node"])
+def test_a_list_by_what_does_not_exist_is_refused(corral: Corral, server: StandIn, noun: str) -> None:
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": [], "next": None})
+    missing = refused(404, "NOT_FOUND", f"{noun} 'nosuch' does not exist")
+    server.answers["GET", f"/api/v1/{noun}s/nosuch"] = missing
+    for more in ([], ["-o", "json"], ["--watch"]):
+        done = corral("instance", "list", f"--{noun}", "nosuch", *more)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"{noun} 'nosuch' does not exist" in done.stderr
+        assert f"'corral {noun} list'" in done.stderr
+    server.answers["GET", f"/api/v1/{noun}s/nosuch"] = (200, {})
+    assert corral("instance", "list", f"--{noun}", "nosuch").returncode == 0
+
+
 def test_an_instance_is_shown(corral: Corral, server: StandIn) -> None:
     exit = {"code": None, "signal": 9, "crashed": True, "summary": "killed by SIGKILL"}
     server.answers["GET", "/api/v1/instances/lobby-1"] = (

@@ -117,6 +117,17 @@ async def test_an_unknown_word_is_refused_with_those_that_are_known(
     assert known in error["hint"]
 
 
+async def test_a_start_by_the_id_of_an_instance_says_what_starts_that_again(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+    error = (await client.post(INSTANCES, json={"group": record.id})).json()["error"]
+    assert error["code"] == "NOT_FOUND"
+    assert error["message"] == f"group '{record.id}' does not exist; that is an instance of group 'lobby'"
+    assert f"'corral instance restart {record.id}'" in error["hint"]
+    assert "'corral instance start lobby'" in error["hint"]
+
+
 async def test_what_is_out_of_reach_or_going_is_not_ready(client: httpx.AsyncClient, rig: Rig) -> None:
     record = await rig.instance()
     await rig.report(record.id, state=InstanceState.RUNNING, readiness=Readiness.READY)

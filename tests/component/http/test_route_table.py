@@ -118,6 +118,8 @@ async def test_every_guarded_route_refuses_a_role_that_does_not_grant_its_permis
                 answer = await caller.request(route.method, concrete(route))
                 assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN"), route.name
                 assert str(route.permission) in answer.json()["error"]["message"]
+                granted = [each for each in (Role.OPERATOR, Role.ADMIN) if route.permission in GRANTS[each]]
+                assert answer.json()["error"]["hint"] == f"use a token of role {' or '.join(granted)}"
 
 
 async def test_no_token_of_a_caller_speaks_for_a_workload(client: httpx.AsyncClient) -> None:

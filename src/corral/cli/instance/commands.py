@@ -10,7 +10,7 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import note
+from corral.cli.failure import CommandRefused, note
 from corral.cli.instance.files import files, get_file, plan, save
 from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs
@@ -125,6 +125,8 @@ def list_instances(
         return session.client.pages(INSTANCES, params)
 
     if watch:
+        _insist_on(session, "group", group)
+        _insist_on(session, "node", node)
         from corral.cli.api.watch_option import watch_list
 
         def table(items: Sequence[Item]) -> str:
@@ -132,9 +134,23 @@ def list_instances(
 
         watch_list(session, fetch, table=table, prefix=("INSTANCE_",))
     found = fetch()
+    if not found:
+        _insist_on(session, "group", group)
+        _insist_on(session, "node", node)
     show_list(session.output, found, columns=COLUMNS, by_name=True)
     if living and not found:
         note("nothing runs; -a shows what has ended")
+
+
+def _insist_on(session: ApiSession, noun: str, name: str | None) -> None:
+    """Refuse a filter by what does not exist: an empty list would look like an answer."""
+    try:
+        if name:
+            session.client.get(f"/api/v1/{noun}s/{segment(name)}")
+    except CommandRefused as refusal:
+        if refusal.code == "NOT_FOUND":
+            refusal.hint = refusal.hint or f"'corral {noun} list' shows those that exist"
+            raise
 
 
 @instance.command("get")

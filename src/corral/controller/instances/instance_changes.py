@@ -37,7 +37,7 @@ def start_instance(
 ) -> InstanceRecord:
     """Start one more instance, whatever the group's desired number. GROUP_FULL, NO_CAPACITY,
     PORT_RANGE_EXHAUSTED, VARIABLE_INVALID, and what keeps a plan from being made."""
-    record = ws.require_group(group)
+    record = _group_to_start(ws, group)
     if node is not None:
         _refuse_unknown_node(ws, node)
     refuse_deleting(record)
@@ -52,6 +52,19 @@ def start_instance(
         raise refused_start(ws, record, started)
     insist_on_group(ws, group)
     return started
+
+
+def _group_to_start(ws: Workspace, name: str) -> GroupRecord:
+    """The group; NOT_FOUND says what starts an instance again, where the name is one's id."""
+    found = ws.instance(name) if ws.group(name) is None else None
+    if found is None:
+        return ws.require_group(name)
+    raise Rejected(
+        Code.NOT_FOUND,
+        f"group '{name}' does not exist; that is an instance of group '{found.group}'",
+        hint=f"'corral instance restart {name}' starts it again, 'corral instance start {found.group}' one more",
+        field="group",
+    )
 
 
 def _refuse_unknown_node(ws: Workspace, id: str) -> None:

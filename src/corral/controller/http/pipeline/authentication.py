@@ -11,7 +11,7 @@ from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.api_context import Network, TermContext
 from corral.controller.state.api_tokens import is_expired, verify
 from corral.controller.workload.tokens import WorkloadRun
-from corral.domain.permissions import Permission, allows
+from corral.domain.permissions import Permission, Role, allows
 from corral.errors import Code, Rejected
 
 
@@ -50,10 +50,11 @@ def redeem(leading: TermContext, request: HttpRequest, ticket: str, *, now: dt.d
 def authorise(caller: Caller, permission: Permission) -> None:
     """FORBIDDEN unless the caller's role grants the permission."""
     if not allows(caller.token.role, permission):
+        granted = [role for role in reversed(Role) if allows(role, permission)]
         raise Rejected(
             Code.FORBIDDEN,
             f"role {caller.token.role} does not grant '{permission}'",
-            hint="use a token of a role that does",
+            hint=f"use a token of role {' or '.join(granted)}",
         )
 
 
