@@ -44,19 +44,17 @@ from corral.domain.groups.instance_records import (
     Reservation,
 )
 from corral.domain.groups.plan_resolution import ResolvedPlan, resolve_plan
+from corral.domain.groups.plan_sizes import check_plan_size, refuse_long_texts
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
 from corral.domain.planning.node_usage import Usage, usage_of
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.tallies import GroupTally
 from corral.domain.records import Record
-from corral.errors import Code, Rejected
 from corral.store.port import Append
 from corral.system.entropy import Entropy, new_id
 
 _REJECTED: Final = 20
 _REASON: Final = 1000
-_PLAN: Final = 768 * 1024
-"""An order contains a plan's values more than once, and must fit into one frame of the link."""
 
 
 class StartNumbers(Protocol):
@@ -292,13 +290,9 @@ class Workspace:
         known = self._resolved.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
+        refuse_long_texts(spec)
         resolved = resolve_plan(spec, self.sources, draw or self._draw)
-        if (size := len(resolved.record.body.encode())) > _PLAN:
-            raise Rejected(
-                Code.BODY_TOO_LARGE,
-                f"the plan of group '{spec.name}' has {size} bytes",
-                hint=f"keep it below {_PLAN}: put long values into files of a template",
-            )
+        check_plan_size(spec, resolved.record)
         if not resolved.picks:
             self._resolved[spec.name] = spec, resolved
         return resolved
