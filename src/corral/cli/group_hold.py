@@ -84,7 +84,7 @@ def _show_dry_run(session: ApiSession, name: str, found: Item) -> None:
         when = _WHEN.get(each["effect"], each["effect"])
         click.echo(printable(f"  would stop {each['id']} on node '{each['node']}' {when} ({known})"))
     for each in found["decisions"]:
-        if each["kind"] != "stop":
+        if each["rule"] != "hold.stop":
             where = f" on node '{each['node']}'" if each["node"] else ""
             what = f"{each['kind']} {each['instance'] or each['group']}{where}"
             click.echo(printable(f"  would follow: {what}: {each['reason']}"))

@@ -36,6 +36,7 @@ async def test_a_hold_is_shown_before_it_is_done_and_waited_for(
         shown = await run("hold", "lobby", "--reason", "a new map", "--dry-run")
         assert shown.returncode == 0, shown.stderr
         first, *_, last = shown.stdout.splitlines()
+        assert "would follow" not in shown.stdout
         assert first == "  would stop lobby-1 on node 'n1' at once (unknown players)"
         assert last == "group 'lobby' would be held (dry run: nothing was written)"
         assert (await api.call("GET", "/api/v1/groups/lobby"))["status"]["hold"] is None
