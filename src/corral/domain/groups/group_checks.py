@@ -32,14 +32,14 @@ from corral.domain.templates import template_name
 from corral.errors import Code, Rejected, unknown_choice
 
 _MAX_ARGUMENT: Final = 128 * 1024
-_MAX_NAME: Final = 56
+MAX_NAME: Final = 56
 """So that `NAME-NUMBER` is a valid instance id."""
-_MAX_USER: Final = 64
+MAX_USER: Final = 64
 _LAST_UID: Final = 4_294_967_294
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._:\[\]-]|%[A-Z][A-Z0-9_]*%)*")
 
 
-class _Bound(NamedTuple):
+class MapBound(NamedTuple):
     """How many entries a map of a group may have, and how many characters their keys and values."""
 
     entries: int
@@ -47,13 +47,13 @@ class _Bound(NamedTuple):
     value: int
 
 
-_BOUNDS: Final[Mapping[str, _Bound]] = {
-    "labels": _Bound(64, 128, 1024),
-    "node_labels": _Bound(64, 63, 255),
-    "properties": _Bound(1000, 128, 131_072),
-    "env": _Bound(1000, 256, 131_072),
-    "variable_types": _Bound(1000, 128, 0),
-    "ports": _Bound(256, 63, 0),
+MAP_BOUNDS: Final[Mapping[str, MapBound]] = {
+    "labels": MapBound(64, 128, 1024),
+    "node_labels": MapBound(64, 63, 255),
+    "properties": MapBound(1000, 128, 131_072),
+    "env": MapBound(1000, 256, 131_072),
+    "variable_types": MapBound(1000, 128, 0),
+    "ports": MapBound(256, 63, 0),
 }
 
 
@@ -76,14 +76,14 @@ def group_faults(spec: GroupSpec) -> list[Rejected]:
 
 
 def _check_bounds(spec: GroupSpec) -> None:
-    for field, bound in _BOUNDS.items():
+    for field, bound in MAP_BOUNDS.items():
         _check_bound(field, getattr(spec, field), bound)
 
 
 def _check_name(spec: GroupSpec) -> None:
     group_name(spec.name)
-    if len(spec.name) > _MAX_NAME:
-        raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
+    if len(spec.name) > MAX_NAME:
+        raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {MAX_NAME}")
 
 
 def _check_program(spec: GroupSpec) -> None:
@@ -98,7 +98,7 @@ def _check_counts(spec: GroupSpec) -> None:
         raise invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
 
 
-def _check_bound(field: str, entries: Mapping[str, object], bound: _Bound) -> None:
+def _check_bound(field: str, entries: Mapping[str, object], bound: MapBound) -> None:
     if len(entries) > bound.entries:
         raise invalid(field, f"it has {len(entries)} entries", f"use at most {bound.entries}")
     for name, value in entries.items():
@@ -148,10 +148,8 @@ def _check_user(spec: GroupSpec) -> None:
     """Refuse a user that no node could run as; which accounts exist, and which may be used, is checked on the
     node."""
     user = spec.run_as
-    if len(user) > _MAX_USER or not user.isprintable() or any(mark in user for mark in ":/ "):
-        raise invalid(
-            "run_as", f"{user[:_MAX_USER]!r} is no user name", f"use at most {_MAX_USER} characters"
-        )
+    if len(user) > MAX_USER or not user.isprintable() or any(mark in user for mark in ":/ "):
+        raise invalid("run_as", f"{user[:MAX_USER]!r} is no user name", f"use at most {MAX_USER} characters")
     if user.isdecimal() and (not user.isascii() or int(user) > _LAST_UID):
         raise invalid("run_as", f"there is no user id {user}", "name an account of the node")
     if user and spec.isolate is Isolation.UID:

@@ -14,7 +14,7 @@ from corral.errors import Code, Rejected, nearest, short_list
 
 _LABEL: Final = (63, 255)
 """Characters of a label's key and value."""
-_MOST_NAMES: Final = 1000
+MOST_NAMES: Final = 1000
 _SHOWN: Final = 10
 
 
@@ -95,10 +95,10 @@ def _check_spread(spec: GroupSpec) -> None:
 
 
 def _check_static_names(spec: GroupSpec) -> None:
-    if len(spec.static_names) > _MOST_NAMES:
+    if len(spec.static_names) > MOST_NAMES:
         raise invalid(
             "static_names",
-            f"{len(spec.static_names)} ids are more than {_MOST_NAMES}",
+            f"{len(spec.static_names)} ids are more than {MOST_NAMES}",
             "leave some out: further instances are called 'NAME-NUMBER'",
         )
     seen: set[str] = set()

@@ -7,7 +7,7 @@ import datetime as dt
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -24,6 +24,7 @@ from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold
+from corral.domain.groups.schema_bounds import OTHERS
 from corral.domain.planning.holds import hold_text
 from corral.domain.spec import Spec
 from corral.domain.urls import shown_url
@@ -80,10 +81,10 @@ def document_type(name: str, *, whole: bool) -> type[RequestBody]:
     What is written inside objects is checked with the group: a part may be given, and is merged into what is there."""
     fields: list[Any] = []
     for field in msgspec.structs.fields(GroupSpec):
+        kind = dict[str, Any] if _is_object(field.type) else _bounded(field)
         if whole and field.required:
-            fields.append((field.name, field.type))
+            fields.append((field.name, kind))
             continue
-        kind = dict[str, Any] if _is_object(field.type) else field.type
         fields.append((field.name, kind | None | UnsetType, UNSET))
     made: Any = msgspec.defstruct(
         name,
@@ -96,6 +97,16 @@ def document_type(name: str, *, whole: bool) -> type[RequestBody]:
     )
     document: type[RequestBody] = made
     return document
+
+
+def _bounded(field: msgspec.structs.FieldInfo) -> Any:
+    """The type of a field, with the bounds that it leaves to the checks in its schema."""
+    bounds, kind = OTHERS.get(field.name), field.type
+    if not bounds:
+        return kind
+    if "maxItems" in bounds and typing.get_origin(kind) is Annotated:
+        kind = typing.get_args(kind)[0]  # its own bound is the wider one
+    return Annotated[kind, msgspec.Meta(extra_json_schema=dict(bounds))]
 
 
 def _is_object(type: Any) -> bool:

@@ -39,6 +39,7 @@ from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
+from corral.domain.groups.schema_bounds import MAPS, OTHERS
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import redacted_document, sees_all
 
@@ -158,6 +159,8 @@ def group_schema() -> dict[str, Any]:
     """The JSON schema of a group's document, with the meaning of each field."""
     schema = msgspec.json.schema(GroupSpec)
     parts = schema["$defs"]
+    for field, bounds in {**MAPS, **OTHERS}.items():
+        parts["GroupSpec"]["properties"][field].update(bounds)
     explain_fields({("NewGroup" if name == "GroupSpec" else name): part for name, part in parts.items()})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Group", **schema}
 
