@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 
 import pytest
 
@@ -68,3 +69,16 @@ def test_times_are_short_for_people() -> None:
     assert short_time(None) == full_time("") == "-"
     assert short_time("not a time") == "not a time"
     assert full_time((now - dt.timedelta(seconds=300)).isoformat()).endswith("(5m ago)")
+
+
+def test_times_of_a_machine_that_is_not_in_utc_name_its_zone(monkeypatch):
+    now = dt.datetime.now(dt.UTC)
+    try:
+        for zone, name in (("America/New_York", ("EST", "EDT")), ("UTC", ("UTC",))):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            assert full_time("2026-11-17T11:59:03Z").split(" (")[0].endswith(name)
+            assert short_time(now.isoformat()).endswith(name) == (zone != "UTC")
+    finally:
+        monkeypatch.undo()
+        time.tzset()

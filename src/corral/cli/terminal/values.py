@@ -65,23 +65,24 @@ def age(time: Any) -> str:
 
 def short_time(time: Any) -> str:
     """When an RFC 3339 time was, on this machine's clock: `08:01:07` of today, else `15 Nov 08:01`, of
-    another year `2025-11-15`."""
+    another year `2025-11-15`. Where that clock is not UTC its zone is named: texts of the controller are in UTC."""
     then = _local(time)
     if then is None:
         return str(time) if time else "-"
     today = _now(then)
+    zone = f" {then:%Z}" if then.utcoffset() else ""
     if then.date() == today.date():
-        return then.strftime("%H:%M:%S")
-    return then.strftime("%d %b %H:%M" if then.year == today.year else "%Y-%m-%d")
+        return then.strftime("%H:%M:%S") + zone
+    return then.strftime("%d %b %H:%M") + zone if then.year == today.year else then.strftime("%Y-%m-%d")
 
 
 def full_time(time: Any) -> str:
-    """An RFC 3339 time in full, on this machine's clock, and how long ago it was."""
+    """An RFC 3339 time in full, on this machine's clock with its zone, and how long ago it was."""
     then = _local(time)
     if then is None:
         return str(time) if time else "-"
     past = age(time)
-    return f"{then:%Y-%m-%d %H:%M:%S} ({past if past.startswith('in ') else f'{past} ago'})"
+    return f"{then:%Y-%m-%d %H:%M:%S %Z} ({past if past.startswith('in ') else f'{past} ago'})"
 
 
 def _local(time: Any) -> dt.datetime | None:

@@ -191,7 +191,7 @@ def _summary(record: GroupRecord, has: _Counts) -> str:
 
 
 def _pause_text(paused: CrashLoop) -> str:
-    until = paused.until.isoformat(timespec="seconds")
+    until = f"{paused.until:%Y-%m-%d %H:%M:%S} UTC"
     return f"it is crash-looping and left alone until {until}: {paused.reason}"
 
 
