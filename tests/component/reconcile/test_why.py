@@ -136,7 +136,7 @@ async def test_a_pause_ends_for_why_when_it_ends_for_the_reconciler(fleet, clock
     ends = dt.datetime.fromisoformat(found["would_change"][0]["at"])
     assert dt.timedelta(seconds=540) < ends - clock.now() <= dt.timedelta(seconds=600)
     assert dt.datetime.fromisoformat(found["now"][0]["at"]) - ends < dt.timedelta(seconds=5)
-    assert f"until {ends.isoformat(timespec='seconds')}" in found["summary"]
+    assert f"until {ends:%Y-%m-%d %H:%M:%S} UTC" in found["summary"]
     document = fleet.group_record().spec
     body = {"name": document.name, "command": list(document.command), "min": 2}
     tried = {"documents": [{"path": "a.yaml", "body": body}], "dry_run": True, "force": True}
