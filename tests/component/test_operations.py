@@ -7,7 +7,10 @@ import shlex
 
 import pytest
 
+from corral.controller.state.collections import group_decisions
 from corral.controller.term.housekeeping import Housekeeping
+from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.node_states import NodeState
 from corral.testing.waiting import eventually
 
@@ -60,6 +63,31 @@ async def test_a_removed_nodes_log_goes_with_it(cluster):
     await keeper.forget_journals()
     journals = await controller.app.store.reads.journals("log:node:")
     assert list(journals) == ["log:node:n2"]
+
+
+async def test_decisions_about_what_is_gone_are_kept_of_a_thousand_at_most(cluster):
+    controller = await cluster.controller()
+    keeper = await housekeeping(controller)
+    ledger = controller.app.role.term.ledger
+    await controller.call("POST", "/api/v1/groups", {"name": "there", "command": ["true"]})
+    decision = DecisionRecord(
+        id="dec-1",
+        cause="test",
+        kind=DecisionKind.START,
+        subject="it",
+        reason="",
+        epoch=1,
+        at=controller.app.clock.now(),
+    )
+    for first in range(0, 1010, 10):
+        names = [f"g{number}" for number in range(first, first + 10)]
+        await ledger.commit(*(group_decisions(name).append(decision) for name in names))
+    await ledger.commit(group_decisions("there").append(decision))
+    await keeper.forget_journals()
+    journals = await controller.app.store.reads.journals("decisions:group/")
+    assert len(journals) == 1001
+    assert "decisions:group/there" in journals
+    assert {f"decisions:group/g{number}" for number in range(10, 1010)} <= set(journals), "the oldest went"
 
 
 async def test_the_command_of_a_join_token_is_all_that_a_host_needs(cluster, scratch):

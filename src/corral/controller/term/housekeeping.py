@@ -46,6 +46,8 @@ refused."""
 
 _DECISION_MEMORY: Final = dt.timedelta(days=7)
 """How long after the last decision about something that is gone its journal is kept: until then `why` explains it."""
+_MOST_KEPT: Final = 1000
+"""Journals of instances, of groups and of nodes that are gone: so many of each."""
 
 _log = structlog.get_logger("corral.controller.term")
 
@@ -75,7 +77,7 @@ class Housekeeping:
         )
         self._collector = BlobCollector(store.blobs, config=config.templates, clock=clock)
         self._retention = Retention(store, epoch=epoch, policy=policy)
-        self._kept_until: dict[str, dt.datetime] = {}
+        self._ends: dict[str, dt.datetime] = {}
         """Journals of what is gone, by when they are dropped: none is read every minute."""
         self._tasks = Tasks()
 
@@ -123,7 +125,7 @@ class Housekeeping:
 
     async def forget_journals(self) -> None:
         """Drop the logs of removed nodes, and journals of decisions about removed nodes, instances and groups whose last
-        entry is old. Skipped while documents are unreadable: the owner of a journal may be among them."""
+        entry is old, or which are too many. Skipped while documents are unreadable: the owner of a journal may be among them."""
         state = self._ledger.state
         if state.quarantine:
             return
@@ -138,23 +140,32 @@ class Housekeeping:
     async def _forget(
         self, prefix: str, exists: Callable[[str], bool], kept: dt.timedelta = dt.timedelta()
     ) -> None:
+        """Of journals without an owner the newest entries are kept for a while, and no more than `_MOST_KEPT`."""
         now = self._clock.now()
-        for journal in await self._reads.journals(prefix):
-            if exists(journal.removeprefix(prefix)):
-                self._kept_until.pop(journal, None)
-                continue
-            if self._kept_until.get(journal, now) > now:
-                continue
-            newest = await self._reads.entries(journal, limit=1, newest=True)
-            if newest and newest[0].at + kept > now:
-                self._kept_until[journal] = newest[0].at + kept
-                continue
-            self._kept_until.pop(journal, None)
-            through = [(journal, entry.number) for entry in newest]
-            while through and await self._commits.trim(
-                epoch=self._epoch, events_through=0, tombstones_through=0, journals=through
-            ):
-                await asyncio.sleep(0)
+        journals = await self._reads.journals(prefix)
+        gone = [journal for journal in journals if not exists(journal.removeprefix(prefix))]
+        ends = {journal: await self._kept_until(journal, kept) for journal in gone}
+        self._ends = {
+            journal: end for journal, end in self._ends.items() if not journal.startswith(prefix)
+        } | ends
+        newest_first = sorted(gone, key=lambda journal: (ends[journal], journals[journal]), reverse=True)
+        for position, journal in enumerate(newest_first):
+            if position >= _MOST_KEPT or ends[journal] <= now:
+                await self._drop(journal)
+
+    async def _kept_until(self, journal: str, kept: dt.timedelta) -> dt.datetime:
+        if journal in self._ends and self._ends[journal] > self._clock.now():
+            return self._ends[journal]
+        newest = await self._reads.entries(journal, limit=1, newest=True)
+        return newest[0].at + kept if newest else self._clock.now()
+
+    async def _drop(self, journal: str) -> None:
+        newest = await self._reads.entries(journal, limit=1, newest=True)
+        through = [(journal, entry.number) for entry in newest]
+        while through and await self._commits.trim(
+            epoch=self._epoch, events_through=0, tombstones_through=0, journals=through
+        ):
+            await asyncio.sleep(0)
 
     def _expired_steps(self) -> list[Step]:
         now = self._clock.now()
