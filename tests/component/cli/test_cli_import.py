@@ -208,8 +208,8 @@ async def test_one_bad_file_refuses_the_whole_folder_with_every_error(
         for begin in (
             "configuration/types.json: ramMB: ",
             "configuration/types.json: cpu: ",
-            "configuration/refused.json: environmentVariables/LD_PRELOAD: ",
-            "configuration/lost.json: templateInstallationConfig/all_of/0: template 'maps/nothing' does not exist",
+            "configuration/refused.json: environmentVariables.LD_PRELOAD: ",
+            "configuration/lost.json: templateInstallationConfig.allOf[0]: template 'maps/nothing' does not exist",
             "configuration/Lobby.json: group 'lobby' would be made of",
             "configuration/broken.json:1: the key 'name' stands twice",
             "templates/packs/one/link: it is a link",

@@ -240,14 +240,22 @@ def test_a_line_is_split_only_where_a_shell_would_do_no_more(line: str, because:
     assert found.arguments == (["/bin/sh", "-c", line.strip()] if because else line.split())
 
 
+def test_the_memory_of_a_jvm_has_a_warning() -> None:
+    notes = []
+    for command in ("java -Xmx%RAM_MB%M -jar server.jar", "./server"):
+        found = map_configuration("c.json", {"name": "a", "command": command, "ramMB": 1024})
+        notes += [each.note for each in found.reports if each.field == "ramMB"]
+    assert ["-Xmx" in note for note in notes] == [True, False]
+
+
 def test_a_field_of_a_group_is_found_in_its_configuration() -> None:
     fields = {
         "memory_mb": "ramMB",
-        "ports/primary/range": "availablePorts/range",
-        "ports/query": "additionalPorts/query",
-        "template_selection.all_of[0]": "templateInstallationConfig/all_of/0",
-        "env/LD_PRELOAD": "environmentVariables/LD_PRELOAD",
-        "command/0": "command/0",
+        "ports/primary/range": "availablePorts.range",
+        "ports/query": "additionalPorts.query",
+        "template_selection.all_of[0]": "templateInstallationConfig.allOf[0]",
+        "env/LD_PRELOAD": "environmentVariables.LD_PRELOAD",
+        "command/0": "command[0]",
         "": "",
     }
     assert {field: origin_of(field) for field in fields} == fields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from corral.domain.groups.group import PRIMARY, RUNTIMES
@@ -10,7 +10,7 @@ from corral.domain.groups.variables import INSTANCE_GROUPS
 from corral.domain.ids import group_name, node_id
 from corral.domain.universe.command_lines import split_command
 from corral.domain.universe.field_reports import SHOWN, FieldFault, FieldReader, FieldReport
-from corral.domain.universe.template_choices import read_templates
+from corral.domain.universe.template_choices import SELECTIONS, read_templates
 from corral.errors import Rejected
 
 INSTANCE_GROUPS_LABEL: Final = "instance-groups"
@@ -18,6 +18,7 @@ _HUNDRED: Final = 100
 """Universe's number for one core."""
 _PROTOCOLS: Final = ("tcp", "udp", "both")
 _LAST_PORT: Final = 65_535
+_HEAP: Final = "-Xmx"
 _STATIC_FILES: Final = (
     "Corral replaces %NAME% in files that it lays, and lays none in a static directory; 'patches' of a group change single "
     "values there at every start"
@@ -114,16 +115,26 @@ def _read_numbers(fields: FieldReader, document: dict[str, Any]) -> bool:
     memory = fields.integer("ramMB", low=0, high=16_777_216)
     if memory is not None:
         document["memory_mb"] = memory
-        fields.taken("ramMB", "memory_mb", "reserved on the node and enforced there" if memory else "")
+        fields.taken("ramMB", "memory_mb", _memory_note(memory, document.get("command", [])))
     share = fields.number("cpu", low=0, high=409_600)
     if share is not None:
         document["cpu"] = share / _HUNDRED
-        fields.mapped("cpu", "cpu", f"{share:g} is {share / _HUNDRED:g} here: 1.0 is one core")
+        fields.mapped(
+            "cpu", "cpu", f"{share:g} is {share / _HUNDRED:g} here: 1.0 is one core; counted and enforced"
+        )
     count = fields.integer("minimumServiceCount", low=0, high=10_000)
     if count is not None:
         document["min"] = count
         fields.taken("minimumServiceCount", "min")
     return bool(static)
+
+
+def _memory_note(memory: int, command: Sequence[str]) -> str:
+    if not memory:
+        return "0: not limited"
+    if any(_HEAP in argument for argument in command):
+        return f"reserved and enforced: a JVM needs more than its heap, so give {_HEAP} four fifths of it"
+    return "reserved on the node and enforced there"
 
 
 def _read_place(fields: FieldReader, document: dict[str, Any]) -> None:
@@ -265,8 +276,11 @@ ORIGINS: Final[Mapping[str, str]] = {
 
 
 def origin_of(field: str) -> str:
-    """The path of a value of a group, by the name that its field has in a configuration."""
+    """The path of a value of a group as it is in a configuration: `memory_mb` is `ramMB`."""
     parts = field.replace("[", "/").replace("]", "").replace(".", "/").split("/")
-    if parts[:2] == ["ports", PRIMARY]:
-        return "/".join(["availablePorts", *parts[2:]])
-    return "/".join([ORIGINS.get(parts[0], parts[0]), *parts[1:]])
+    own = "availablePorts" if parts[:2] == ["ports", PRIMARY] else ORIGINS.get(parts[0], parts[0])
+    below = parts[2 if own == "availablePorts" else 1 :]
+    found = own
+    for part in below:
+        found += f"[{part}]" if part.isdecimal() else f".{SELECTIONS.get(part, part)}"
+    return found

@@ -13,6 +13,8 @@ FIELD: Final = "templateInstallationConfig"
 _OVERRIDE: Final = "onTemplatePasteOverridePresentFiles"
 _NAMED: Final = {"allOf": "all_of", "oneOf": "one_of"}
 _GROUPED: Final = {"allInGroups": "all_in_groups", "oneInGroups": "one_in_groups"}
+SELECTIONS: Final = {to: field for field, to in (*_NAMED.items(), *_GROUPED.items())}
+"""The field of a configuration that each list of a `template_selection` was made of."""
 _PRIORITY: Final = 1_000_000
 _STATIC: Final = "Universe lays no templates for a static configuration, and the group has 'templates: []'"
 _STORAGE: Final = (
