@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.controller.http.messages.paging import TimedPageQuery, newest_entries
+from corral.controller.http.resources.why.event_authors import author_of, remover_of
 from corral.controller.http.resources.why.why_answer import SEARCHED, ChainShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUDIT, Journal
@@ -40,6 +41,8 @@ class ChainReader:
         self._journals = journals
         self._known: dict[str, DecisionRecord] | None = None
         self._steps: list[ChainShape] = []
+        self._given_up = ""
+        """The node of the first event, if that is about an instance and the node is not there any more."""
 
     async def find(self, id: str) -> DecisionRecord | None:
         """A decision by its id, among the newest of its journals."""
@@ -60,10 +63,24 @@ class ChainReader:
             seen.add(current.id)
             self._add("decision", current.id, current.subject, current.reason, current.at, rule=current.rule)
             current = await self._before(current)
+        await self._add_author()
         steps = self._steps[:LONGEST]
         if len(self._steps) > LONGEST or current is not None:
             steps[-1] = _cut("the chain is longer")
         return steps[::-1]
+
+    async def _add_author(self) -> None:
+        """Where the chain ends at an event that a request stored: add the request."""
+        first = self._steps[-1] if self._steps else None
+        if first is None or first.kind != "event" or first.at is None:
+            return
+        if not allows(self._role, Permission.AUDIT_READ):
+            return
+        author = await author_of(self._reads, first.subject, first.at)
+        if author is None and self._given_up:
+            author = await remover_of(self._reads, self._given_up, first.at)
+        if author is not None:
+            self._add("request", author.request, first.subject, author.text, author.at)
 
     async def _before(self, decision: DecisionRecord) -> DecisionRecord | None:
         """Add the causes of a decision; the decision that is among them, to go on with."""
@@ -96,6 +113,8 @@ class ChainReader:
         if event.type in unseen_types(self._role):
             self._steps.append(_cut(f"event {text} is not for this role"))
             return ""
+        node = event.data.get("node")
+        self._given_up = node if isinstance(node, str) and self._state.nodes.find(node) is None else ""
         shown = event if sees_all(self._role) else redacted_event(event)
         crash = shown.data.get("crash")
         known = self._state.crashes.find(crash) if isinstance(crash, str) else None

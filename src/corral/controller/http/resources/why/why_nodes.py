@@ -6,9 +6,13 @@ import datetime as dt
 import itertools
 from typing import Final
 
+import msgspec
+
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.event_authors import last_change_of
 from corral.controller.http.resources.why.why_answer import (
+    GONE,
     LISTED,
     RECENT,
     SEARCHED,
@@ -20,6 +24,7 @@ from corral.controller.http.resources.why.why_answer import (
 from corral.controller.state.collections import node_decisions
 from corral.domain.groups.instance_records import live
 from corral.domain.node_states import Admission, NodeState
+from corral.domain.permissions import Permission, allows
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.node_views import NodeView
 from corral.domain.records import NodeRecord
@@ -35,7 +40,7 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     try:
         record = state.nodes.require(id).record
     except Rejected as error:
-        return await parts.gone("node", id, journal, error)
+        return await _gone(parts, call, error)
     decisions = await parts.journal(journal, limit=SEARCHED)
     chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
     view, refused, would_change = _refused(parts, id, call.now)
@@ -55,6 +60,7 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     now = [
         _state(record, connected=parts.nodes.live(record.id) is not None),
         *([_room(view)] if view is not None else []),
+        *await _changed(parts, call),
         *refused,
         *placed,
     ]
@@ -68,6 +74,31 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         chain=await chains.chain(await chains.find(decisions[0].id) if decisions else None),
         would_change=would_change or own,
     )
+
+
+async def _changed(parts: WhyParts, call: ApiCall[None, NoQuery]) -> list[NowShape]:
+    """The last request that changed the node, for those who may read the audit."""
+    id = call.path["id"]
+    if not allows(call.caller.token.role, Permission.AUDIT_READ):
+        return []
+    found = await last_change_of(parts.reads, id)
+    if found is None:
+        return []
+    text = f"{found.text} at {found.at:%Y-%m-%d %H:%M:%S} UTC"
+    return [NowShape(topic="changed", subject=f"node/{id}", node=id, reason=text, at=found.at)]
+
+
+async def _gone(parts: WhyParts, call: ApiCall[None, NoQuery], error: Rejected) -> WhyShape:
+    """The answer about a node that was removed: who did it, and the decisions that are left."""
+    id = call.path["id"]
+    changed = await _changed(parts, call)
+    try:
+        answer = await parts.gone("node", id, node_decisions(id), error)
+    except Rejected:
+        if not changed:
+            raise
+        answer = WhyShape(subject=f"node/{id}", state=GONE, summary=f"node '{id}' is gone")
+    return msgspec.structs.replace(answer, now=changed)
 
 
 def _admission(record: NodeRecord) -> str:

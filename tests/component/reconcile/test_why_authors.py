@@ -1,0 +1,69 @@
+"""Why: chains of causes end at the person who asked for the change."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.testing.waiting import eventually
+
+
+async def why(fleet, place: str) -> dict:
+    return await fleet.controller.call("GET", f"/api/v1/{place}/why")
+
+
+def chain(found: dict) -> list[tuple[str, str]]:
+    return [(each["kind"], each["rule"] or each["reason"]) for each in found["chain"]]
+
+
+@pytest.mark.parametrize(
+    ("group", "method", "path", "body", "event", "action"),
+    [
+        (
+            {"node_labels": {"tier": "gold"}},
+            "PATCH",
+            "/api/v1/nodes/n1",
+            {"labels": {"tier": "gold"}},
+            "NODE_CONFIGURED",
+            "nodes.configure",
+        ),
+        ({}, "POST", "/api/v1/nodes/n1/uncordon", {}, "NODE_UNCORDONED", "nodes.uncordon"),
+    ],
+)
+async def test_a_change_of_a_node_that_lets_a_group_start_names_who_made_it(
+    fleet, group, method, path, body, event, action
+):
+    await fleet.begin()
+    await fleet.node("n1")
+    if event == "NODE_UNCORDONED":
+        await fleet.controller.call("POST", "/api/v1/nodes/n1/cordon", {"reason": "repair"})
+    await fleet.group(min=1, **group)
+    await eventually(lambda: "NO_CAPACITY" in fleet.group_record().reason)
+    await fleet.controller.call(method, path, body)
+    await fleet.running(1)
+    assert chain(await why(fleet, "instances/lobby-1")) == [
+        ("request", f"first-admin asked for {action} of 'n1'"),
+        ("event", event),
+        ("decision", "min.restore"),
+    ]
+
+
+async def test_the_replacement_of_what_ran_on_a_removed_node_names_who_removed_it(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await fleet.node("n2")
+    await node.drop()
+    await fleet.controller.call("POST", "/api/v1/nodes/n1/revoke?confirm=n1", {"reason": "stolen"})
+    revoked = await why(fleet, "nodes/n1")
+    [changed] = [each["reason"] for each in revoked["now"] if each["topic"] == "changed"]
+    assert changed.startswith("first-admin asked for nodes.revoke of 'n1' at ")
+    await fleet.controller.call("DELETE", "/api/v1/nodes/n1?confirm=n1")
+    await fleet.reaches("lobby-2", "RUNNING")
+    first, *_ = chain(await why(fleet, "instances/lobby-2"))
+    assert first == ("request", "first-admin asked for nodes.remove of 'n1'")
+    gone = await why(fleet, "nodes/n1")
+    assert gone["state"] == "GONE"
+    assert [each["reason"].partition(" at ")[0] for each in gone["now"]] == [
+        "first-admin asked for nodes.remove of 'n1'"
+    ]
