@@ -198,10 +198,26 @@ def test_a_wrong_value_is_named_with_its_path_and_what_to_do(fields: dict[str, A
     assert fault.hint
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 1, True])
+@pytest.mark.parametrize("value", [None, [], "x", 1, True, {str(number): 1 for number in range(1001)}])
 def test_what_is_no_object_is_no_configuration(value: Any) -> None:
     found = map_configuration("c.json", value)
     assert (found.document, [each.field for each in found.faults]) == ({}, [""])
+
+
+def test_no_line_of_a_report_is_long() -> None:
+    long = "x" * 100_000
+    fields = {
+        long: 1,
+        "instanceGroups": [long],
+        "nodes": ["n" * 60] * 500,
+        "fileModifications": [f"./{long}"],
+    }
+    found = map_configuration(
+        "c.json", {**BASE, **fields, "environmentVariables": {long: []}, "ramMB": 10**30}
+    )
+    assert len(found.reports) > 4
+    assert all(len(f"{each.field}{each.to}{each.note}") < 500 for each in found.reports)
+    assert all(len(each.sentence()) < 500 for each in found.faults)
 
 
 def test_every_fault_of_a_configuration_is_found() -> None:

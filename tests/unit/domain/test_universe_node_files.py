@@ -95,10 +95,12 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     ("value", "field"),
     [
         ([], ""),
+        ({f"f{number}": 1 for number in range(1001)}, ""),
         ({"isMasterNode": 1}, "isMasterNode"),
         ({"apiPort": "7000"}, "apiPort"),
         ({"apiPort": 70000}, "apiPort"),
         ({"bindAddress": "a b"}, "bindAddress"),
+        ({"bindAddress": "a" * 256}, "bindAddress"),
         ({"masterAddress": "http://x"}, "masterAddress"),
         ({"publicAddress": 5}, "publicAddress"),
         ({"nodeId": {}}, "nodeId"),

@@ -9,7 +9,7 @@ from corral.domain.groups.group import PRIMARY, RUNTIMES
 from corral.domain.groups.variables import INSTANCE_GROUPS
 from corral.domain.ids import group_name, node_id
 from corral.domain.universe.command_lines import split_command
-from corral.domain.universe.field_reports import SHOWN, FieldFault, FieldReader, FieldReport
+from corral.domain.universe.field_reports import SHOWN, FieldFault, FieldReader, FieldReport, object_fault
 from corral.domain.universe.template_choices import SELECTIONS, read_templates
 from corral.errors import Rejected
 
@@ -18,6 +18,8 @@ _HUNDRED: Final = 100
 """Universe's number for one core."""
 _PROTOCOLS: Final = ("tcp", "udp", "both")
 _LAST_PORT: Final = 65_535
+_LONGEST: Final = 200
+"""Of a value in a note."""
 _HEAP: Final = "-Xmx"
 _STATIC_FILES: Final = (
     "Corral replaces %NAME% in files that it lays, and lays none in a static directory; 'patches' of a group change single "
@@ -45,8 +47,7 @@ class MappedConfiguration(NamedTuple):
 
 def map_configuration(file: str, value: Any) -> MappedConfiguration:
     """The group that a configuration describes. What only a group's own checks find wrong is not looked for."""
-    if not isinstance(value, dict):
-        fault = FieldFault(file, "", "it holds no object", 'a configuration begins with {"name": …')
+    if (fault := object_fault(file, value, '{"name": …')) is not None:
         return MappedConfiguration(file, {}, [], [fault])
     fields = FieldReader(file, value)
     document: dict[str, Any] = {}
@@ -143,7 +144,9 @@ def _read_place(fields: FieldReader, document: dict[str, Any]) -> None:
         text = ",".join(groups)
         document["labels"] = {INSTANCE_GROUPS_LABEL: text}
         document["variables"] = {INSTANCE_GROUPS: text}
-        fields.mapped("instanceGroups", f"labels.{INSTANCE_GROUPS_LABEL}, %{INSTANCE_GROUPS}%", f"'{text}'")
+        fields.mapped(
+            "instanceGroups", f"labels.{INSTANCE_GROUPS_LABEL}, %{INSTANCE_GROUPS}%", f"'{text[:_LONGEST]}'"
+        )
     elif groups:
         fields.fault("instanceGroups", "a name in it has a comma", "a comma separates the names: use another")
     elif groups is not None:
@@ -177,7 +180,7 @@ def _read_nodes(fields: FieldReader, document: dict[str, Any]) -> None:
     if lowered == nodes:
         fields.taken("nodes", "nodes", note)
     else:
-        fields.mapped("nodes", "nodes", f"{note}: {', '.join(lowered)}")
+        fields.mapped("nodes", "nodes", f"{note}: {', '.join(lowered)[:_LONGEST]}")
 
 
 def _read_range(fields: FieldReader, ports: dict[str, Any]) -> None:
@@ -258,7 +261,7 @@ def _read_file_modifications(fields: FieldReader, document: dict[str, Any], *, s
     if paths == found:
         fields.taken("fileModifications", "substitute")
     else:
-        fields.mapped("fileModifications", "substitute", f"as {', '.join(paths)[:200]}")
+        fields.mapped("fileModifications", "substitute", f"as {', '.join(paths)[:_LONGEST]}")
 
 
 ORIGINS: Final[Mapping[str, str]] = {

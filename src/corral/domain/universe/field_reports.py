@@ -190,6 +190,7 @@ class FieldReader:
         )
 
     def _at(self, field: str) -> str:
+        field = field if len(field) <= SHOWN else f"{field[:SHOWN]}…"
         return f"{self.path}.{field}" if self.path and field else self.path or field
 
     def _wrong(self, field: str, value: Any, expected: str) -> None:
@@ -199,6 +200,15 @@ class FieldReader:
         if len(value) > MOST_ENTRIES:
             self.fault(field, f"it has {len(value)} entries", f"use at most {MOST_ENTRIES}")
         return len(value) > MOST_ENTRIES
+
+
+def object_fault(file: str, value: Any, beginning: str) -> FieldFault | None:
+    """The fault of a file that holds no object, or one with too many fields to report."""
+    if not isinstance(value, dict):
+        return FieldFault(file, "", "it holds no object", f"it begins with {beginning}")
+    if len(value) > MOST_ENTRIES:
+        return FieldFault(file, "", f"it has {len(value)} fields", f"it may have {MOST_ENTRIES}")
+    return None
 
 
 def name_faults(kind: str, names: Iterable[tuple[str, str]], hint: str) -> list[FieldFault]:

@@ -6,6 +6,7 @@ No value of `database.json` is ever shown.
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Any, Final, NamedTuple
 
 from corral.domain.groups.variables import label_variables
@@ -18,6 +19,7 @@ from corral.domain.universe.field_reports import (
     FieldFault,
     FieldReader,
     FieldReport,
+    object_fault,
 )
 from corral.errors import Rejected
 
@@ -25,6 +27,8 @@ _API_PORT: Final = 8480
 _LINK_PORT: Final = 8481
 _LAST_PORT: Final = 65_535
 _LOOPBACK: Final = "127.0.0.1"
+_LONGEST_HOST: Final = 255
+_HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]%-]*")
 _NO_PEERS: Final = "nodes do not connect to each other: daemons connect to the controller's 'grpc.listen'"
 _STORE: Final = "Corral has a store of its own, made at its first start: 'corral controller --store'"
 _ROLE: Final = "the role is the command: 'corral controller' or 'corral daemon'"
@@ -62,8 +66,8 @@ class NodeFile(NamedTuple):
 def map_node_config(file: str, value: Any) -> NodeFile:
     """`config.json`: of a master for a controller, else for a daemon."""
     found = NodeFile([], [], {}, {}, [])
-    if not isinstance(value, dict):
-        found.faults.append(FieldFault(file, "", "it holds no object", 'it begins with {"nodeId": …'))
+    if (fault := object_fault(file, value, '{"nodeId": …')) is not None:
+        found.faults.append(fault)
         return found
     fields = FieldReader(file, value)
     master = fields.boolean("isMasterNode")
@@ -193,7 +197,7 @@ def _read_variables(fields: FieldReader, found: NodeFile) -> None:
 def _host(fields: FieldReader, field: str) -> str:
     """A host name or address; empty: there is none, or none that could be one."""
     text = fields.text(field) or ""
-    if text and (not text.isascii() or not text.isprintable() or any(sign in text for sign in " /@?#'\"\\")):
+    if len(text) > _LONGEST_HOST or not _HOST.fullmatch(text):
         fields.fault(field, "it is no host name or address", 'write one, such as "10.0.0.1"')
         return ""
     return text
@@ -210,8 +214,8 @@ def _joined(host: str, port: int) -> str:
 def map_database(file: str, value: Any) -> NodeFile:
     """`database.json`: nothing of it is used. Each kind of its API keys becomes a new token."""
     found = NodeFile([], [], {}, {}, [])
-    if not isinstance(value, dict):
-        found.faults.append(FieldFault(file, "", "it holds no object", 'it begins with {"provider": …'))
+    if (fault := object_fault(file, value, '{"provider": …')) is not None:
+        found.faults.append(fault)
         return found
     fields = FieldReader(file, value)
     for field in DATABASE_FIELDS:
