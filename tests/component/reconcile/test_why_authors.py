@@ -67,3 +67,24 @@ async def test_the_replacement_of_what_ran_on_a_removed_node_names_who_removed_i
     assert [each["reason"].partition(" at ")[0] for each in gone["now"]] == [
         "first-admin asked for nodes.remove of 'n1'"
     ]
+
+
+async def test_reasons_name_people_and_not_the_ids_of_tokens(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group(min=0, max=3)
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 2})
+    await fleet.running(2)
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 1})
+    await fleet.reaches("lobby-2", "STOPPED")
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/kill", {})
+    await fleet.reaches("lobby-1", "STOPPED")
+    reasons = {
+        each["reason"] for each in (await why(fleet, "groups/lobby"))["decisions"] if each["kind"] != "start"
+    }
+    assert reasons == {
+        "scaled from 0 to 2 by 'first-admin'",
+        "scaled from 2 to 1 by 'first-admin'",
+        "scaled down to 1 by 'first-admin'",
+        "killed by 'first-admin'",
+    }

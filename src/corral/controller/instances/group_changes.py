@@ -139,7 +139,7 @@ def end_group(ws: Workspace, record: GroupRecord) -> GroupRecord | None:
         drop_group(ws, name)
         return None
     for each in present:
-        order_stop(ws, each, reason=f"its group is deleted by {ws.cause}")
+        order_stop(ws, each, reason=f"its group is deleted by {ws.by}")
     if record.deleting:
         return record
     changed = msgspec.structs.replace(record, deleting=True, updated_at=ws.now)
@@ -189,12 +189,12 @@ def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
     made = ws.decide(
         DecisionKind.SCALE,
         group=name,
-        reason=f"scaled from {record.desired_count} to {count} by {ws.cause}",
+        reason=f"scaled from {record.desired_count} to {count} by {ws.by}",
         inputs={"from": record.desired_count, "to": count, "present": len(present)},
     )
     ws.causes = (made, *ws.causes)
     for each in surplus:
-        order_stop(ws, each, reason=f"scaled down to {count} by {ws.cause}")
+        order_stop(ws, each, reason=f"scaled down to {count} by {ws.by}")
     changed = msgspec.structs.replace(record, target=count, updated_at=ws.now, request=ws.request)
     ws.put_group(changed)
     ws.event(EventType.GROUP_SCALED, name, **{"from": record.desired_count, "to": count, "decision": made})

@@ -103,7 +103,7 @@ def _refusal(
         rule=Rule.PLACE_REFUSE,
         group=group.spec.name,
         instance=instance,
-        reason=f"asked for by {ws.cause}; {why}",
+        reason=f"asked for by {ws.by}; {why}",
         inputs={"wanted": group.desired_count, "present": running_count(ws, group.spec.name)},
         rejected=[refusal.alternative() for refusal in refusals],
         rejected_counts=count_codes(refusals),
@@ -126,7 +126,7 @@ def _request(
     ws: Workspace, group: GroupRecord, node: str | None, variables: Mapping[str, str] | None
 ) -> StartRequest:
     """The first request that may run on the node: not an ordinal whose directory is elsewhere."""
-    reason = f"asked for by {ws.cause}"
+    reason = f"asked for by {ws.by}"
     requests = next_requests(ws, group, reason=reason, by_hand=True)
     chosen = next(each for each in requests if node is None or home_of(ws, group, each) in ("", node))
     if node is not None:
@@ -172,12 +172,12 @@ def refuse_by_mode(group: GroupRecord, present: int | None = None) -> None:
 
 def stop_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     """Stop the instance by its stop ladder, for good."""
-    return _ordered(ws, ws.require_instance(id), reason or f"stopped by {ws.cause}")
+    return _ordered(ws, ws.require_instance(id), reason or f"stopped by {ws.by}")
 
 
 def kill_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     """Kill all processes of the instance at once."""
-    return _ordered(ws, ws.require_instance(id), reason or f"killed by {ws.cause}", force=True)
+    return _ordered(ws, ws.require_instance(id), reason or f"killed by {ws.by}", force=True)
 
 
 def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
@@ -186,7 +186,7 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     record = ws.require_instance(id)
     group = ws.require_group(record.group)
     _refuse_restart_of(group)
-    reason = reason or f"restarted by {ws.cause}"
+    reason = reason or f"restarted by {ws.by}"
     if live(record.state):
         if record.after_stop is not AfterStop.RESTART:
             _refuse_outage(ws, group, [record], f"instance '{id}'")

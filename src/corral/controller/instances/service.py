@@ -159,8 +159,10 @@ class InstanceService:
         """Held from the check of group documents until their commit: a document may depend on others, which the
         transaction does not write."""
 
-    def workspace(self, *, cause: str, now: dt.datetime | None = None, request: str = "") -> Workspace:
-        """A new transaction on behalf of `cause`, for the request with this id."""
+    def workspace(
+        self, *, cause: str, now: dt.datetime | None = None, request: str = "", by: str = ""
+    ) -> Workspace:
+        """A new transaction on behalf of `cause`, for the request with this id; `by`: the name of who made that."""
         return Workspace(
             self._ledger.state,
             cause=cause,
@@ -171,6 +173,7 @@ class InstanceService:
             left_alone=self._sessions.left_alone,
             boot=BootMoment(boot=self._boot, seconds=self._clock.boottime()),
             request=request,
+            by=by,
             placing=self._placement,
         )
 

@@ -76,11 +76,13 @@ class Workspace:
         left_alone: Callable[[], Mapping[str, str]] = dict,
         boot: BootMoment | None = None,
         request: str = "",
+        by: str = "",
         placing: PlacementRules = DEFAULT_RULES,
     ) -> None:
-        """`request`: the id of the request that the transaction belongs to."""
+        """`request`: the id of the request that the transaction belongs to; `by`: who made it, for people."""
         self.state = state
         self.cause = cause
+        self.by = by or cause
         self.request = request
         self.causes: tuple[str, ...] = ()
         """Ids of what led to the transaction, the nearest first; see `Decision.causes`."""

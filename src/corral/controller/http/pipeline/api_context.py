@@ -171,7 +171,7 @@ class InstanceControl(Protocol):
     def signals(self) -> PlanSignals:
         """What a plan depends on beside the records."""
 
-    def workspace(self, *, cause: str, now: dt.datetime, request: str = "") -> Workspace:
+    def workspace(self, *, cause: str, now: dt.datetime, request: str = "", by: str = "") -> Workspace:
         """A place to describe changes in; nothing happens before its steps are committed."""
 
     @property

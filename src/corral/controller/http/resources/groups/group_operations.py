@@ -16,7 +16,7 @@ from corral.controller.http.resources.dry_runs import (
 )
 from corral.controller.http.resources.groups.group_changes import changing, the_group
 from corral.controller.http.resources.groups.group_schemas import GroupShape
-from corral.controller.http.resources.instances.instance_changes import placing, workspace
+from corral.controller.http.resources.instances.instance_changes import caller_name, placing, workspace
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
@@ -56,7 +56,7 @@ def hold_group(
     workload: Workloads,
     call: ApiCall[HoldOrder, DryRunQuery],
 ) -> Mutation:
-    name, order, by = call.path["name"], call.body, _caller(call)
+    name, order, by = call.path["name"], call.body, caller_name(call)
     return _held_or_released(
         state,
         instances,
@@ -72,7 +72,7 @@ def hold_group(
 def release_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[None, DryRunQuery]
 ) -> Mutation:
-    name, by = call.path["name"], _caller(call)
+    name, by = call.path["name"], caller_name(call)
     return _held_or_released(
         state,
         instances,
@@ -96,12 +96,6 @@ def _held_or_released(
     ws = workspace(instances, call, action)
     name = change(ws).spec.name
     return dry_mutation(action, name, hold_described(ws, instances.signals, workload, name))
-
-
-def _caller(call: ApiCall[Any, Any]) -> str:
-    """The name of the caller's token."""
-    actor = call.caller.actor
-    return f"'{actor.label}'" if actor.label else actor.name
 
 
 def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:

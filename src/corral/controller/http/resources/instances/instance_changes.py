@@ -28,7 +28,13 @@ WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to
 def workspace(instances: InstanceControl, call: ApiCall[Any, Any], what: str) -> Workspace:
     """A place for the changes of this call; decisions name the caller as their cause."""
     cause = f"{call.caller.actor.name} {what}"
-    return instances.workspace(cause=cause, now=call.now, request=call.request)
+    return instances.workspace(cause=cause, now=call.now, request=call.request, by=caller_name(call))
+
+
+def caller_name(call: ApiCall[Any, Any]) -> str:
+    """The name of the caller's token, for people."""
+    actor = call.caller.actor
+    return f"'{actor.label}'" if actor.label else actor.name
 
 
 def placing(instances: InstanceControl, call: ApiCall[Any, Any]) -> asyncio.Lock:
