@@ -86,5 +86,5 @@ async def test_reasons_name_people_and_not_the_ids_of_tokens(fleet):
         "scaled from 0 to 2 by 'first-admin'",
         "scaled from 2 to 1 by 'first-admin'",
         "scaled down to 1 by 'first-admin'",
-        "killed by 'first-admin'",
+        "asked for by 'first-admin'",
     }

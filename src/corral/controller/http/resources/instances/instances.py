@@ -19,6 +19,7 @@ from corral.controller.http.resources.instances import command_input as commandi
 from corral.controller.http.resources.instances.instance_changes import (
     AwaitRunning,
     AwaitStopped,
+    caller_name,
     placing,
     until_running,
     until_stopped,
@@ -176,7 +177,7 @@ def _audited(record: InstanceRecord) -> dict[str, object]:
 
 
 def _reason(call: ApiCall[Why, Any]) -> str:
-    return call.body.reason or f"asked for by {call.caller.actor.name}"
+    return call.body.reason or f"asked for by {caller_name(call)}"
 
 
 def stop_instance(
