@@ -59,8 +59,12 @@ async def test_a_hold_that_waits_for_players_stops_each_instance_when_it_is_empt
     await order(fleet, "hold", {"reason": "soon", "when_empty": True})
     await fleet.reaches("lobby-2", "STOPPED")
     assert fleet.record("lobby-1").wanted == "run"
+    await eventually(lambda: not fleet.term.reconciler._dirty)
     await node.report("lobby-1", S.INSTANCE_STATE_RUNNING, players_known=True, player_count=0)
     await all_stopped(fleet)
+    decisions = (await fleet.controller.call("GET", "/api/v1/decisions?subject=instance/lobby-1"))["items"]
+    (stop,) = [each for each in decisions if each["kind"] == "stop"]
+    assert stop["cause"] == "the last player has left 'lobby-1'"
 
 
 async def test_a_hold_outlives_its_controller(fleet):

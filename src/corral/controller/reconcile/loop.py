@@ -168,6 +168,14 @@ class Reconciler:
         """The inventory of this node is complete."""
         self._observation.reported(node)
 
+    def instance_emptied(self, id: str) -> None:
+        """This instance has no players any more: its group may be held until then."""
+        stored = self._ledger.state.instances.find(id)
+        group = self._ledger.state.groups.find(stored.record.group) if stored is not None else None
+        if group is not None and group.record.hold is not None and group.record.hold.when_empty:
+            self._dirty.setdefault(group.record.spec.name, Wake(cause=f"the last player has left '{id}'"))
+            self._wake.set()
+
     def _mark(self, group: str, commit: Commit, change: Change, *, own: bool = True) -> None:
         """Have a group checked; `own`: the change is of the group itself or of one of its instances."""
         event = event_behind(commit, change)

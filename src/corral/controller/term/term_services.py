@@ -109,6 +109,7 @@ class NodeServices:
             clock=clock,
         )
         self.reconciler.begin()
+        self.workload.vitals.emptied = self.reconciler.instance_emptied
 
     def join(self, followers: Followers) -> None:
         """Register the services as followers of commits."""

@@ -7,7 +7,7 @@ what runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -49,6 +49,8 @@ class Vitals:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._known: dict[str, Vital] = {}
+        self.emptied: Callable[[str], None] = lambda _: None
+        """Called with an instance that has no players any more."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -76,7 +78,10 @@ class Vitals:
         self._change(id, incarnation, stage=stage, waits_for=waits_for)
 
     def players(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
+        before = self.players_of(id)
         self._change(id, incarnation, players=count, max_players=maximum)
+        if before != 0 and self.players_of(id) == 0:
+            self.emptied(id)
 
     def metrics(self, id: str, incarnation: int, values: Mapping[str, float]) -> None:
         """Add these metrics to the known ones. INVALID_FIELD when there are too many."""
