@@ -152,6 +152,13 @@ BAD: list[tuple[dict[str, Any], Code, str]] = [
         "ports/a/of",
     ),
     ({"ports": {"a": {"port": 80}, "b": {"of": "c", "offset": 1}}}, Code.INVALID_FIELD, "ports/b/of"),
+    ({"ports": {"a": {"port": 80}, "b": {"port": 80}}}, Code.INVALID_FIELD, "ports/b"),
+    ({"ports": {"a": {"port": 80, "protocol": "both"}, "b": {"range": [80, 80]}}}, Code.INVALID_FIELD, "ports/b"),
+    (
+        {"ports": {"a": {"port": 80}, "b": {"of": "a", "offset": 5}, "c": {"port": 85}}},
+        Code.INVALID_FIELD,
+        "ports/c",
+    ),
     ({"ports": {"a": {"port": 80}, "b": {"of": "a"}}}, Code.INVALID_FIELD, "ports/b/offset"),
     ({"ports": {"a": {"port": 80}, "b": {"of": "a", "offset": -80}}}, Code.INVALID_FIELD, "ports/b/offset"),
     (
@@ -232,6 +239,16 @@ def test_a_typo_is_answered_with_the_nearest_field_at_any_depth(fields, field, g
         parse_group({**BARE, **fields})
     assert (caught.value.code, caught.value.field) == (Code.UNKNOWN_FIELD, field)
     assert caught.value.hint == f"did you mean '{guess}'?"
+
+
+def test_ports_of_one_number_are_taken_where_they_differ_in_the_protocol_or_may_differ():
+    ports = {
+        "a": {"port": 80, "protocol": "tcp"},
+        "b": {"port": 80, "protocol": "udp"},
+        "c": {"range": [80, 81]},
+        "d": {"range": [80, 81]},
+    }
+    assert len(parse_group({**BARE, "ports": ports}).ports) == 4
 
 
 def test_a_merge_patch_takes_parts_away_and_keeps_the_rest():

@@ -83,6 +83,9 @@ def test_a_missing_parent_has_the_nearest_name_and_a_cycle_is_shown() -> None:
     with pytest.raises(Rejected) as refused:
         resolved(BASE, {"name": "lobby", "parent": "bsae", "command": ["serve"]})
     assert (refused.value.field, refused.value.hint) == ("parent", "did you mean 'base'?")
+    with pytest.raises(Rejected) as refused:
+        resolved({"name": "lobby", "parent": "loby", "command": ["serve"]})
+    assert refused.value.hint == "create it first, or leave the reference out"
     a, b = {"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}
     with pytest.raises(Rejected, match="a -> b -> a"):
         resolved(a, b, name="a")

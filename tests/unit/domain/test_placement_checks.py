@@ -78,6 +78,13 @@ def test_a_reference_to_a_missing_group_has_the_nearest_name() -> None:
     assert refused(group("web", fallback_group="none"), changed="web").field == "fallback_group"
 
 
+def test_the_nearest_name_is_never_that_of_the_group_itself() -> None:
+    lobby = group("lobby", depends_on=[{"group": "loby"}])
+    assert refused(lobby, changed="lobby").hint == "create it first, or leave the reference out"
+    error = refused(lobby, group("lobyx"), changed="lobby")
+    assert error.hint == "did you mean 'lobyx'?"
+
+
 def test_a_group_that_never_runs_is_no_dependency() -> None:
     base, web = group("base", abstract=True), group("web", depends_on=[{"group": "base"}])
     assert "abstract" in refused(base, web, changed="web").message

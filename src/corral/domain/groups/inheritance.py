@@ -57,7 +57,7 @@ def chain_of(name: str, documents: Mapping[str, Document]) -> list[str]:
             shown = " -> ".join([*chain[chain.index(parent) :], parent])
             raise invalid("parent", f"a cycle: {shown}", "leave one of these references out")
         if parent not in documents:
-            raise _of_ancestor(missing_group(documents, parent, "parent"), chain)
+            raise _of_ancestor(missing_group(documents, parent, "parent", besides=chain), chain)
         chain.append(parent)
         if len(chain) > MAX_CHAIN:
             raise invalid(

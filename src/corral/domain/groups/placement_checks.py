@@ -183,7 +183,7 @@ def _missing_reference(specs: Mapping[str, GroupSpec], spec: GroupSpec) -> Rejec
     for field, name in references:
         found = specs.get(name)
         if found is None:
-            return missing_group(specs, name, field)
+            return missing_group(specs, name, field, besides=(spec.name,))
         if found.abstract:
             return invalid(
                 field, f"group '{name}' is abstract and has no instances", "name a group that runs"
@@ -191,9 +191,10 @@ def _missing_reference(specs: Mapping[str, GroupSpec], spec: GroupSpec) -> Rejec
     return None
 
 
-def missing_group(names: Iterable[str], name: str, field: str) -> Rejected:
-    """The refusal of a reference to a group that does not exist, with the nearest name."""
-    guess = nearest(name, list(names))
+def missing_group(names: Iterable[str], name: str, field: str, *, besides: Collection[str] = ()) -> Rejected:
+    """The refusal of a reference to a group that does not exist, with the nearest name. `besides`: those that may not be
+    named there."""
+    guess = nearest(name, [each for each in names if each not in besides])
     hint = f"did you mean '{guess}'?" if guess else "create it first, or leave the reference out"
     return Rejected(
         Code.INVALID_FIELD, f"{field}: group '{name[:80]}' does not exist", hint=hint, field=field

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -75,8 +75,10 @@ def check_ports(ports: Mapping[str, PortSpec]) -> None:
         elif spec.bounds()[0] > spec.bounds()[1]:
             low, high = spec.bounds()
             raise invalid(f"{field}/range", f"{low} is above {high}", "the lower bound comes first")
-    for each in port_sets(ports):
+    sets = port_sets(ports)
+    for each in sets:
         _check_set(each)
+    _check_fixed([each for each in sets if each.low == each.high])
 
 
 def _check_tie(ports: Mapping[str, PortSpec], name: str, field: str) -> None:
@@ -100,8 +102,7 @@ def _check_set(tied: PortSet) -> None:
         field = f"ports/{port.name[:80]}/offset"
         if tied.low + port.offset < 1 or tied.high + port.offset > _LAST_PORT:
             raise invalid(field, f"it leaves the ports from 1 to {_LAST_PORT}", f"move '{tied.name}'")
-        both = port.protocol is PortProtocol.BOTH
-        for protocol in (PortProtocol.TCP, PortProtocol.UDP) if both else (port.protocol,):
+        for protocol in _protocols(port):
             other = taken.setdefault((port.offset, protocol), port.name)
             if other != port.name:
                 raise invalid(
@@ -109,3 +110,24 @@ def _check_set(tied: PortSet) -> None:
                     f"it is always the same {protocol} port as '{other[:80]}'",
                     "give it another offset, or each of the two a protocol of its own",
                 )
+
+
+def _check_fixed(sets: Iterable[PortSet]) -> None:
+    """Refuse a number that two of these ports have: an instance could never have both."""
+    taken: dict[tuple[int, PortProtocol], str] = {}
+    for each in sets:
+        for port in each.members:
+            number = each.low + port.offset
+            for protocol in _protocols(port):
+                other = taken.setdefault((number, protocol), port.name)
+                if other != port.name:
+                    raise invalid(
+                        f"ports/{port.name[:80]}",
+                        f"it is the {protocol} port {number}, and so is '{other[:80]}'",
+                        "give one of them another number, or each of the two a protocol of its own",
+                    )
+
+
+def _protocols(port: TiedPort) -> tuple[PortProtocol, ...]:
+    both = port.protocol is PortProtocol.BOTH
+    return (PortProtocol.TCP, PortProtocol.UDP) if both else (port.protocol,)
