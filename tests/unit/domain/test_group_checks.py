@@ -153,6 +153,12 @@ BAD: list[tuple[dict[str, Any], Code, str]] = [
     ),
     ({"ports": {"a": {"port": 80}, "b": {"of": "c", "offset": 1}}}, Code.INVALID_FIELD, "ports/b/of"),
     ({"ports": {"a": {"port": 80}, "b": {"port": 80}}}, Code.INVALID_FIELD, "ports/b"),
+    ({"labels": {"team": "a\u202eb"}}, Code.INVALID_FIELD, "labels/team"),
+    ({"labels": {"te\x1bam": "a"}}, Code.INVALID_FIELD, "labels/teU+001Bam"),
+    ({"node_labels": {"zone": "a\0"}}, Code.INVALID_FIELD, "node_labels/zone"),
+    ({"node_labels": {"zone\x85": "a"}}, Code.INVALID_FIELD, "node_labels/zoneU+0085"),
+    ({"affinity": [{"label": "disk=ss\u2066d"}]}, Code.INVALID_FIELD, "affinity/0/label"),
+    ({"spread": [{"by": "zo\nne"}]}, Code.INVALID_FIELD, "spread/0/by"),
     ({"ports": {"a": {"port": 80, "protocol": "both"}, "b": {"range": [80, 80]}}}, Code.INVALID_FIELD, "ports/b"),
     (
         {"ports": {"a": {"port": 80}, "b": {"of": "a", "offset": 5}, "c": {"port": 85}}},

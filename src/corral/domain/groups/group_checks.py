@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from corral.domain.control_characters import refuse_control
 from corral.domain.file_paths import check_glob, check_path
 from corral.domain.groups.artifacts import check_artifact
 from corral.domain.groups.config_patches import check_patch
@@ -142,6 +143,13 @@ def _check_text(field: str, value: str) -> None:
         raise invalid(field, "it holds a NUL character", "leave it out")
     if len(value.encode(errors="surrogatepass")) > _MAX_ARGUMENT:
         raise invalid(field, "it is longer than 128 KiB", "put long values into a file")
+
+
+def _check_labels(spec: GroupSpec) -> None:
+    for field in ("labels", "node_labels"):
+        for key, value in getattr(spec, field).items():
+            refuse_control(key, f"{field}/{key}")
+            refuse_control(value, f"{field}/{key}")
 
 
 def _check_user(spec: GroupSpec) -> None:
@@ -293,6 +301,7 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], object], ...]] = (
     _check_name,
     _check_program,
     _check_texts,
+    _check_labels,
     _check_user,
     _check_counts,
     lambda spec: check_ports(spec.ports),

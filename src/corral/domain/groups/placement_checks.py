@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from corral.domain.control_characters import refuse_control
 from corral.domain.groups.group import BY_NODE, AffinitySpec, GroupSpec
 from corral.domain.ids import group_name, instance_id
 from corral.domain.spec import invalid
@@ -65,6 +66,7 @@ def _check_affinity(affinity: AffinitySpec, field: str) -> None:
     if affinity.group:
         group_name(affinity.group, field=f"{field}/group")
     else:
+        refuse_control(affinity.label, f"{field}/label")
         key, sign, value = affinity.label.partition("=")
         if not sign or not key or len(key) > _LABEL[0] or len(value) > _LABEL[1]:
             raise invalid(
@@ -83,6 +85,7 @@ def _check_affinity(affinity: AffinitySpec, field: str) -> None:
 def _check_spread(spec: GroupSpec) -> None:
     seen: set[str] = set()
     for position, each in enumerate(spec.spread):
+        refuse_control(each.by, f"spread/{position}/by")
         if each.by in seen:
             raise invalid(f"spread/{position}/by", f"'{each.by}' is listed twice", "leave one of them out")
         if "=" in each.by:

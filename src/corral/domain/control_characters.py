@@ -1,0 +1,27 @@
+"""Characters that steer a terminal or turn the direction of text: refused where people compare texts by eye."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from corral.domain.spec import invalid
+
+_CONTROL: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def refuse_control(text: str, field: str) -> None:
+    """Refuse a text with one of them, with the field, in which they are spelled out."""
+    found = _CONTROL.search(text)
+    if found:
+        raise invalid(
+            _CONTROL.sub(lambda each: _code(each[0]), field[:200]),
+            f"it holds the control character {_code(found[0])}",
+            "leave it out",
+        )
+
+
+def _code(sign: str) -> str:
+    return f"U+{ord(sign):04X}"
