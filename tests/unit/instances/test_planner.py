@@ -363,7 +363,7 @@ def test_a_refusal_counts_what_was_started_before_it_in_the_same_pass(world):
     refusals = [each for each in world.keep_all(["lobby", "spare"]).decisions if each.refusal is not None]
     assert [(each.group, each.reason.partition(";")[0], each.inputs["present"]) for each in refusals] == [
         ("lobby", "5 are wanted, 3 are there", 3),
-        ("spare", "2 warm ones are wanted, 1 are there", 0),
+        ("spare", "2 warm ones are wanted, 1 is there", 0),
     ]
 
 
