@@ -18,7 +18,7 @@ from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import Item, plain, show_done
 from corral.cli.terminal.table import colour_enabled
 from corral.errors import Rejected, counted
-from corral.system.document_sets import DocumentSet, FileDocument, read_set
+from corral.system.document_sets import DocumentSet, FileDocument, read_set, shown_file
 
 APPLY: Final = "/api/v1/apply"
 GROUPS: Final = "/api/v1/groups"
@@ -171,7 +171,7 @@ def _error_lines(
         if document is not None:
             top = field.replace("[", "/").replace(".", "/").split("/")[0]
             line = document.lines.get(top)
-            place = f"{document.file}:{line}" if line else document.path
+            place = shown_file(document.file, line) if line else document.path
         hint = f"; {each['hint']}" if each.get("hint") else ""
         message = str(each.get("message", ""))
         shown = field_name(field)

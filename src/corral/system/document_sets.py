@@ -29,7 +29,7 @@ class FileDocument(NamedTuple):
     """A document of a file."""
 
     path: str
-    """The file and, if it has several, the line of the document."""
+    """To be shown: the file and, if it has several, the line of the document."""
     body: Any
     file: str
     lines: Mapping[str, int]
@@ -40,7 +40,9 @@ class FileFault(NamedTuple):
     """A file that cannot be read, and where it goes wrong."""
 
     path: str
+    """To be shown: the file and, if it is known, the line."""
     message: str
+    file: str
 
 
 class DocumentSet(NamedTuple):
@@ -72,12 +74,11 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
             found.documents.extend(documents_in(file, content.decode("utf-8"), tally))
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            found.faults.append(FileFault(f"{file}:{line}", "it is not text in UTF-8; save it as such"))
+            found.faults.append(_fault(file, "it is not text in UTF-8; save it as such", line))
         except Malformed as error:
-            where = f"{file}:{error.line}" if error.line else file
-            found.faults.append(FileFault(where, str(error)[:_SHOWN]))
+            found.faults.append(_fault(file, str(error)[:_SHOWN], error.line))
         except OSError as error:
-            found.faults.append(FileFault(file, f"cannot read it: {error.strerror}"))
+            found.faults.append(_fault(file, f"cannot read it: {error.strerror}"))
         values += tally.values
         expanded += tally.size
     if len(found.documents) > MOST_DOCUMENTS:
@@ -87,6 +88,16 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     if not found.documents and not found.faults and not may_be_empty:
         raise _refused(f"there is no document in {', '.join(paths)}", hint="write 'name: lobby' and so on")
     return found
+
+
+def _fault(file: str, message: str, line: int = 0) -> FileFault:
+    return FileFault(shown_file(file, line), message, file)
+
+
+def shown_file(file: str, line: int = 0) -> str:
+    """The name of a file and a line of it, without what would steer a terminal, break a line, or is no text."""
+    name = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in file)
+    return f"{name}:{line}" if line else name
 
 
 def _check_room(values: int, size: int) -> None:
@@ -107,7 +118,7 @@ def document_files(path: str, may_be_empty: bool = False) -> Iterator[str]:
     count = 0
 
     def fail(error: OSError) -> None:
-        raise _refused(f"cannot read {error.filename}: {error.strerror}")
+        raise _refused(f"cannot read {shown_file(str(error.filename))}: {error.strerror}")
 
     for directory, directories, files in os.walk(path, onerror=fail):
         directories[:] = sorted(each for each in directories if not each.startswith("."))
@@ -168,7 +179,7 @@ def documents_in(file: str, text: str, tally: Tally | None = None) -> list[FileD
 
 
 def _document(file: str, number: int, body: Any, lines: Mapping[str, int], line: int = 0) -> FileDocument:
-    path = (f"{file}:{line}" if line else file) + (f"[{number}]" if number else "")
+    path = shown_file(file, line) + (f"[{number}]" if number else "")
     try:
         found = with_field_names(_writable(body))
     except Rejected as error:

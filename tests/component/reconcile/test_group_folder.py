@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -94,6 +95,23 @@ async def test_a_bad_file_does_not_keep_the_others_from_being_loaded(tmp_path: p
         assert {each["path"] for each in report["errors"]} == {
             f"{folder / name}:{line}" for name, (_, line) in BAD_FILES.items()
         }
+
+
+async def test_a_file_whose_name_is_no_text_is_reported_and_changed(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    file = folder / os.fsdecode(b"\n\xff.yaml")
+    write(folder, "lobby").rename(file)
+    (folder / os.fsdecode(b"\xfe.yaml")).write_text("name: [")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        assert [each["path"] for each in report["errors"]] == [f"{folder}/\\udcfe.yaml:1"]
+        assert [each["path"] for each in report["groups"]] == [f"{folder}/\\n\\udcff.yaml"]
+        await controller.call("PATCH", f"{GROUPS}/lobby", {"max": 2})
+        assert yaml.safe_load(file.read_text())["max"] == 2
+        file.write_text("name: lobby\n")
+        with pytest.raises(CommandRefused, match="was edited since it was loaded"):
+            await controller.call("PATCH", f"{GROUPS}/lobby", {"max": 3})
 
 
 async def test_a_reload_ends_soon_when_each_fault_leads_to_another(tmp_path: pathlib.Path) -> None:

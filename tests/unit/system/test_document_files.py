@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pathlib
 import resource
 import tempfile
@@ -307,3 +308,13 @@ def test_long_texts_are_counted_through_references(tmp_path: pathlib.Path) -> No
 def test_a_directory_is_no_file_and_is_closed(tmp_path: pathlib.Path) -> None:
     with pytest.raises(Malformed, match="no regular file"):
         read_regular(str(tmp_path))
+
+
+def test_names_of_files_are_shown_in_one_line_of_text(tmp_path: pathlib.Path) -> None:
+    for name in (b"a\nb.yaml", b"\xff.yaml", b"\x1b[2J.yaml"):
+        path = pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+        path.write_text("name: [" if name.startswith(b"a") else "name: g\n")
+    found = read_set((str(tmp_path),))
+    shown = {each.path for each in [*found.documents, *found.faults]}
+    assert shown == {f"{tmp_path}/{name}" for name in ("a\\nb.yaml:1", "\\udcff.yaml", "\\x1b[2J.yaml")}
+    assert all(pathlib.Path(each.file).exists() for each in [*found.documents, *found.faults])

@@ -63,7 +63,7 @@ def _documents(plan: ImportPlan, faults: Sequence[FieldFault]) -> DocumentSet:
     """The documents of all configurations without a fault; of several with one name, which is a fault, the first."""
     sound = {each.name: each for each in reversed(plan.configurations) if not each.faults}
     documents = [FileDocument(each.file, each.document, each.file, {}) for each in reversed(sound.values())]
-    return DocumentSet(documents, [FileFault(each.file, each.sentence()) for each in faults])
+    return DocumentSet(documents, [FileFault(each.file, each.sentence(), each.file) for each in faults])
 
 
 def _checked(session: ApiSession, found: DocumentSet, options: dict[str, Any]) -> Any:

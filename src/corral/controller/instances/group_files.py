@@ -19,6 +19,7 @@ from corral.system.document_sets import (
     document_files,
     documents_in,
     read_regular,
+    shown_file,
 )
 from corral.system.yaml_edits import with_another, with_document, without_document
 
@@ -80,7 +81,7 @@ def write_all(
         restore(before)
         raise Rejected(
             Code.CONFLICT,
-            f"the file of a group cannot be written: {error.strerror} ({error.filename})",
+            f"the file of a group cannot be written: {error.strerror} ({shown_file(str(error.filename))})",
             hint="nothing was changed; make the directory writable for the controller",
         ) from error
     except BaseException:
@@ -183,7 +184,7 @@ def _holds(file: str, text: str, documents: list[Any]) -> bool:
 def _edited(change: FileChange, why: str) -> Rejected:
     return Rejected(
         Code.CONFLICT,
-        f"the file of group '{change.name}', {change.path}, {why}",
+        f"the file of group '{change.name}', {shown_file(str(change.path))}, {why}",
         hint="nothing was changed; correct it and run 'corral group reload' first",
     )
 
@@ -198,7 +199,8 @@ def _target(directory: pathlib.Path, change: FileChange) -> pathlib.Path:
         return target
     raise Rejected(
         Code.CONFLICT,
-        f"the file of group '{change.name}', {change.path}, is a link to {target}, which is not in the directory of groups",
+        f"the file of group '{change.name}', {shown_file(str(change.path))}, is a link to {shown_file(str(target))}, which is "
+        "not in the directory of groups",
         hint="nothing was changed; edit the file there, then run 'corral group reload'",
     )
 

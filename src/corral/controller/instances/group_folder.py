@@ -56,11 +56,9 @@ class GroupFolder:
         """All of its documents. Rejected: it is empty or cannot be read."""
         found = await asyncio.to_thread(_read, self.directory)
         self._count = len(found.documents)
-        torn = [each.path for each in found.faults]
-        torn += [each.file for each in found.documents if not name_of(each.body)]
-        self._places = {
-            name: file for name, file in self._places.items() if any(path.startswith(file) for path in torn)
-        }
+        torn = {each.file for each in found.faults}
+        torn |= {each.file for each in found.documents if not name_of(each.body)}
+        self._places = {name: file for name, file in self._places.items() if file in torn}
         loaded: dict[str, str] = {}
         for each in found.documents:
             if name := name_of(each.body):
