@@ -11,12 +11,12 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
+from corral.cli.apply_output import listed, show_changes, show_group
 from corral.cli.completion import KnownName
 from corral.cli.failure import CommandRefused, WrongUsage, note, printable
 from corral.cli.instance.waits import only_the_wait_ends, wait_options
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import Item, plain, show_done
-from corral.cli.terminal.table import colour_enabled
 from corral.errors import Rejected, counted
 from corral.system.document_sets import DocumentSet, FileDocument, read_set, shown_file
 
@@ -24,11 +24,6 @@ APPLY: Final = "/api/v1/apply"
 GROUPS: Final = "/api/v1/groups"
 DIFFERENT: Final = 5
 _SECONDS: Final = 120.0
-_SHOWN: Final = 5
-_VALUE: Final = 100
-_EFFECTS: Final = {"now": "at once", "next_start": "at the next placement", "restart": "with a restart"}
-_COLOURS: Final = {"created": "green", "changed": "yellow", "deleted": "red"}
-_SIGNS: Final = {"created": "+", "changed": "~", "deleted": "-"}
 
 files_option = click.option(
     "-f",
@@ -71,13 +66,15 @@ def apply(
     if prune and not dry_run:
         planned = send_set(session, found, {**options, "dry_run": True})
         if planned["deleted"]:
-            names = [each["name"] for each in planned["groups"] if each["action"] == "deleted"]
-            confirm(f"delete {_listed(names)}", yes=yes)
+            gone = [each for each in planned["groups"] if each["action"] == "deleted"]
+            running = [id for each in gone for id in each["stopped"]]
+            also = f", and stop {listed(running)}" if running else ""
+            confirm(f"delete {listed([each['name'] for each in gone])}{also}", yes=yes)
     answer = apply_set(session, found, {**options, "dry_run": dry_run}, yes=yes)
     if wait:
         _show_waited(session, answer, timeout)
     else:
-        _show(session, answer)
+        _show(session, answer, values=dry_run)
 
 
 @click.command()
@@ -89,8 +86,14 @@ def apply(
 def diff(session: ApiSession, paths: tuple[str, ...], owner: str, prune: bool, exit_code: bool) -> int:
     """Show what 'apply' would change, and whom it would touch."""
     options = {"owner": owner, "prune": prune, "force": True, "dry_run": True}
-    answer = send_set(session, _read(paths), options)
+    found = _read(paths)
+    answer = send_set(session, found, options)
     _show(session, answer, values=True)
+    try:
+        send_set(session, found, {**options, "force": False})
+    except CommandRefused as refusal:
+        for each in refusal.errors:
+            note(f"'apply' refuses it: {each}")
     different = bool(answer["created"] or answer["changed"] or answer["deleted"])
     return DIFFERENT if different and exit_code else 0
 
@@ -109,8 +112,8 @@ def apply_set(session: ApiSession, found: DocumentSet, options: dict[str, Any], 
     except CommandRefused as refusal:
         if refusal.code != "CONFIRMATION_REQUIRED":
             raise
-        for each in refusal.errors:
-            note(each)
+        for each in refusal.details:
+            note(f"group '{each.get('group', '')}': {each.get('message', '')}")
         if not yes and not sys.stdin.isatty():
             refusal.errors = ()
             refusal.hint = "nothing was done; add --yes if that is meant"
@@ -155,7 +158,8 @@ def send_set(
         request=refusal.request if refusal else "",
     )
     failure.errors = (*errors, *lines)
-    failure.groups = [str(each.get("group", "")) for each in refusal.details] if refusal else []
+    failure.details = refusal.details if refusal else ()
+    failure.groups = [str(each.get("group", "")) for each in failure.details]
     raise failure
 
 
@@ -210,52 +214,6 @@ def _show(session: ApiSession, answer: Any, *, values: bool = False) -> None:
     click.echo(printable(sentence))
 
 
-def show_changes(answer: Item, *, values: bool = False) -> None:
-    """The groups that a set changes, and the decisions that would follow."""
-    for each in answer["groups"]:
-        if each["action"] != "unchanged":
-            _show_group(each, values=values)
-    for each in answer["decisions"]:
-        where = f" on node '{each['node']}'" if each["node"] else ""
-        what = f"{each['kind']} {each['instance'] or each['group']}{where}"
-        click.echo(printable(f"  would follow: {what}: {each['reason']}"))
-    more = answer["decisions_count"] - len(answer["decisions"])
-    if more or answer["unfinished"]:
-        click.echo("  … and more")
-
-
-def _show_group(each: Item, *, values: bool) -> None:
-    action = str(each["action"])
-    where = f"  ({each['path']})" if each["path"] else "  (inherits)" if action == "changed" else ""
-    heading = f"{_SIGNS[action]} {each['name']}{where}"
-    if each["adopted"]:
-        heading += ": as it was, and now applied from here"
-    text = printable(heading)
-    click.echo(click.style(text, fg=_COLOURS[action]) if colour_enabled() else text)
-    for change in each["changes"]:
-        line = f"    {change['field']} ({_EFFECTS.get(change['effect'], change['effect'])})"
-        if values:
-            line += f": {_value(change['before'])} -> {_value(change['after'])}"
-        click.echo(printable(line))
-    for kind, one, many in (
-        ("outdated", "goes on as before", "go on as before"),
-        ("placement", "stays where it is", "stay where they are"),
-    ):
-        if count := each[f"{kind}_count"]:
-            command = f"corral group restart {each['name']}"
-            what = f"{counted(count, 'instance')} ({_listed(each[kind])}) {one if count == 1 else many}"
-            click.echo(printable(f"    {what} until '{command}'"))
-
-
-def _value(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _VALUE else f"{text[: _VALUE - 1]}…"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
 def reload_folder(session: ApiSession, *, prune: bool, yes: bool) -> None:
     """`corral group reload`."""
     if prune:
@@ -274,7 +232,7 @@ def reload_folder(session: ApiSession, *, prune: bool, yes: bool) -> None:
     else:
         for each in answer["groups"]:
             if each["action"] != "unchanged":
-                _show_group(each, values=False)
+                show_group(each, values=False)
         for name in answer["gone"]:
             click.echo(printable(f"! {name}: file gone; it stays until '--prune', or 'corral group delete'"))
         click.echo(printable(str(answer["summary"])))
@@ -363,7 +321,7 @@ def delete(session: ApiSession, paths: tuple[str, ...], cascade: bool, yes: bool
         )
         raise failure
     names = [str(each["name"]) for each in reversed(parents_first(named))]
-    confirm(f"delete {_listed(names)}", yes=yes)
+    confirm(f"delete {listed(names)}", yes=yes)
     for name in names:
         _delete(session, name, cascade=cascade, yes=yes)
 

@@ -213,3 +213,49 @@ async def test_fields_may_have_the_spellings_of_other_systems(
     write(folder, "lobby", "maxPlayers: 20\nmax_players: 30\n")
     twice = await run("apply", "-f", str(folder))
     assert (twice.returncode, "written twice" in twice.stderr) == (1, True), twice.stderr
+
+
+async def test_a_diff_says_what_apply_would_refuse(
+    run: Run, controller: LocalController, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("name: a\ncommand: [sleep, '9']\nenv: {A: '1', B: '2'}\n")
+    await run("apply", "-f", str(file), "--owner", "me")
+    await controller.call("PATCH", "/api/v1/groups/a", {"env": {"B": "3"}})
+    shown = await run("diff", "-f", str(file))
+    assert "env.B (with a restart): " in shown.stdout, "only the entry that differs"
+    assert "env.A" not in shown.stdout
+    assert "'apply' refuses it" in shown.stderr
+    assert "was edited since it was applied" in shown.stderr
+    dry = await run("apply", "-f", str(file), "--force", "--dry-run")
+    assert "env.B (with a restart): " in dry.stdout
+
+
+async def test_a_prune_says_what_it_stops_and_not_that_nothing_was_done(
+    corral: Corral, tmp_path: pathlib.Path
+) -> None:
+    async with LocalCluster(tmp_path / "cluster") as cluster:
+        controller = await cluster.controller()
+        await cluster.daemon("n1", controller)
+
+        async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+            environment = {"CORRAL_URL": controller.url, "CORRAL_TOKEN": controller.admin_token}
+            return await asyncio.to_thread(
+                corral, *arguments, "-f", str(file), "--owner", "me", **environment
+            )
+
+        file = tmp_path / "groups.yaml"
+        kept = "name: a\ncommand: [sleep, '900']\n"
+        file.write_text(f"{kept}---\nname: b\ncommand: [sleep, '900']\nmin: 1\nstop: [{{signal: SIGKILL}}]\n")
+        assert (await run("apply", "--wait")).returncode == 0
+        await controller.call("POST", "/api/v1/groups/a/hold", {"reason": "x"})
+        file.write_text(kept.replace("900", "901"))
+        shown = await run("diff", "--prune")
+        assert "it is held: nothing starts until 'corral group release a'" in shown.stdout
+        assert "1 instance (b-1) is stopped" in shown.stdout
+        asked = await run("apply", "--prune")
+        assert "delete b, and stop b-1 needs a yes" in asked.stderr
+        done = await run("apply", "--prune", "--yes")
+        assert done.returncode == 0, done.stderr
+        assert "'b-1' (RUNNING) would be stopped" in done.stderr
+        assert "nothing was done" not in done.stderr

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from corral.cli.api.session import ApiSession
-from corral.cli.apply import show_changes
+from corral.cli.apply_output import show_changes
 from corral.cli.failure import printable
 from corral.cli.terminal.output import show_done
 from corral.cli.terminal.values import size_text

@@ -35,7 +35,7 @@ from corral.controller.state.ledger import Mutation, Step, audit
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.field_effects import EFFECTS, FieldEffect, effects_of
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import stays
+from corral.domain.groups.instance_records import live, stays
 from corral.domain.permissions import Permission
 from corral.domain.planning.planner import PlanResult, plan
 from corral.domain.spec import invalid
@@ -84,6 +84,9 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
     outdated_count: int
     placement: tuple[str, ...]
     placement_count: int
+    stopped: tuple[str, ...]
+    stopped_count: int
+    held: bool
 
 
 class ApplyShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +235,7 @@ def summary(applied: Sequence[AppliedGroup]) -> str:
 
 
 def group_change(each: AppliedGroup, touched: TouchedInstances) -> GroupChange:
-    outdated, placement = touched.get(Drift.OUTDATED, []), touched.get(Drift.PLACEMENT, [])
+    outdated, placement, stopped = touched.outdated, touched.placement, touched.stopped
     return GroupChange(
         name=each.name,
         path=each.path,
@@ -243,6 +246,9 @@ def group_change(each: AppliedGroup, touched: TouchedInstances) -> GroupChange:
         outdated_count=len(outdated),
         placement=tuple(placement[:_SHOWN]),
         placement_count=len(placement),
+        stopped=tuple(stopped[:_SHOWN]),
+        stopped_count=len(stopped),
+        held=each.after is not None and each.after.hold is not None,
     )
 
 
@@ -256,21 +262,29 @@ def _field_changes(each: AppliedGroup) -> tuple[FieldChange, ...]:
     )
 
 
-TouchedInstances = Mapping[Drift, Sequence[str]]
+class TouchedInstances(NamedTuple):
+    """The ids of instances that a change concerns."""
+
+    outdated: Sequence[str] = ()
+    placement: Sequence[str] = ()
+    stopped: Sequence[str] = ()
 
 
 def touched_instances(ws: Workspace, each: AppliedGroup) -> TouchedInstances:
-    """The instances that would not run as the new document says, if the change is one that they cannot take over."""
+    """The instances that would not run as the new document says, if the change is one that they cannot take over, and
+    those that are stopped with their group."""
+    if each.after is None:
+        return TouchedInstances(stopped=[one.id for one in ws.instances_of(each.name) if live(one.state)])
+    if effects_of(each.fields) <= {FieldEffect.NOW}:
+        return TouchedInstances()
     found: dict[Drift, list[str]] = {}
-    if each.after is None or effects_of(each.fields) <= {FieldEffect.NOW}:
-        return found
     staying = [record for record in ws.instances_of(each.name) if stays(record)]
     basis = _basis(ws, each.after.spec) if staying else ""
     for record in staying:
         node = ws.state.nodes.find(record.node)
         elsewhere = node is not None and misplaced(each.after.spec, node.record)
         found.setdefault(drift_of(record.basis, basis, elsewhere=elsewhere), []).append(record.id)
-    return found
+    return TouchedInstances(outdated=found.get(Drift.OUTDATED, ()), placement=found.get(Drift.PLACEMENT, ()))
 
 
 def _basis(ws: Workspace, spec: GroupSpec) -> str:
