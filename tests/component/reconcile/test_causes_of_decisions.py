@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pretend_node import S
 
+from corral.controller.state.collections import GROUPS
 from corral.testing.waiting import eventually
 
 
@@ -58,6 +59,30 @@ async def test_a_start_that_waited_for_room_names_what_made_room(fleet):
     start = (await _decisions(fleet, "instance/lobby-1"))[0]
     [ended] = await fleet.events("INSTANCE_STOPPED")
     assert start["causes"] == [f"event:{ended['id']}"]
+
+
+async def test_a_start_names_what_made_room_while_its_group_was_looked_at_for_no_known_cause(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.controller.call("POST", "/api/v1/nodes/n1/cordon", {"reason": "kernel"})
+    await fleet.group(min=1)
+    await eventually(lambda: "NO_CAPACITY" in fleet.group_record().reason)
+    reconciler = fleet.term.reconciler
+
+    async def at_rest():
+        async with fleet.term.instances.placing:
+            return not (reconciler._dirty or reconciler._to_sweep or reconciler._capacity_changed)
+
+    await eventually(at_rest)
+    async with fleet.term.instances.placing:
+        stored = fleet.state.groups.require("lobby")
+        await fleet.term.ledger.commit(GROUPS.put("lobby", stored.record, expect=stored.revision))
+        await eventually(lambda: fleet.term.instances.placing._waiters)  # the reconciler waits for its turn
+        await fleet.controller.call("POST", "/api/v1/nodes/n1/uncordon", {"reason": ""})
+    await fleet.running(1)
+    start = (await _decisions(fleet, "instance/lobby-1"))[0]
+    [opened] = await fleet.events("NODE_UNCORDONED")
+    assert start["causes"] == [f"event:{opened['id']}"]
 
 
 async def test_stops_of_a_scale_name_the_scale_and_the_request(fleet):

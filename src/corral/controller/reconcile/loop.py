@@ -318,8 +318,8 @@ class Reconciler:
             self._freed_by = None
         for name in list(itertools.islice(self._to_sweep, _SWEPT)):
             mended = self._to_sweep.pop(name)
-            if name in self._short:
-                self._dirty.setdefault(name, mended)
+            if name in self._short and not (name in self._dirty and self._dirty[name].causes):
+                self._dirty[name] = mended
 
     def _pause(self) -> float:
         """Wait until something is due without an event."""
@@ -336,11 +336,17 @@ class Reconciler:
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
 
+    def _explained(self, name: str, wake: Wake) -> Wake:
+        """What became free meanwhile causes what follows, where no other cause is known."""
+        unknown = name in self._short and not wake.causes and self._freed_by is not None
+        return mended_by(self._freed_by) if unknown else wake
+
     async def _keep(self) -> None:
         """Bring the groups that are to be checked to their desired state, in one transaction."""
         wakes, self._dirty = self._dirty, {}
         try:
             async with self._instances.placing:
+                wakes = {name: self._explained(name, wake) for name, wake in wakes.items()}
                 ws = self._instances.workspace(cause=_FLOOR)
                 result = keep_groups(
                     ws,
