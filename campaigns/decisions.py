@@ -28,6 +28,7 @@ from corral.testing.processes import ProcessCluster
 _REST_SECONDS: Final = 120.0
 _STILL_SECONDS: Final = 2.0
 _FLOOR_SECONDS: Final = 30.0
+_FAULTS: Final = ("controller", "controller", "frozen", "daemon", "stop", "cut", "stall")
 
 
 class Campaign:
@@ -87,12 +88,16 @@ class Campaign:
         while (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, dice.uniform(0.1, 2.5)))
             node = dice.choice(NODES)
-            match dice.choice(
-                ("controller", "controller", "daemon", "stop", "cut", "stall", *["workload"] * 5)
-            ):
+            match dice.choice((*_FAULTS, *["workload"] * 5)):
                 case "controller":
                     await self._fleet.kill("controller")
                     await asyncio.sleep(dice.choice((0.0, 0.5, 3.0)))
+                    if dice.random() < 0.3:
+                        await self._fleet.kill_while_it_starts(dice.uniform(0.3, 2.0))
+                    await self._fleet.heal_one("controller")
+                case "frozen":
+                    self._fleet.stop("controller")
+                    await asyncio.sleep(dice.choice((0.3, 2.0)))
                     await self._fleet.heal_one("controller")
                 case "daemon":
                     await self._fleet.kill(node)

@@ -79,13 +79,18 @@ class Room:
 
     def _misplaced(self, group: Item, node: Item) -> str:
         for rule in group["affinity"]:
-            key, _, value = rule["label"].partition("=")
-            if rule["required"] and (node["labels"].get(key) == value) != (rule["weight"] >= 0):
+            if rule["required"] and self._applies(rule, node) != (rule["weight"] >= 0):
                 return "AFFINITY"
         for rule in group["spread"]:
             if rule["max_skew"] is not None and self._skewed(group, node, rule):
                 return "SKEW"
         return ""
+
+    def _applies(self, rule: Item, node: Item) -> bool:
+        if rule["group"]:
+            return self.runs[rule["group"]][node["id"]] > 0
+        key, _, value = rule["label"].partition("=")
+        return bool(node["labels"].get(key) == value)
 
     def _skewed(self, group: Item, node: Item, rule: Item) -> bool:
         def domain(each: Item) -> str | None:

@@ -108,14 +108,18 @@ class Fleet:
 
     async def _start_controller(self) -> None:
         if self._alive("controller"):
+            self._roles["controller"].signal(signal.SIGCONT)
             return
+        self._begin_controller()
+        await _ready(self._roles["controller"])
+
+    def _begin_controller(self) -> None:
         groups = ("--groups", str(self.groups)) if self.groups is not None else ()
         self._roles["controller"] = self._processes.start(
             "controller", "--data", str(self._directory / "controller"), "--http", self._http,
             "--grpc", self._grpc, "--bootstrap", self._bootstrap, "--advertise", self._nowhere,
             "--store", self._store, *groups, environment=self._environment,
         )  # fmt: skip
-        await _ready(self._roles["controller"])
 
     async def _start_daemon(self, node: str) -> None:
         if self._alive(node):
@@ -137,6 +141,14 @@ class Fleet:
         async with self._healing:
             if self._alive(role):
                 await self._roles[role].kill()
+
+    async def kill_while_it_starts(self, seconds: float) -> None:
+        """A controller is killed so long after its start."""
+        async with self._healing:
+            if not self._alive("controller"):
+                self._begin_controller()
+                await asyncio.sleep(seconds)
+                await self._roles["controller"].kill()
 
     def stop(self, role: str) -> None:
         if self._alive(role):

@@ -87,6 +87,7 @@ class Rules:
             await self._group(picture, group)
         await self._acknowledged(picture)
         self._stopped(picture)
+        await self._explained(picture)
         self.violations += self._expected.violations
         self._expected.violations.clear()
         told = self._fleet.side / "violations"
@@ -239,6 +240,17 @@ class Rules:
         }
         if told != codes:
             self.broken("I4", f"{what}, why says {told or why['now']}, true is {codes}")
+
+    async def _explained(self, picture: Picture) -> None:
+        """`why` knows the state of everything."""
+        for each in picture.live:
+            why = await self._fleet.get(f"/api/v1/instances/{each['id']}/why")
+            if why["state"] != each["state"]:
+                self.broken("why", f"{each['id']} is {each['state']}, why says {why['state']}")
+        for node in picture.nodes:
+            why = await self._fleet.get(f"/api/v1/nodes/{node['id']}/why")
+            if why["state"] != ("ONLINE" if node["admission"] == "open" else node["admission"].upper()):
+                self.broken("why", f"{node['id']} is {node['admission']}, why says {why['state']}")
 
     # I8, and what was acknowledged
 

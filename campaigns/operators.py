@@ -132,6 +132,13 @@ class Operator:
         before = self._names[: self._names.index(name)]
         if before and dice.random() < 0.3:
             written["depends_on"] = [{"group": dice.choice(before), "ready": dice.choice((1, 2))}]
+        if before and dice.random() < 0.2:
+            near = {
+                "group": dice.choice(before),
+                "weight": dice.choice((60, -60)),
+                "required": dice.random() < 0.5,
+            }
+            written["affinity"] = [*written.get("affinity", ()), near]
         if name == self._names[-1] and whole:
             written["static"] = True
         if written.get("static") or self._is_static(name):
