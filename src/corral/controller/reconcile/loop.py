@@ -187,17 +187,14 @@ class Reconciler:
         if waiting is not None and not asked_by and not crashed and (waiting.request or waiting.after_crash):
             return  # it waits for a reason that explains more than this event does
         request = asked_by or (waiting.request if waiting is not None else "")
-        causes = (f"event:{event.cursor}",) if event is not None else self._decision_behind(change)
+        unannounced = decision_behind(change, self._ledger.state)
+        causes = (f"event:{event.cursor}",) if event is not None else unannounced
         self._dirty[group] = Wake(
             cause=cause,
             causes=(*causes, f"request:{request}") if request else causes,
             request=request,
             after_crash=crashed or (waiting is not None and waiting.after_crash),
         )
-
-    def _decision_behind(self, change: Change) -> tuple[str, ...]:
-        stored = self._ledger.state.instances.find(change.id) if change.collection == INSTANCES.name else None
-        return decision_behind(stored.record) if stored is not None else ()
 
     def _request_behind(self, event: Event | None) -> str:
         """The request whose change of a group may require new instances."""

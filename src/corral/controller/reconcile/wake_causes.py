@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from corral.controller.reconcile.apply_plan import Wake
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import INSTANCES
 from corral.domain.events import Event, EventType
-from corral.domain.groups.instance_records import InstanceRecord
 from corral.store.port import Change, Commit
 
 _MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
@@ -22,11 +23,14 @@ def event_behind(commit: Commit, change: Change) -> Event | None:
     return found[-1] if found else None
 
 
-def decision_behind(record: InstanceRecord) -> tuple[str, ...]:
+def decision_behind(change: Change, state: ClusterState) -> tuple[str, ...]:
     """The causes of what follows from an instance that changed without an event, such as one that is to be stopped: the
     decision about it, and the request behind that."""
-    asked = f"request:{record.request}" if record.request else ""
-    return tuple(filter(None, (record.decision, asked)))
+    stored = state.instances.find(change.id) if change.collection == INSTANCES.name else None
+    if stored is None:
+        return ()
+    asked = f"request:{stored.record.request}" if stored.record.request else ""
+    return tuple(filter(None, (stored.record.decision, asked)))
 
 
 def mended_by(event: Event | None) -> Wake:
