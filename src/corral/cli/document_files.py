@@ -2,58 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from corral.cli.failure import WrongUsage
+from corral.system.document_limits import MOST_BYTES, Malformed, Tally
+from corral.system.document_sets import bodies_in, shown_file
 
 
 def read_documents(path: str) -> list[dict[str, Any]]:
     """Every document of a file ('-': stdin); WrongUsage has what is wrong with it."""
-    text = _text(path)
+    shown = shown_file(path)
     try:
-        found: Any = json.loads(text)
-    except ValueError:
-        found = _yaml(path, text)
-    documents = found if isinstance(found, list) else [found]
-    for document in documents:
-        if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
-            raise WrongUsage(
-                f"{path} holds something that is no document", hint="write 'name: lobby' and so on"
-            )
-    if not documents:
-        raise WrongUsage(f"{path} is empty")
-    return [dict(document) for document in documents]
-
-
-def _text(path: str) -> str:
-    if path == "-":
-        return sys.stdin.read()
-    try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
+        found = [each.body for each in bodies_in(path, _content(path).decode("utf-8"), Tally())]
     except OSError as error:
-        raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
+        raise WrongUsage(f"cannot read {shown}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise WrongUsage(f"{path} is not text in UTF-8") from None
+        raise WrongUsage(f"{shown} is not text in UTF-8") from None
+    except Malformed as error:
+        raise WrongUsage(f"{shown_file(path, error.line)}: {error}", hint="correct the file") from None
+    documents = [document for each in found for document in (each if isinstance(each, list) else [each])]
+    if not all(isinstance(document, Mapping) for document in documents):
+        raise WrongUsage(f"{shown} holds something that is no document", hint="write 'name: lobby' and so on")
+    if not documents:
+        raise WrongUsage(f"{shown} is empty")
+    return documents
 
 
-def _yaml(path: str, text: str) -> Any:
-    import yaml  # half of our start-up budget, and JSON needs none of it
-
-    class Loader(yaml.SafeLoader):
-        """With names as they are written: `on` is a field of ours, and no other word for `true`."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            for key, _ in node.value:
-                if key.tag == "tag:yaml.org,2002:bool":
-                    key.tag = "tag:yaml.org,2002:str"
-            return super().construct_mapping(node, deep)
-
-    try:
-        found = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]
-    except (yaml.YAMLError, RecursionError) as error:
-        raise WrongUsage(f"{path} is neither JSON nor YAML: {str(error)[:300]}") from None
-    return found[0] if len(found) == 1 else found
+def _content(path: str) -> bytes:
+    if path == "-":
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        with pathlib.Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise Malformed(f"it has more than {MOST_BYTES >> 20} MiB; split it into several files")
+    return content

@@ -17,7 +17,7 @@ from corral.domain.groups.field_aliases import with_field_names
 from corral.errors import Code, Rejected
 from corral.system.document_limits import MOST_BYTES, MOST_DOCUMENTS, Malformed, Tally
 from corral.system.json_values import json_value
-from corral.system.yaml_values import yaml_documents
+from corral.system.yaml_values import YamlDocument, yaml_documents
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _MOST_FILES: Final = 10_000
@@ -157,25 +157,26 @@ def read_regular(path: str) -> bytes:
 
 def documents_in(file: str, text: str, tally: Tally | None = None) -> list[FileDocument]:
     """Malformed, with the line, whatever a text is that has no documents. `tally`: counts what it has."""
-    tally = tally or Tally()
-    if file.endswith(SUFFIXES[2]) or (not file.endswith(SUFFIXES) and text.lstrip()[:1] in ("{", "[")):
-        try:
-            found = json_value(text, tally)
-        except json.JSONDecodeError as error:
-            if file.endswith(SUFFIXES[2]):
-                raise Malformed(f"it is not JSON: {error.msg}", error.lineno) from None
-        else:
-            bodies = found if isinstance(found, list) else [found]
-            return [_document(file, number, body, {}) for number, body in enumerate(bodies)]
-        tally.reset()
+    several = bodies_in(file, text, tally or Tally())
     documents: list[FileDocument] = []
-    several = yaml_documents(text, tally)
     for each in several:
         bodies = each.body if isinstance(each.body, list) else [each.body]
         lines = {} if isinstance(each.body, list) else each.lines
         line = each.line if len(several) > 1 else 0
         documents += [_document(file, number, body, lines, line) for number, body in enumerate(bodies)]
     return documents
+
+
+def bodies_in(file: str, text: str, tally: Tally) -> list[YamlDocument]:
+    """The documents of a text that is YAML or JSON, by the name of its file, as they are written."""
+    if file.endswith(SUFFIXES[2]) or (not file.endswith(SUFFIXES) and text.lstrip()[:1] in ("{", "[")):
+        try:
+            return [YamlDocument(json_value(text, tally), 0, {})]
+        except json.JSONDecodeError as error:
+            if file.endswith(SUFFIXES[2]):
+                raise Malformed(f"it is not JSON: {error.msg}", error.lineno) from None
+        tally.reset()
+    return yaml_documents(text, tally)
 
 
 def _document(file: str, number: int, body: Any, lines: Mapping[str, int], line: int = 0) -> FileDocument:

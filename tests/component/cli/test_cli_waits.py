@@ -12,6 +12,7 @@ import pytest
 from stand_in_controller import PROGRAM
 
 from corral.cli.document_files import read_documents
+from corral.cli.failure import WrongUsage
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.ports import free_range
 
@@ -108,3 +109,22 @@ def test_on_is_a_name_in_yaml_too(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "group.yaml"
     path.write_text("name: lobby\nrestart: {on: failure}\nstatic: yes\n")
     assert read_documents(str(path)) == [{"name": "lobby", "restart": {"on": "failure"}, "static": True}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where"),
+    [
+        ("group.yaml", "name: lobby\nstatic: !!bool abc\n", "group.yaml:2: 'abc' is no value"),
+        ("group.yaml", "name: lobby\nenv: {A: !!timestamp x}\n", "group.yaml:2: the tag"),
+        ("group.json", '{"name": "lobby",\n"cpu": 1e400}', "group.json:2: the number 1e400"),
+        ("group", '{"name": "lobby",\n"labels": {"a": "\\ud800"}}', "group:2: '.*ud800' is half"),
+        ("group.yaml", "- a\n", "group.yaml holds something that is no document"),
+        ("group.yaml", "---\n", "group.yaml is empty"),
+    ],
+)
+def test_a_file_that_has_no_document_is_refused_with_its_place(
+    tmp_path: pathlib.Path, name: str, text: str, where: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(WrongUsage, match=where):
+        read_documents(str(tmp_path / name))
