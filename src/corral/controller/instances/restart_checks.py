@@ -15,7 +15,7 @@ from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import NodeState
 from corral.domain.planning.counterfactuals import placement_counterfactuals
 from corral.domain.planning.node_views import NodeView
-from corral.domain.planning.placement import Placement
+from corral.domain.planning.placement import Placement, counts_other_nodes
 from corral.domain.planning.planner import place_one
 from corral.domain.planning.refusals import PlacementRefusal, listed_refusals
 from corral.domain.planning.start_requests import StartRequest
@@ -73,13 +73,23 @@ def _placed_again(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> 
         state=InstanceState.STOPPED,
         home=settled_home(ws, record) if record.started_at else record.home,
     )
+    mark, held = ws.mark(), ws.reservation(record.node, record.id)
     release(ws, record)
     ws.put_instance(ended)
     view = _StoppedView(ws, record.node)
     request = StartRequest.after(ended, reason="restart", prefer=record.node)
-    found = place_one(view, group, request)
+    found: Placement | PlacementRefusal | None = None
+    if not counts_other_nodes(
+        group.spec
+    ):  # it stays where it was if it can: the others need not be looked at
+        found = place_one(_StoppedView(ws, record.node, alone=True), group, request)
+    if not isinstance(found, Placement):
+        found = place_one(view, group, request)
     if isinstance(found, Placement):
-        _take(ws, group, ended, found)
+        if found.node == record.node and held is not None and _same_room(group, held):
+            ws.back_to(mark)  # it takes what it has: many changes make each look at the nodes slower
+        else:
+            _take(ws, group, ended, found)
         return None
     if any(each.waits_for_report for each in found.refusals):
         return None  # it is known by the time that it has stopped
@@ -89,6 +99,12 @@ def _placed_again(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> 
         refusal=found,
         remedies=tuple(each.condition for each in remedies if each.at is None)[:_REMEDIES],
     )
+
+
+def _same_room(group: GroupRecord, held: Reservation) -> bool:
+    spec = group.spec
+    needs = spec.memory_mb, spec.cpu, sorted(spec.ports)
+    return needs == (held.memory_mb, held.cpu, sorted(port.name for port in held.ports))
 
 
 def _take(ws: Workspace, group: GroupRecord, ended: InstanceRecord, found: Placement) -> None:
@@ -111,9 +127,11 @@ def _take(ws: Workspace, group: GroupRecord, ended: InstanceRecord, found: Place
 class _StoppedView(WorkspaceView):
     """A transaction as of the moment at which a run has been stopped: its node is connected then."""
 
-    def __init__(self, ws: Workspace, node: str) -> None:
+    def __init__(self, ws: Workspace, node: str, *, alone: bool = False) -> None:
+        """`alone`: it is the only node."""
         super().__init__(ws)
         self._node = node
+        self._alone = alone
 
     def nodes(self) -> Sequence[NodeView]:
         return [
@@ -121,4 +139,5 @@ class _StoppedView(WorkspaceView):
             if view.id == self._node and view.state is not NodeState.REVOKED
             else view
             for view in super().nodes()
+            if view.id == self._node or not self._alone
         ]

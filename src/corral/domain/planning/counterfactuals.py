@@ -21,7 +21,7 @@ from corral.domain.planning.lacking_room import LARGER_NODE, LackingAmount
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_usage import LeasedPorts
 from corral.domain.planning.node_views import NodeView
-from corral.domain.planning.placement import BY_NODE, Placement, PlacementRequest, place
+from corral.domain.planning.placement import Placement, PlacementRequest, counts_other_nodes, place
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.planner import GroupResult, place_one
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, RefusalCode
@@ -242,8 +242,7 @@ class _Trial:
 
     def _place(self, changes: Sequence[SnapshotChange], *, only: str | None) -> Placement | PlacementRefusal:
         spec, nodes = self._changed(changes)
-        counts_others = any(each.by != BY_NODE or each.max_skew is not None for each in spec.spread)
-        if only is not None and not counts_others:
+        if only is not None and not counts_other_nodes(spec):
             nodes = {only: nodes[only]} if only in nodes else {}
         elsewhere = {each.node: each.value for each in changes if each.field == RUNS_OF}
 

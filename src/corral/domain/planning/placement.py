@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from corral.domain.decisions import Alternative, Numbers
-from corral.domain.groups.group import AffinitySpec, GroupSpec
+from corral.domain.groups.group import BY_NODE, AffinitySpec, GroupSpec
 from corral.domain.groups.instance_records import LeasedPort
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.node_table import NodeTable, Room
@@ -37,7 +37,6 @@ _OF_PORTS: Final = 0.10
 _FAILED_THERE: Final = 0.50
 _AFFINITY_SCALE: Final = 200
 _BOUNDS: Final = 20
-BY_NODE: Final = "node"
 
 
 class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +111,11 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 def _alternative(node: str, code: str, numbers: Numbers) -> Alternative:
     return Alternative(subject=f"node/{node}", code=code, numbers=numbers)
+
+
+def counts_other_nodes(spec: GroupSpec) -> bool:
+    """Does it depend on other nodes whether one can take the group? Spread with a bound, or by a label, compares them."""
+    return any(each.by != BY_NODE or each.max_skew is not None for each in spec.spread)
 
 
 def place(table: NodeTable, spec: GroupSpec, request: PlacementRequest) -> Placement | PlacementRefusal:
