@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.controller.http.messages.paging import TimedPageQuery, newest_entries
+from corral.controller.http.resources.why.decision_history import DecisionHead, DecisionHistory
 from corral.controller.http.resources.why.event_authors import author_of, remover_of
-from corral.controller.http.resources.why.why_answer import SEARCHED, ChainShape
+from corral.controller.http.resources.why.why_answer import ChainShape
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.collections import AUDIT, Journal
+from corral.controller.state.collections import AUDIT, Journal, group_decisions, instance_decisions
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.groups.instance_records import CrashRecord, DecisionRecord
 from corral.domain.ids import Incarnation, same_start
@@ -32,29 +33,35 @@ class ChainReader:
         state: ClusterState,
         reads: ReadEngine,
         role: Role,
+        history: DecisionHistory,
         journals: Sequence[Journal[DecisionRecord]],
     ) -> None:
-        """`journals`: where the decisions of the chain are looked for."""
+        """`journals`: where the decisions of the chain are looked for first; then where their subjects' are."""
         self._state = state
         self._reads = reads
         self._role = role
+        self._history = history
         self._journals = journals
-        self._known: dict[str, DecisionRecord] | None = None
         self._steps: list[ChainShape] = []
         self._given_up = ""
         """The node of the first event, if that is about an instance and the node is not there any more."""
 
-    async def find(self, id: str) -> DecisionRecord | None:
-        """A decision by its id, among the newest of its journals."""
-        if self._known is None:
-            self._known = {}
-            for journal in self._journals:
-                for entry in await self._reads.entries(journal.name, limit=SEARCHED, newest=True):
-                    record = journal.decode(entry.body)
-                    self._known[record.id] = record
-        return self._known.get(id)
+    async def find(self, id: str, *, near: str = "") -> DecisionHead | None:
+        """A decision by its id, among the newest of its journals; `near`: and of those of an instance, or a group."""
+        for journal in (*self._journals, *(self._journals_near(near) if near else ())):
+            found = (await self._history.heads(journal)).get(id)
+            if found is not None:
+                return found
+        return None
 
-    async def chain(self, last: DecisionRecord | None) -> list[ChainShape]:
+    def _journals_near(self, subject: str) -> Sequence[Journal[DecisionRecord]]:
+        stored = self._state.instances.find(subject)
+        group = stored.record.group if stored is not None else subject.rpartition("-")[0]
+        known = stored is not None or self._state.groups.find(group) is not None
+        of_group = group_decisions(group if known else subject)
+        return instance_decisions(subject), of_group
+
+    async def chain(self, last: DecisionHead | None) -> list[ChainShape]:
         """The steps to a decision, the first cause first, `LONGEST` at most."""
         self._steps = []
         seen: set[str] = set()
@@ -82,7 +89,7 @@ class ChainReader:
         if author is not None:
             self._add("request", author.request, first.subject, author.text, author.at)
 
-    async def _before(self, decision: DecisionRecord) -> DecisionRecord | None:
+    async def _before(self, decision: DecisionHead) -> DecisionHead | None:
         """Add the causes of a decision; the decision that is among them, to go on with."""
         if not decision.causes:
             self._add("cause", "", decision.subject, decision.root or decision.cause, None)
@@ -90,29 +97,36 @@ class ChainReader:
         for cause in decision.causes:
             kind, _, id = cause.partition(":")
             if cause.startswith("dec-"):
-                found = await self.find(cause)
-                if found is None:
-                    self._steps.append(_cut(f"decision {cause} is no longer kept"))
-                return found
+                return await self._decision(cause, decision.subject)
             if kind == "event":
-                following = await self._event(id)
+                following, subject = await self._event(id)
                 if following:
-                    return await self.find(following)
+                    return await self._decision(following, subject)
             elif kind == "crash":
                 self._crash(id)
             elif kind == "request":
                 await self._request(id, decision)
+            elif kind == "node":
+                self._add("cause", "", id, f"node '{id}' reported it", decision.at)
+            else:
+                self._add("cause", "", decision.subject, cause, None)
         return None
 
-    async def _event(self, text: str) -> str:
-        """Add an event; the id of the decision that it announced, if that led to it."""
+    async def _decision(self, id: str, near: str) -> DecisionHead | None:
+        found = await self.find(id, near=near)
+        if found is None:
+            self._steps.append(_cut(f"decision {id} is no longer kept"))
+        return found
+
+    async def _event(self, text: str) -> tuple[str, str]:
+        """Add an event; the id of the decision behind it, and its subject."""
         event = await self._find_event(text)
         if event is None:
             self._steps.append(_cut(f"event {text} is no longer in the log"))
-            return ""
+            return "", ""
         if event.type in unseen_types(self._role):
             self._steps.append(_cut(f"event {text} is not for this role"))
-            return ""
+            return "", ""
         node = event.data.get("node")
         self._given_up = node if isinstance(node, str) and self._state.nodes.find(node) is None else ""
         shown = event if sees_all(self._role) else redacted_event(event)
@@ -127,8 +141,7 @@ class ChainReader:
         for each in restarts:
             self._restart(each)
         decided = shown.data.get("decision")
-        asked = event.type in (EventType.GROUP_SCALED, EventType.CRASH_LOOP_ENDED)
-        return decided if asked and isinstance(decided, str) else ""
+        return decided if isinstance(decided, str) else "", event.subject
 
     async def _find_event(self, text: str) -> Event | None:
         try:
@@ -175,7 +188,7 @@ class ChainReader:
             and each.incarnation < crash.incarnation
         ]
 
-    async def _request(self, id: str, decision: DecisionRecord) -> None:
+    async def _request(self, id: str, decision: DecisionHead) -> None:
         """Add a request: who made it and what it did, from the audit where the caller may read that."""
         text = decision.cause if decision.cause.startswith("token:") else f"request {id}"
         at = decision.at

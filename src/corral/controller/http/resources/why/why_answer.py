@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
-from corral.controller.http.resources.decisions import DecisionShape, decision_shape, worded
+from corral.controller.http.resources.decisions import DecisionShape, worded
+from corral.controller.http.resources.why.decision_history import DecisionHistory
 from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
@@ -25,10 +26,7 @@ from corral.domain.planning.refusals import PlacementRefusal, count_codes
 from corral.errors import Rejected
 from corral.store.port import ReadEngine
 
-RECENT: Final = 20
 LISTED: Final = 20
-SEARCHED: Final = 200
-"""How many of a subject's newest decisions are searched for one of them."""
 GONE: Final = "GONE"
 _LIMITS: Final = Limits(starts=LISTED, starts_of_group=10, searches=100)
 
@@ -116,14 +114,9 @@ class WhyParts:
             return record
         return msgspec.structs.replace(record, paused=msgspec.structs.replace(record.paused, until=until))
 
-    async def journal(self, journal: Journal[DecisionRecord], *, limit: int = RECENT) -> list[DecisionShape]:
-        """The newest decisions of a journal, the newest first."""
-        found = await self.reads.entries(journal.name, limit=limit, newest=True)
-        return [decision_shape(journal, entry) for entry in reversed(found)]
-
     async def gone(self, kind: str, id: str, journal: Journal[DecisionRecord], error: Rejected) -> WhyShape:
         """The answer about something that is gone; `error` where nothing is known of it."""
-        decisions = await self.journal(journal)
+        decisions = await DecisionHistory(self.reads).recent(journal)
         if not decisions:
             raise error
         last = decisions[0]

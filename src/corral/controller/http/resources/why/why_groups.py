@@ -8,6 +8,7 @@ import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.decision_history import DecisionHistory
 from corral.controller.http.resources.why.why_answer import (
     LISTED,
     NowShape,
@@ -25,7 +26,6 @@ from corral.controller.workload.service import Workloads
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.groups.instance_records import (
     CrashLoop,
-    DecisionRecord,
     GroupRecord,
     InstanceRecord,
     is_ready,
@@ -61,18 +61,19 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     now += group_details(parts, record, found)
     now += _holders(parts, record, found)
     now += _waiting(parts.workload, there)
-    decisions = await parts.journal(journal)
-    chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
+    history = DecisionHistory(parts.reads)
+    decisions = await history.recent(journal)
+    chains = ChainReader(state, parts.reads, call.caller.token.role, history, [journal])
     short = has.serving < record.desired_count
-    last = next((each for each in decisions if not short or each.kind in _WAITS), None)
-    behind = await chains.find(last.id) if last is not None else None
+    last = next((each.id for each in decisions if not short or each.kind in _WAITS), "")
+    last = last or (decisions[0].id if decisions else "")
     return WhyShape(
         subject=f"group/{name}",
         state=_state(record, short=short),
         summary=_summary(record, has) + _not_ready(parts.workload, there),
         decisions=decisions,
         now=now[:LISTED],
-        chain=await chains.chain(behind or await _newest(chains, decisions[0].id if decisions else "")),
+        chain=await chains.chain(await chains.find(last)),
         would_change=_would_change(parts, view, record, found),
     )
 
@@ -84,10 +85,6 @@ def _would_change(
     known = {each.condition for each in shapes}
     more = [each for each in group_remedies(parts.state, record, found) if each.condition not in known]
     return [*shapes, *more][:LISTED]
-
-
-async def _newest(chains: ChainReader, id: str) -> DecisionRecord | None:
-    return await chains.find(id) if id else None
 
 
 def _state(record: GroupRecord, *, short: bool) -> str:

@@ -9,9 +9,8 @@ from typing import Final
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.resources.decisions import DecisionShape
 from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.decision_history import RECENT, DecisionHistory
 from corral.controller.http.resources.why.why_answer import (
-    RECENT,
-    SEARCHED,
     NowShape,
     RestartShape,
     WhyParts,
@@ -53,17 +52,20 @@ async def why_instance(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShap
     if restarts and live(record.state):
         ago = _span(parts.setting.clock.now() - restarts[0].at)
         summary += f"; restarted {ago} ago by its node: {restarts[0].reason}, crash {restarts[0].crash}"
-    decisions = await parts.journal(journal, limit=SEARCHED)
-    placed = next((each for each in decisions if each.kind in _STARTS and each.node), None)
-    chains = ChainReader(state, parts.reads, call.caller.token.role, [journal, group_decisions(record.group)])
-    last = await chains.find(record.decision or (decisions[0].id if decisions else ""))
+    history = DecisionHistory(parts.reads)
+    heads = await history.heads(journal)
+    start = next((each.id for each in heads.values() if each.kind in _STARTS and each.node), "")
+    placed = await history.shape(journal, start)
+    journals = [journal, group_decisions(record.group)]
+    chains = ChainReader(state, parts.reads, call.caller.token.role, history, journals)
+    last = await chains.find(record.decision or next(iter(heads), ""))
     return WhyShape(
         subject=f"instance/{record.id}",
         state=record.state.value,
         summary=summary,
         restarts=restarts,
         files_kept=list(record.files_kept),
-        decisions=decisions[:RECENT],
+        decisions=await history.recent(journal),
         now=_now(record, placed, waits_for),
         chain=await chains.chain(last),
         would_change=_would_change(parts, call.now, record, waits_for),

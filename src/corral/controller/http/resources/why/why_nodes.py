@@ -10,12 +10,11 @@ import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.resources.why.cause_chains import ChainReader
+from corral.controller.http.resources.why.decision_history import DecisionHistory
 from corral.controller.http.resources.why.event_authors import last_change_of
 from corral.controller.http.resources.why.why_answer import (
     GONE,
     LISTED,
-    RECENT,
-    SEARCHED,
     NowShape,
     WhyParts,
     WhyShape,
@@ -41,11 +40,12 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         record = state.nodes.require(id).record
     except Rejected as error:
         return await _gone(parts, call, error)
-    decisions = await parts.journal(journal, limit=SEARCHED)
-    chains = ChainReader(state, parts.reads, call.caller.token.role, [journal])
+    history = DecisionHistory(parts.reads)
+    heads = await history.heads(journal)
+    chains = ChainReader(state, parts.reads, call.caller.token.role, history, [journal])
     view, refused, would_change = _refused(parts, id, call.now)
     running = [each.record for each in state.instances.of_node(id) if live(each.record.state)]
-    rules = {each.subject: each for each in reversed(decisions)}
+    rules = {each.subject: each for each in reversed(heads.values())}
     placed = [
         NowShape(
             topic="runs",
@@ -69,9 +69,9 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         subject=f"node/{id}",
         state=record.state.value if record.admission is Admission.OPEN else record.admission.value.upper(),
         summary=_summary(record, len(running), len(refused)),
-        decisions=decisions[:RECENT],
+        decisions=await history.recent(journal),
         now=now[: 2 * LISTED],
-        chain=await chains.chain(await chains.find(decisions[0].id) if decisions else None),
+        chain=await chains.chain(next(iter(heads.values()), None)),
         would_change=would_change or own,
     )
 
