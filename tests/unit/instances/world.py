@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
 from corral.controller.instances.node_inventory import ListedRuns, add_listed, reconcile_listed
@@ -49,6 +49,8 @@ class World:
         self.now = NOW
         self.events: list[Event] = []
         self.decisions: list[Append] = []
+        self.followers: list[Callable[[Commit], None]] = []
+        """Called with each commit, once it is in the state."""
         self._numbers = Numbers()
         load = NodeLoad(free_disk_mb=100_000)
         self._rules = PlacementRules(load=lambda _: load, known=KnownViews())
@@ -105,10 +107,11 @@ class World:
         """The instances with a reservation on a node."""
         return [stored.record.instance for stored in self.state.reservations.of_node(node)]
 
-    def workspace(self, cause: str = "test") -> Workspace:
+    def workspace(self, cause: str = "test", request: str = "") -> Workspace:
         return Workspace(
             self.state,
             cause=cause,
+            request=request,
             now=self.now,
             epoch=Epoch(1),
             entropy=SystemEntropy(),
@@ -158,16 +161,17 @@ class World:
         ]
         self.events += events
         self.decisions += [step for step in steps if isinstance(step, Append)]
-        self.state.apply(
-            Commit(
-                number=number,
-                epoch=Epoch(1),
-                at=self.now,
-                changes=tuple(changes),
-                events=tuple(events),
-                entries=(),
-            )
+        commit = Commit(
+            number=number,
+            epoch=Epoch(1),
+            at=self.now,
+            changes=tuple(changes),
+            events=tuple(events),
+            entries=(),
         )
+        self.state.apply(commit)
+        for follow in self.followers:
+            follow(commit)
 
     def do(self, change, *args, **named):
         """Run a change on a workspace of its own and apply it."""

@@ -173,6 +173,7 @@ def _adopt(
         instance=report.id,
         reason=f"adopted: {reason}",
         inputs={"node": node, "incarnation": report.incarnation, "state": report.state.value},
+        causes=(f"node:{node}",),
     )
     record = InstanceRecord(
         id=InstanceId(report.id),

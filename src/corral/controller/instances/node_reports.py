@@ -225,6 +225,7 @@ class InstanceReports:
                     instance=stray.id,
                     reason=f"the copy on node '{node_id}' is stopped: {stray.reason}",
                     inputs={"node": node_id, "incarnation": stray.incarnation},
+                    causes=(f"node:{node_id}",),
                 )
         return Reported(steps=ws.steps(), strays=tuple(strays), refused=dict(refused or {}))
 

@@ -67,6 +67,7 @@ def end_run(
         reason=reason,
         exit=msgspec.to_builtins(exit) if exit else None,
         **({"crash": crash} if crash else {}),
+        **({"decision": record.decision} if record.wanted is Wanted.STOP and record.decision else {}),
     )
     blameless = exit is not None and exit.outcome in NOT_THE_WORKLOADS_FAULT
     if crashed and record.wanted is Wanted.RUN and not blameless:

@@ -8,6 +8,7 @@ triggers it again.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import itertools
 from collections.abc import Callable
 from typing import Final
@@ -17,8 +18,9 @@ import structlog
 
 from corral.controller.instances.service import InstanceService
 from corral.controller.reconcile.apply_plan import Wake, keep_groups
+from corral.controller.reconcile.dependents import Dependents
 from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
-from corral.controller.reconcile.wake_causes import decision_behind, event_behind, mended_by
+from corral.controller.reconcile.wake_causes import decision_behind, event_behind, joined, mended_by
 from corral.controller.sessions.commit_faults import conflict_pause
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.collections import (
@@ -33,10 +35,8 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Event, EventType
-from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
-from corral.domain.planning.group_plans import needed
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
@@ -52,6 +52,7 @@ _SWEPT: Final = 50
 """The most groups short of instances that are checked at once."""
 _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
+_DUE: Final = "the time at which it was to be looked at again"
 _MAY_MEND: Final = frozenset(
     {NODE_LEDGERS.name, RESERVATIONS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name}
 )
@@ -95,17 +96,15 @@ class Reconciler:
         """Groups with fewer instances than wanted."""
         self._to_sweep: dict[str, Wake] = {}
         """Those of them that are to be checked because something was released."""
-        self._dependents: dict[str, set[str]] = {}
-        """By group, those that may wait for its instances before they start any."""
-        self._dependencies: dict[str, frozenset[str]] = {}
+        self._dependents = Dependents()
         self._capacity_changed = False
         self._freed_by: Event | None = None
         """The last event since the last sweep that may have freed what groups lack."""
         self._swept_at = 0.0
         self._floor_at = 0.0
         self._collected_at = 0.0
-        self._due: dict[str, float] = {}
-        """When a group is to be looked at again though nothing happens."""
+        self._due: dict[str, tuple[float, Wake]] = {}
+        """When a group is to be looked at again though nothing happens, and because of what."""
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._signals.observing = True
@@ -138,17 +137,23 @@ class Reconciler:
                 self._note_group(change.id)
                 self._mark(change.id, commit, change)
             elif change.collection == INSTANCES.name:
-                stored = self._ledger.state.instances.find(change.id)
-                if stored is not None:
-                    self._mark(stored.record.group, commit, change)
-                    for name in self._dependents.get(stored.record.group, ()):
-                        if name in self._short:
-                            self._mark(name, commit, change, own=False)
+                self._note_instance(commit, change)
             elif change.collection == NODES.name:
                 self._note_node(change.id)
                 self._note_capacity(commit)
             elif change.collection in _MAY_MEND:
                 self._note_capacity(commit)
+
+    def _note_instance(self, commit: Commit, change: Change) -> None:
+        stored = self._ledger.state.instances.find(change.id)
+        event = event_behind(commit, change, "")
+        group = stored.record.group if stored is not None else event.data.get("group") if event else None
+        if not isinstance(group, str):
+            return
+        self._mark(group, commit, change)
+        for name in self._dependents.of(group):
+            if name in self._short:
+                self._mark(name, commit, change, own=False)
 
     def _note_capacity(self, commit: Commit) -> None:
         self._capacity_changed = True
@@ -173,28 +178,26 @@ class Reconciler:
         stored = self._ledger.state.instances.find(id)
         group = self._ledger.state.groups.find(stored.record.group) if stored is not None else None
         if group is not None and group.record.hold is not None and group.record.hold.when_empty:
-            self._dirty.setdefault(group.record.spec.name, Wake(cause=f"the last player has left '{id}'"))
+            name = group.record.spec.name
+            _, waits = self._due.get(name, (0.0, Wake(cause="")))
+            wake = msgspec.structs.replace(waits, cause=f"the last player has left '{id}'")
+            self._dirty[name] = joined(self._dirty.get(name), wake)
             self._wake.set()
 
     def _mark(self, group: str, commit: Commit, change: Change, *, own: bool = True) -> None:
         """Have a group checked; `own`: the change is of the group itself or of one of its instances."""
-        event = event_behind(commit, change)
-        cause = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
-        waiting = self._dirty.get(group)
-        asked_by = self._request_behind(event)
-        crashed = own and event is not None and event.type is EventType.INSTANCE_CRASHED
-        self._wake.set()
-        if waiting is not None and not asked_by and not crashed and (waiting.request or waiting.after_crash):
-            return  # it waits for a reason that explains more than this event does
-        request = asked_by or (waiting.request if waiting is not None else "")
+        event = event_behind(commit, change, group)
+        request = self._request_behind(event)
         unannounced = decision_behind(change, self._ledger.state)
         causes = (f"event:{event.cursor}",) if event is not None else unannounced
-        self._dirty[group] = Wake(
-            cause=cause,
+        new = Wake(
+            cause=f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}",
             causes=(*causes, f"request:{request}") if request else causes,
             request=request,
-            after_crash=crashed or (waiting is not None and waiting.after_crash),
+            after_crash=own and event is not None and event.type is EventType.INSTANCE_CRASHED,
         )
+        self._dirty[group] = joined(self._dirty.get(group), new)
+        self._wake.set()
 
     def _request_behind(self, event: Event | None) -> str:
         """The request whose change of a group may require new instances."""
@@ -208,24 +211,12 @@ class Reconciler:
     def _note_group(self, name: str) -> None:
         """Note the end of the group's pause, what it depends on, and whether it is short of instances."""
         stored = self._ledger.state.groups.find(name)
-        self._note_dependencies(name, stored.record.spec if stored is not None else None)
+        self._dependents.note(name, stored.record.spec if stored is not None else None)
         self._signals.note_pause(name)
         if stored is not None and stored.record.reason and stored.record.paused is None:
             self._short.add(name)
         else:
             self._short.discard(name)
-
-    def _note_dependencies(self, name: str, spec: GroupSpec | None) -> None:
-        now = needed(spec) if spec is not None else frozenset()
-        before = self._dependencies.get(name, frozenset())
-        for other in before - now:
-            self._dependents[other].discard(name)
-        for other in now - before:
-            self._dependents.setdefault(other, set()).add(name)
-        if now:
-            self._dependencies[name] = now
-        else:
-            self._dependencies.pop(name, None)
 
     def _note_node(self, node: str) -> None:
         """Set the deadline of a disconnected node to reconnect; a removed one is lost at once. A node with an
@@ -293,27 +284,29 @@ class Reconciler:
         """Add the groups that are due."""
         last, now = self._collected_at, self._clock.monotonic()
         self._collected_at = now
-        if now >= self._floor_at:
-            self._floor_at = now + self._config.floor_seconds
-            for name, _ in self._ledger.state.groups.items():
-                self._dirty.setdefault(name, Wake(cause=_FLOOR))
-        if (self._capacity_changed or self._to_sweep) and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
-            self._swept_at = now
-            self._sweep()
+        for name, wake in [(name, wake) for name, (due, wake) in self._due.items() if now >= due]:
+            del self._due[name]
+            self._dirty[name] = joined(self._dirty.get(name), wake)
         for name, deadline in self._signals.pause_deadlines().items():
             if last < deadline <= now:  # one that was over before was handled, or cannot be
                 self._dirty.setdefault(name, Wake(cause="the end of its pause"))
-        for name in [name for name, due in self._due.items() if now >= due]:
-            del self._due[name]
-            self._dirty.setdefault(name, Wake(cause="the time at which it was to be looked at again"))
+        everything = now >= self._floor_at
+        sweeps = everything or now >= self._swept_at + _SHORT_SWEEP_SECONDS
+        if sweeps and (self._capacity_changed or self._to_sweep):
+            self._swept_at = now
+            self._sweep(None if everything else _SWEPT)
+        if everything:  # last: every other reason explains more
+            self._floor_at = now + self._config.floor_seconds
+            for name, _ in self._ledger.state.groups.items():
+                self._dirty.setdefault(name, Wake(cause=_FLOOR))
 
-    def _sweep(self) -> None:
-        """Have groups checked that are short of instances, some at a time."""
+    def _sweep(self, most: int | None) -> None:
+        """Have groups checked that are short of instances, some at a time; None: all."""
         if self._capacity_changed:
             self._capacity_changed = False
             self._to_sweep |= dict.fromkeys(self._short, mended_by(self._freed_by))
             self._freed_by = None
-        for name in list(itertools.islice(self._to_sweep, _SWEPT)):
+        for name in list(itertools.islice(self._to_sweep, most)):
             mended = self._to_sweep.pop(name)
             if name in self._short and not (name in self._dirty and self._dirty[name].causes):
                 self._dirty[name] = mended
@@ -328,7 +321,7 @@ class Reconciler:
             # again.
             ends = self._signals.pause_deadlines().values()
             moments += [deadline for deadline in ends if deadline > self._collected_at]
-            moments += self._due.values()
+            moments += [due for due, _ in self._due.values()]
             if self._to_sweep or (self._capacity_changed and self._short):
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
@@ -358,14 +351,19 @@ class Reconciler:
             self._dirty = {**wakes, **self._dirty}
             raise
         for name, found in result.groups.items():
-            if found.wake_at is not None:
-                left = max(0.0, (found.wake_at - ws.now).total_seconds())
-                self._due[name] = self._clock.monotonic() + left
+            self._note_due(name, found.wake_at, ws.now, wakes[name])
         by_group = {name: wake.cause for name, wake in wakes.items()}
         _log.debug("reconcile_pass.finished", causes=by_group, steps=len(steps), unfinished=result.unfinished)
         for name in result.unfinished:
-            newer = self._dirty.get(name, wakes[name])
-            self._dirty[name] = msgspec.structs.replace(newer, request=newer.request or wakes[name].request)
+            self._dirty[name] = joined(self._dirty.get(name), wakes[name])
+
+    def _note_due(self, name: str, at: dt.datetime | None, now: dt.datetime, wake: Wake) -> None:
+        """Have a group looked at again at a time, for the reason for which it waits."""
+        known = self._due.pop(name, None)
+        if at is not None:
+            due = self._clock.monotonic() + max(0.0, (at - now).total_seconds())
+            waits = joined(known[1] if known is not None else None, wake)
+            self._due[name] = due, msgspec.structs.replace(waits, cause=_DUE)
 
     async def _lose_nodes(self) -> None:
         """Handle the loss of nodes in parts; what is left stays due."""
