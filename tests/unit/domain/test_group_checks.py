@@ -234,10 +234,10 @@ def test_what_could_never_work_is_refused_with_its_field(fields, code, field):
     ("fields", "field", "guess"),
     [
         ({"comand": 1}, "comand", "command"),
-        ({"probes": [{"kind": "log", "patern": "x"}]}, "probes[0].patern", "pattern"),
-        ({"ports": {"primary": {"rnge": [1, 2]}}}, "ports[...].rnge", "range"),
-        ({"jvm": {"heapmb": 1}}, "jvm.heapmb", "heap_mb"),
-        ({"variable_types": {"A": {"typ": "int"}}}, "variable_types[...].typ", "type"),
+        ({"probes": [{"kind": "log", "patern": "x"}]}, "probes/0/patern", "pattern"),
+        ({"ports": {"primary": {"rnge": [1, 2]}}}, "ports/primary/rnge", "range"),
+        ({"jvm": {"heapmb": 1}}, "jvm/heapmb", "heap_mb"),
+        ({"variable_types": {"A": {"typ": "int"}}}, "variable_types/A/typ", "type"),
     ],
 )
 def test_a_typo_is_answered_with_the_nearest_field_at_any_depth(fields, field, guess):

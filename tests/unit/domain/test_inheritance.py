@@ -68,8 +68,8 @@ def test_a_refusal_names_the_document_that_has_the_value() -> None:
     for documents, field, origin in [
         ([{**BASE, "memory_mb": -1}, child], "memory_mb", "base"),
         ([{**BASE, "ports": {"primary": {"range": [2, 1]}}}, child], "ports/primary/range", "base"),
-        ([{**BASE, "ports": {"primary": {"range": [1]}}}, child], "ports[...].range", "base"),
-        ([BASE, {**child, "restart": {"attempts": -1}}], "restart.attempts", "lobby"),
+        ([{**BASE, "ports": {"primary": {"range": [1]}}}, child], "ports/primary/range", "base"),
+        ([BASE, {**child, "restart": {"attempts": -1}}], "restart/attempts", "lobby"),
         ([{**BASE, "stop": [{"signal": "SIGTREM"}]}, child], "stop/0/signal", "base"),
         ([{**BASE, "nmae": 1}, child], "nmae", "base"),
         ([{**BASE, "max": 1}, {**child, "min": 2}], "max", "base"),

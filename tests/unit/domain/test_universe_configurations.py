@@ -269,7 +269,7 @@ def test_a_field_of_a_group_is_found_in_its_configuration() -> None:
         "memory_mb": "ramMB",
         "ports/primary/range": "availablePorts.range",
         "ports/query": "additionalPorts.query",
-        "template_selection.all_of[0]": "templateInstallationConfig.allOf[0]",
+        "template_selection/all_of/0": "templateInstallationConfig.allOf[0]",
         "env/LD_PRELOAD": "environmentVariables.LD_PRELOAD",
         "command/0": "command[0]",
         "": "",

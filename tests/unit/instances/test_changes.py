@@ -76,7 +76,7 @@ def test_in_a_group_of_mode_static_only_min_decides_about_the_number(world):
     started = world.do(start_instance, "lobby")
     for change, *more in ((scale_group, 2), (start_instance,)):
         error = refused(world, change, "lobby", *more)
-        assert (error.code, error.field, "min" in error.hint) == (Code.CONFLICT, "scaling.mode", True)
+        assert (error.code, error.field, "min" in error.hint) == (Code.CONFLICT, "scaling/mode", True)
     ws = world.workspace()
     ws.put_instance(msgspec.structs.replace(started, state=InstanceState.STOPPED, wanted=Wanted.STOP))
     world.apply(ws.steps())

@@ -166,7 +166,7 @@ def refuse_by_mode(group: GroupRecord, present: int | None = None) -> None:
             Code.CONFLICT,
             f"group '{spec.name}' has as many instances as 'min' says: its scaling.mode is STATIC",
             hint="change 'min', or set scaling.mode to MANUAL",
-            field="scaling.mode",
+            field="scaling/mode",
         )
 
 

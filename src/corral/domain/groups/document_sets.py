@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from corral.domain.groups.document_faults import type_faults
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import group_faults
 from corral.domain.groups.group_documents import merged, typed_group
@@ -90,12 +92,10 @@ def field_faults(document: Document) -> list[Rejected]:
     for key, value in document.items():
         if value is None and key in GroupSpec.__struct_fields__:
             continue
-        try:
-            typed_group({_SOME_NAME: _SOME_NAME, key: merged(None, value)})
-        except Rejected as error:
-            faults.append(error)
-            if len(faults) == FAULTS_OF_DOCUMENT:
-                break
+        found = type_faults({_SOME_NAME: _SOME_NAME, key: merged(None, value)})
+        faults += itertools.islice(found, FAULTS_OF_DOCUMENT - len(faults))
+        if len(faults) == FAULTS_OF_DOCUMENT:
+            break
     return faults
 
 

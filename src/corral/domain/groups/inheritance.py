@@ -7,7 +7,6 @@ checked as any document is; a refusal names the document of the chain in which t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -23,8 +22,6 @@ from corral.errors import Rejected
 MAX_CHAIN: Final = 8
 """The most documents of a chain, the group's own included."""
 NOT_INHERITED: Final = ("name", "parent", "abstract")
-_STEP: Final = re.compile(r"[^./\[\]]+|\.\.\.")
-_ANY: Final = "..."
 
 Document = Mapping[str, Any]
 
@@ -100,18 +97,16 @@ def with_origin(error: Rejected, chain: list[str], documents: Mapping[str, Docum
 
 def _origin(field: str, chain: Iterable[str], documents: Mapping[str, Document]) -> str:
     """The document nearest to the group that has a value at this path; empty: none has."""
-    steps = _STEP.findall(field)
-    return next((each for each in chain if steps and _holds(documents[each], steps)), "")
+    steps = field.split("/")
+    return next((each for each in chain if field and _holds(documents[each], steps)), "")
 
 
 def _holds(value: Any, steps: list[str]) -> bool:
-    for position, step in enumerate(steps):
+    for step in steps:
         if isinstance(value, list | tuple):
             return True
         if not isinstance(value, Mapping):
             return False
-        if step == _ANY:
-            return any(_holds(each, steps[position + 1 :]) for each in value.values())
         if step not in value:
             return False
         value = value[step]

@@ -7,7 +7,7 @@ import asyncio
 import functools
 import re
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -61,7 +61,7 @@ class BodyDecoder:
         try:
             decoded = self._decoder.decode(raw)
         except msgspec.ValidationError as error:
-            raise _invalid(str(error), self._type, where="body") from None
+            raise self._refusal_of_document(raw) or _invalid(str(error), self._type, where="body") from None
         except UnicodeDecodeError as error:
             raise Rejected(
                 Code.INVALID_JSON, f"the body is not UTF-8: {error.reason}", hint="send JSON in UTF-8"
@@ -79,6 +79,16 @@ class BodyDecoder:
                 hint="leave one of them out",
             )
         return decoded
+
+    def _refusal_of_document(self, raw: bytes) -> Rejected | None:
+        """What the type itself says of a refused body, by its `document_faults`: documents are also read from files, and
+        have the same sentences there."""
+        find: Callable[[Any], list[Rejected]] | None = getattr(self._type, "document_faults", None)
+        if find is None or json_deeper_than(raw, BODY_DEPTH):
+            return None
+        document = msgspec.json.decode(raw)
+        found = find(document) if isinstance(document, dict) else []
+        return found[0] if found else None
 
 
 def _too_deep() -> Rejected:

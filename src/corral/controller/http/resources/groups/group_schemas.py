@@ -19,7 +19,7 @@ from corral.controller.instances.instance_changes import to_restart
 from corral.controller.instances.restart_checks import refused_restart
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
-from corral.domain.groups.document_sets import document_digest
+from corral.domain.groups.document_sets import document_digest, field_faults
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.groups.inheritance import written_document
@@ -90,6 +90,7 @@ def document_type(name: str, *, whole: bool) -> type[RequestBody]:
         name,
         fields,
         bases=(RequestBody,),
+        namespace={"document_faults": staticmethod(field_faults)},
         kw_only=True,
         frozen=True,
         forbid_unknown_fields=True,
