@@ -221,3 +221,42 @@ async def test_the_audit_of_a_reload_has_the_id_of_its_request(tmp_path: pathlib
     (whole, request), (name, of_group), at_start = requests
     assert (whole, name, at_start) == ("groups", "lobby", ("lobby", ""))
     assert of_group == request != ""
+
+
+async def test_many_groups_of_one_file_are_written_at_once_with_its_comments(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    file = folder / "all.yaml"
+    names = [f"g{number}" for number in range(12)]
+    file.write_text("---\n".join(f"# about {name}\nname: {name}\ncommand: ['true']\n" for name in names))
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        bodies = [{"name": name, "command": ["true"], "labels": {"turn": "2"}} for name in names[:-2]]
+        bodies.append({"name": "new", "command": ["true"]})
+        documents = [{"path": "", "body": body} for body in bodies]
+        await controller.call("POST", "/api/v1/apply", {"documents": documents, "force": True})
+        await controller.call("DELETE", f"{GROUPS_PATH}/{names[-1]}")
+        report = await controller.call("POST", f"{GROUPS_PATH}/reload", {})
+        assert (report["errors"], report["summary"]) == ([], "12 groups, nothing changed")
+    found = {each["name"]: each.get("labels") for each in yaml.safe_load_all(file.read_text())}
+    assert found == {key: {"turn": "2"} for key in names[:-2]} | {names[-2]: None}
+    assert [f"# about {name}" in file.read_text() for name in names[:-1]] == [True] * 11
+    assert (folder / "new.yaml").exists()
+
+
+async def test_what_a_killed_controller_had_begun_to_write_is_written_before_the_directory_is_read(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("name: a\ncommand: ['true']\nmax: 2\n")
+    (folder / "b.yaml").write_text("name: b\ncommand: ['true']\nmax: 1\n")
+    (folder / "c.yaml").write_text("name: c\ncommand: ['true']\n")
+    texts = {name: f"name: {name}\ncommand: ['true']\nmax: 2\n" for name in "ab"}
+    record = [*([f"{name}.yaml", text] for name, text in texts.items()), ["c.yaml", None]]
+    (folder / ".corral-writing").write_text(json.dumps(record))
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        page = await controller.call("GET", GROUPS_PATH)
+    assert {each["name"]: each["max"] for each in page["items"]} == {"a": 2, "b": 2}
+    assert sorted(each.name for each in folder.iterdir()) == ["a.yaml", "b.yaml"]

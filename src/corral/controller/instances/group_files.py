@@ -7,12 +7,13 @@ import json
 import os
 import pathlib
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import structlog
 import yaml
 
+from corral.domain.groups.document_sets import name_of
 from corral.errors import Code, Rejected
 from corral.system.document_limits import MOST_BYTES, Malformed
 from corral.system.document_sets import (
@@ -28,6 +29,8 @@ _log = structlog.get_logger("corral.controller.groups")
 _MODE: Final = 0o600
 """Of a new file: documents may hold secrets of an environment. A file that exists keeps its own."""
 _TAKEN_OVER: Final = ".taken-over"
+WRITING: Final = ".corral-writing"
+"""What is being written, if that is more than one file."""
 EMPTY: Final = ".corral-empty"
 """A file of ours in a directory whose last group was deleted over the API. Any other that is empty is refused: it may be
 one that is not mounted."""
@@ -57,28 +60,37 @@ class _FormerFile(NamedTuple):
     """Where it leads, if it is a symbolic link."""
 
 
+class _FileWrite(NamedTuple):
+    """What becomes of one file."""
+
+    path: pathlib.Path
+    former: _FormerFile | None
+    fresh: bytes | None
+    """None: it is removed."""
+
+
 def write_all(
     directory: pathlib.Path, changes: Iterable[FileChange], others: Collection[str]
 ) -> dict[pathlib.Path, _FormerFile | None]:
-    """Write the files; what they were before. All are restored when one fails. `others`: the files of the groups that
+    """Write the files, each once; what they were before. All are restored when one fails. If the controller is killed
+    meanwhile, `finish_writing` writes the rest: all of them are written, or none. `others`: the files of the groups that
     are left."""
     before: dict[pathlib.Path, _FormerFile | None] = {}
     try:
-        for change in changes:
-            former = _former(change)
-            fresh = _content(change, former.content if former else None)
-            _check_size(directory, former, fresh)
-            path = change.path if fresh is None else _target(directory, change)
-            if change.new_owner and former is not None:
-                _keep_copy(change, former, before)
-            before.setdefault(path, former)
-            if fresh is None and not any(pathlib.Path(each).exists() for each in others):
+        writes = _writes(directory, changes)
+        _check_size(directory, writes)
+        if len(writes) > 1:
+            _record_writes(directory, writes)
+        for each in writes:
+            before[each.path] = each.former
+            if each.fresh is None and not any(pathlib.Path(other).exists() for other in others):
                 _replace(directory / EMPTY, b"", None)
-            _replace(path, fresh, former)
-            if fresh is not None:
+            _replace(each.path, each.fresh, each.former)
+            if each.fresh is not None:
                 (directory / EMPTY).unlink(missing_ok=True)
     except OSError as error:
         restore(before)
+        end_writing(directory)
         raise Rejected(
             Code.CONFLICT,
             f"the file of a group cannot be written: {error.strerror} ({shown_file(str(error.filename))})",
@@ -86,21 +98,71 @@ def write_all(
         ) from error
     except BaseException:
         restore(before)
+        end_writing(directory)
         raise
     return before
+
+
+def _writes(directory: pathlib.Path, changes: Iterable[FileChange]) -> list[_FileWrite]:
+    """The files with all changes of their documents made; nothing is written yet."""
+    writes: dict[pathlib.Path, _FileWrite] = {}
+    by_file: dict[pathlib.Path, list[FileChange]] = {}
+    for change in changes:
+        by_file.setdefault(change.path, []).append(change)
+    for path, of_file in by_file.items():
+        former = _former(of_file[0])
+        fresh = _content(of_file, former.content if former else None)
+        target = path if fresh is None else _target(directory, of_file[0])
+        for change in of_file:
+            if change.new_owner and former is not None:
+                copy = _copy(change, former)
+                writes[copy.path] = copy
+                break
+        writes[target] = _FileWrite(target, former, fresh)
+    return list(writes.values())
+
+
+def _record_writes(directory: pathlib.Path, writes: Iterable[_FileWrite]) -> None:
+    """Record what is about to be written, in a file that is not loaded."""
+    files = [
+        [os.path.relpath(each.path, directory), None if each.fresh is None else each.fresh.decode()]
+        for each in writes
+    ]
+    _replace(directory / WRITING, json.dumps(files).encode(), None)
+
+
+def end_writing(directory: pathlib.Path) -> None:
+    """All files are written, or restored."""
+    (directory / WRITING).unlink(missing_ok=True)
+
+
+def finish_writing(directory: pathlib.Path) -> None:
+    """Write what a controller that was killed had begun to write."""
+    record = directory / WRITING
+    if not record.exists():
+        return
+    try:
+        files = json.loads(read_regular(str(record)))
+        for place, content in files:
+            path = directory / place
+            former = _former(FileChange(path, "", None, None, listed=True)) if path.exists() else None
+            _replace(path, content.encode() if content is not None else None, former)
+        _log.warning(
+            "group_files.written", count=len(files), reason="a controller was killed while it wrote them"
+        )
+    except (OSError, ValueError, TypeError, AttributeError, Malformed) as error:
+        _log.error("group_files.failed", file=str(record), reason=str(error))
+        return
+    end_writing(directory)
 
 
 def added(change: FileChange) -> int:
     return (change.document is not None) - change.listed
 
 
-def _keep_copy(
-    change: FileChange, former: _FormerFile, before: dict[pathlib.Path, _FormerFile | None]
-) -> None:
-    """Keep what an owner's document takes the place of, under a name that is not loaded."""
+def _copy(change: FileChange, former: _FormerFile) -> _FileWrite:
+    """A copy of what an owner's document takes the place of, under a name that is not loaded."""
     copy = change.path.with_name(f"{change.path.name}{_TAKEN_OVER}")
-    before.setdefault(copy, _former(change._replace(path=copy)))
-    _replace(copy, former.content, former)
     _log.warning(
         "group_file.skipped",
         file=str(change.path),
@@ -108,11 +170,12 @@ def _keep_copy(
         copy=str(copy),
         reason=f"the group belongs to the owner '{change.new_owner}' from now on",
     )
+    return _FileWrite(copy, _former(change._replace(path=copy)), former.content)
 
 
-def _check_size(directory: pathlib.Path, former: _FormerFile | None, fresh: bytes | None) -> None:
+def _check_size(directory: pathlib.Path, writes: Iterable[_FileWrite]) -> None:
     """Refuse to make the directory larger than it may be when it is loaded."""
-    more = len(fresh or b"") - len(former.content if former else b"")
+    more = sum(len(each.fresh or b"") - len(each.former.content if each.former else b"") for each in writes)
     if more <= 0:
         return
     size = 0
@@ -131,38 +194,48 @@ def too_much(what: str) -> Rejected:
     )
 
 
-def _content(change: FileChange, content: bytes | None) -> bytes | None:
-    """The file with one document replaced, added or left out; None: nothing is left in it."""
-    file = str(change.path)
+def _content(changes: Sequence[FileChange], content: bytes | None) -> bytes | None:
+    """A file with some of its documents replaced, added or left out; None: nothing is left in it."""
+    file = str(changes[0].path)
     try:
         documents = (
             [each.body for each in documents_in(file, content.decode())] if content is not None else []
         )
     except (Malformed, UnicodeDecodeError) as error:
-        raise _edited(change, f"cannot be read: {error}") from None
-    names = [each.get("name") if isinstance(each, dict) else None for each in documents]
-    at = names.index(change.name) if change.name in names else None
-    present = documents[at] if at is not None else None
-    if content is not None and present == change.document:
+        raise _edited(changes[0], f"cannot be read: {error}") from None
+    text = content.decode() if content is not None else ""
+    places: dict[str, int] = {}
+    for at, each in enumerate(documents):
+        if name := name_of(each):
+            places.setdefault(name, at)
+    kept: str | None = text if content is not None and not file.endswith(".json") else None
+    changed: list[Any] = list(documents)
+    for change in sorted(
+        changes, key=lambda each: -places.get(each.name, -1)
+    ):  # the last first: places stay as they are
+        place = places.get(change.name)
+        present = documents[place] if place is not None else None
+        if content is not None and present == change.document:
+            continue
+        if present != change.loaded:
+            raise _edited(change, "was edited since it was loaded")
+        kept = _edited_text(kept, place, change) if kept is not None else None
+        if place is not None:
+            changed[place : place + 1] = [change.document] if change.document is not None else []
+        elif change.document is not None:
+            changed.append(change.document)
+    if content is not None and changed == documents:
         return content
-    if present != change.loaded:
-        raise _edited(change, "was edited since it was loaded")
-    if at is not None:
-        documents[at : at + 1] = [change.document] if change.document is not None else []
-    elif change.document is not None:
-        documents.append(change.document)
-    if not documents:
+    if not changed:
         return None
     if file.endswith(".json"):
-        whole: Any = documents[0] if len(documents) == 1 else documents
+        whole: Any = changed[0] if len(changed) == 1 else changed
         return json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
-    if content is not None:
-        edited = _edited_text(content.decode(), at, change)
-        if edited is not None and _holds(file, edited, documents):
-            return edited.encode()
-        if b"#" in content:
-            _log.warning("group_file_comments.lost", file=file, reason="the file had to be written whole")
-    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).encode()
+    if kept is not None and _holds(file, kept, changed):
+        return kept.encode()
+    if "#" in text:
+        _log.warning("group_file_comments.lost", file=file, reason="the file had to be written whole")
+    return yaml.safe_dump_all(changed, sort_keys=False, allow_unicode=True).encode()
 
 
 def _edited_text(text: str, at: int | None, change: FileChange) -> str | None:

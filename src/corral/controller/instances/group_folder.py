@@ -3,8 +3,8 @@ group is changed over the API.
 
 Loading never deletes: a group whose file is gone stays and is reported. A file that is refused keeps its group as it is.
 A change over the API goes to the file first, atomically, and is then committed; if nothing was stored, the file is
-restored. After a crash in between, or a commit whose outcome is not known, the next start finds a file that differs from
-the store, and takes it over.
+restored. After a crash in between, or a commit whose outcome is not known, the next start finds files that differ from
+the store, and takes them over: all of one change, for what was not written yet is written first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from corral.controller.instances.group_files import EMPTY, FileChange, added, restore, too_much, write_all
+from corral.controller.instances.group_files import (
+    EMPTY,
+    FileChange,
+    added,
+    end_writing,
+    finish_writing,
+    restore,
+    too_much,
+    write_all,
+)
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS
 from corral.controller.state.ledger import Mutation, Step
@@ -94,6 +103,7 @@ class GroupFolder:
                 changes = []
             raise
         finally:
+            await asyncio.to_thread(end_writing, self.directory)
             self._note(changes)
 
     def _note(self, changes: Iterable[FileChange]) -> None:
@@ -169,6 +179,7 @@ def _marked(record: GroupRecord) -> GroupRecord:
 
 
 def _read(directory: pathlib.Path) -> DocumentSet:
+    finish_writing(directory)
     empty = directory / EMPTY
     found = read_set((str(directory),), may_be_empty=empty.exists())
     if found.documents:
