@@ -22,6 +22,7 @@ from corral.system.yaml_values import YamlDocument, yaml_documents
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _MOST_FILES: Final = 10_000
 _MOST_VALUES_OF_SET: Final = 400_000
+_MOST_LOOKED_AT: Final = 2 * _MOST_VALUES_OF_SET
 _SHOWN: Final = 300
 
 
@@ -59,7 +60,8 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     their names; hidden ones are left out. Rejected where there is too much to read, or nothing, unless it
     `may_be_empty`."""
     found = DocumentSet([], [])
-    size = values = expanded = 0
+    size = 0
+    room = _Room()
     for file in [file for path in paths for file in document_files(path, may_be_empty)]:
         tally = Tally()
         content = b""
@@ -70,8 +72,9 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
                 raise _refused(
                     f"the files have more than {MOST_BYTES >> 20} MiB in all", hint="apply them in parts"
                 )
-            _check_room(values, expanded)
+            room.check()
             found.documents.extend(documents_in(file, content.decode("utf-8"), tally))
+            room.take(tally)
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             found.faults.append(_fault(file, "it is not text in UTF-8; save it as such", line))
@@ -79,8 +82,7 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
             found.faults.append(_fault(file, str(error)[:_SHOWN], error.line))
         except OSError as error:
             found.faults.append(_fault(file, f"cannot read it: {error.strerror}"))
-        values += tally.values
-        expanded += tally.size
+        room.looked_at += tally.values
     if len(found.documents) > MOST_DOCUMENTS:
         raise _refused(
             f"{len(found.documents)} documents are more than {MOST_DOCUMENTS}", hint="apply them in parts"
@@ -100,10 +102,29 @@ def shown_file(file: str, line: int = 0) -> str:
     return f"{name}:{line}" if line else name
 
 
-def _check_room(values: int, size: int) -> None:
-    """Refuse to read one more file behind others that have too much already; a file by itself may have less."""
-    if values > _MOST_VALUES_OF_SET or size > MOST_BYTES:
-        much = f"{values} values" if values > _MOST_VALUES_OF_SET else f"{size >> 20} MiB of text"
+class _Room:
+    """What the files before have: one behind too much of it is not read. A file that is refused takes no room from the
+    others, as long as there are few of them."""
+
+    def __init__(self) -> None:
+        self._taken = Tally()
+        self.looked_at = 0
+        """Values of all files, those that are refused included."""
+
+    def take(self, tally: Tally) -> None:
+        self._taken.values += tally.values
+        self._taken.size += tally.size
+
+    def check(self) -> None:
+        taken = self._taken
+        if taken.size > MOST_BYTES:
+            much = f"{taken.size >> 20} MiB of text"
+        elif taken.values > _MOST_VALUES_OF_SET:
+            much = f"{taken.values} values"
+        elif self.looked_at > _MOST_LOOKED_AT:
+            much = f"{self.looked_at} values"
+        else:
+            return
         raise Malformed(
             f"it is not read, for the files before it have {much}, references included; make them smaller"
         )

@@ -318,3 +318,11 @@ def test_names_of_files_are_shown_in_one_line_of_text(tmp_path: pathlib.Path) ->
     shown = {each.path for each in [*found.documents, *found.faults]}
     assert shown == {f"{tmp_path}/{name}" for name in ("a\\nb.yaml:1", "\\udcff.yaml", "\\x1b[2J.yaml")}
     assert all(pathlib.Path(each.file).exists() for each in [*found.documents, *found.faults])
+
+
+def test_a_file_that_becomes_too_large_takes_no_room_from_the_others(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.yaml").write_text(LARGE["references.yaml"])
+    (tmp_path / "b.yaml").write_text("name: g\n")
+    found = read_set((str(tmp_path),))
+    assert [pathlib.Path(each.path).name for each in found.faults] == ["a.yaml:2"]
+    assert [each.body for each in found.documents] == [{"name": "g"}]
