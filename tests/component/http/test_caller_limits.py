@@ -147,6 +147,21 @@ async def test_a_token_that_asks_too_often_is_told_to_wait_and_others_are_not(da
             assert (await admin.get("/api/v1/auth/me")).status_code == 200
 
 
+async def test_an_answer_that_takes_the_leader_long_counts_as_several(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=20)) as rig:
+        _, text = await rig.token(Role.VIEWER)
+        async with rig.client(text) as greedy:
+            answers = [await greedy.get("/api/v1/groups/lobby/why") for _ in range(12)]
+            assert [each.status_code for each in answers[:4]] == [404] * 4
+            assert any(limited(each) for each in answers[4:])
+            refused = next(each for each in answers if limited(each))
+            assert "this request counts as 5" in refused.json()["error"]["message"]
+    async with http_rig(data / "small", limits=HttpLimitsSection(requests_per_second=1, burst=3)) as rig:
+        _, text = await rig.token(Role.VIEWER)
+        async with rig.client(text) as greedy:
+            assert (await greedy.get("/api/v1/groups/lobby/why")).status_code == 404
+
+
 async def test_an_address_whose_credentials_are_no_good_is_told_to_wait(data: pathlib.Path) -> None:
     async with http_rig(data, limits=HttpLimitsSection()) as rig, rig.client("corral_guess") as guesser:
         answers: set[int] = set()

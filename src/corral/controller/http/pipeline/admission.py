@@ -160,7 +160,7 @@ class RouteAdmission:
             leading.rates.stranger(request.address)
             raise
         request.made_by(caller.actor.name)
-        leading.rates.admit(caller.token.id)
+        leading.rates.admit(caller.token.id, cost=self._route.cost)
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
         return caller

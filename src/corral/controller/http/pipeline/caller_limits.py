@@ -154,6 +154,7 @@ class RequestRates:
 
     def __init__(self, limits: HttpLimitsSection, *, clock: Clock) -> None:
         self._per_second = limits.requests_per_second
+        self._burst = limits.burst
         self._tokens = TokenBuckets[TokenId](
             burst=limits.burst, per_second=limits.requests_per_second, monotonic=clock.monotonic
         )
@@ -161,10 +162,11 @@ class RequestRates:
             burst=_STRANGERS_BURST, per_second=STRANGERS_PER_SECOND, monotonic=clock.monotonic
         )
 
-    def admit(self, token: TokenId) -> None:
-        """RATE_LIMITED when this token sends requests faster than it may."""
-        if self._per_second and not self._tokens.take(token):
-            raise _too_often(f"the token asks more often than {self._per_second} times a second")
+    def admit(self, token: TokenId, *, cost: int = 1) -> None:
+        """RATE_LIMITED when this token sends requests faster than it may. `cost`: as how many this one counts."""
+        if self._per_second and not self._tokens.take(token, min(cost, self._burst)):
+            counted = f"; this request counts as {cost}" if cost > 1 else ""
+            raise _too_often(f"the token asks more often than {self._per_second} times a second{counted}")
 
     def stranger(self, address: str) -> None:
         """Count a caller with refused credentials; RATE_LIMITED when the address tries too often."""

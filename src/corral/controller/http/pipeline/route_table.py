@@ -128,6 +128,8 @@ class Route:
     """The type of the request's body: a `Body`, or a bounded mapping; None for a request without one."""
     body_limit: int | None = None
     """The most bytes of its body; None: as many as of any. A `Build` may take more: a few such requests at once."""
+    cost: int = 1
+    """As how many requests of its token it counts: more for what takes the leader long."""
     rest: bool = False
     """The last parameter takes the rest of the path, slashes included."""
 

@@ -12,6 +12,9 @@ from corral.controller.http.resources.why.why_modules import why_module
 from corral.controller.http.resources.why.why_nodes import why_node
 from corral.domain.permissions import Permission
 
+_COST: Final = 5
+"""An answer takes the leader up to some 10 ms: a caller who asks all the time gets a tenth of it."""
+
 
 def _route(path: str, summary: str, handler: ReadHandler) -> Read:
     return Read(
@@ -21,6 +24,7 @@ def _route(path: str, summary: str, handler: ReadHandler) -> Read:
         summary=summary,
         response=WhyShape,
         handler=handler,
+        cost=_COST,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import itertools
 from typing import Final
@@ -31,6 +32,7 @@ from corral.errors import Rejected, counted
 
 _SHORT_GROUPS: Final = 20
 """The most groups with fewer instances than wanted that are planned."""
+_AT_ONCE: Final = 2
 
 
 async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
@@ -43,7 +45,8 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     history = DecisionHistory(parts.reads)
     heads = await history.heads(journal)
     chains = ChainReader(state, parts.reads, call.caller.token.role, history, [journal])
-    view, refused, would_change = _refused(parts, id, call.now)
+    refused, would_change = await _refused(parts, id, call.now)
+    view = next((each for each in parts.plan((), call.now)[0].nodes() if each.id == id), None)
     running = [each.record for each in state.instances.of_node(id) if live(each.record.state)]
     rules = {each.subject: each for each in reversed(heads.values())}
     placed = [
@@ -135,31 +138,37 @@ def _own_change(record: NodeRecord) -> list[WouldChangeShape]:
     return []
 
 
-def _refused(
+async def _refused(
     parts: WhyParts, id: str, now: dt.datetime
-) -> tuple[NodeView | None, list[NowShape], list[WouldChangeShape]]:
-    """The groups that have fewer instances than wanted and that this node refuses, with the reasons."""
-    short = (stored.record for stored in parts.state.groups if stored.record.reason)
-    groups = {each.spec.name: each for each in itertools.islice(short, _SHORT_GROUPS)}
-    view, result = parts.plan(groups, now)
+) -> tuple[list[NowShape], list[WouldChangeShape]]:
+    """The groups that have fewer instances than wanted and that this node refuses, with the reasons. A few are planned at
+    once: others have their turn in between."""
+    short = (stored.record.spec.name for stored in parts.state.groups if stored.record.reason)
+    names = list(itertools.islice(short, _SHORT_GROUPS))
     found: list[NowShape] = []
     changes: list[WouldChangeShape] = []
-    for name, planned in result.groups.items():
-        refusals = planned.refusal.refusals if planned.refusal is not None else ()
-        refusal = next((each for each in refusals if each.node == id), None)
-        if refusal is None:
-            continue
-        found.append(
-            NowShape(
-                topic="refuses", subject=f"group/{name}", node=id, rule="place.refuse", reason=refusal.reason
+    for first in range(0, len(names), _AT_ONCE):
+        if first:
+            await asyncio.sleep(0)
+        view, result = parts.plan(names[first : first + _AT_ONCE], now)
+        for name, planned in result.groups.items():
+            refusals = planned.refusal.refusals if planned.refusal is not None else ()
+            refusal = next((each for each in refusals if each.node == id), None)
+            group = view.group(name)
+            if refusal is None or group is None:
+                continue
+            text = refusal.reason
+            subject = f"group/{name}"
+            found.append(
+                NowShape(topic="refuses", subject=subject, node=id, rule="place.refuse", reason=text)
             )
-        )
-        changes += [
-            WouldChangeShape(condition=each.condition, effect=each.effect, at=each.at)
-            for each in group_counterfactuals(view, groups[name], planned, node=id)
-            if each.node == id
-        ]
-    return next((each for each in view.nodes() if each.id == id), None), found, changes[:LISTED]
+            more = group_counterfactuals(view, group, planned, node=id) if len(changes) < LISTED else ()
+            changes += [
+                WouldChangeShape(condition=each.condition, effect=each.effect, at=each.at)
+                for each in more
+                if each.node == id
+            ]
+    return found, changes[:LISTED]
 
 
 def _summary(record: NodeRecord, running: int, refused: int) -> str:
