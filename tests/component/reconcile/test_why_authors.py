@@ -88,3 +88,34 @@ async def test_reasons_name_people_and_not_the_ids_of_tokens(fleet):
         "scaled down to 1 by 'first-admin'",
         "asked for by 'first-admin'",
     }
+
+
+async def test_what_follows_a_kill_and_a_scale_names_who_asked_for_it(fleet):
+    await fleet.begin()
+    await fleet.node("n1", total_memory_mb=1000)
+    await fleet.group("shop", min=0, max=3, memory_mb=400)
+    await fleet.controller.call("POST", "/api/v1/groups/shop/scale", {"count": 2})
+    await fleet.running(2, "shop")
+    await fleet.group(min=1, memory_mb=400)
+    await eventually(lambda: "NO_CAPACITY" in fleet.group_record().reason)
+    await fleet.controller.call("POST", "/api/v1/groups/shop/scale", {"count": 1})
+    await fleet.running(1)
+    scaled = chain(await why(fleet, "instances/lobby-1"))
+    assert scaled[0] == ("request", "first-admin asked for groups.scale of 'shop'")
+    assert [rule for kind, rule in scaled if kind == "event"] == ["INSTANCE_STOPPED"]
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/kill", {})
+    await fleet.reaches("lobby-2", "RUNNING")
+    killed = chain(await why(fleet, "instances/lobby-2"))
+    assert killed[0] == ("request", "first-admin asked for instances.kill of 'lobby-1'")
+
+
+async def test_a_start_that_waited_for_a_group_names_who_created_that(fleet):
+    await fleet.begin()
+    await fleet.group("db", min=0)
+    await fleet.group(min=1, depends_on=[{"group": "db"}])
+    await eventually(lambda: "waits for 'db'" in fleet.group_record().reason)
+    await fleet.node("n1")
+    await fleet.controller.call("PATCH", "/api/v1/groups/db", {"min": 1})
+    await fleet.running(1)
+    first, *_ = chain(await why(fleet, "instances/lobby-1"))
+    assert first == ("request", "first-admin asked for groups.update of 'db'")

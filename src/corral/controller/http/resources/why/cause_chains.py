@@ -15,12 +15,14 @@ from corral.controller.state.collections import AUDIT, Journal, group_decisions,
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.groups.instance_records import CrashRecord, DecisionRecord
 from corral.domain.ids import Incarnation, same_start
+from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission, Role, allows
 from corral.domain.sensitive_fields import redacted_event, sees_all, unseen_types
 from corral.errors import Code, CorralError, counted
 from corral.store.port import ReadEngine
 
 LONGEST: Final = 20
+_GETS_READY: Final = frozenset({EventType.INSTANCE_RUNNING, EventType.INSTANCE_READY_CHANGED})
 _BEFORE: Final = dt.timedelta(seconds=60)
 _AFTER: Final = dt.timedelta(seconds=5)
 
@@ -141,7 +143,16 @@ class ChainReader:
         for each in restarts:
             self._restart(each)
         decided = shown.data.get("decision")
-        return decided if isinstance(decided, str) else "", event.subject
+        return decided if isinstance(decided, str) else self._start_behind(event), event.subject
+
+    def _start_behind(self, event: Event) -> str:
+        """The decision to start the run that an event says is ready, as long as that is the present one."""
+        stored = self._state.instances.find(event.subject) if event.type in _GETS_READY else None
+        number = event.data.get("incarnation")
+        if stored is None or stored.record.wanted is not Wanted.RUN or not isinstance(number, int):
+            return ""
+        record = stored.record
+        return record.decision if same_start(record.incarnation, Incarnation(number)) else ""
 
     async def _find_event(self, text: str) -> Event | None:
         try:
