@@ -16,6 +16,9 @@ from corral.domain.groups.field_aliases import with_field_names
 
 _NULL: Final = "tag:yaml.org,2002:null"
 _WIDE: Final = 1 << 20
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MARK: Final = "\ufeff"
+"""At the beginning of a text. Loaders do not agree whether it is the first character."""
 
 
 class _Edit(NamedTuple):
@@ -54,7 +57,7 @@ def without_document(text: str, at: int) -> str | None:
     documents = _documents(text)
     if documents is None or at >= len(documents):
         return None
-    events = yaml.parse(text, Loader=yaml.SafeLoader)
+    events = yaml.parse(text, Loader=_LOADER)
     marks = [each.start_mark for each in events if isinstance(each, yaml.DocumentStartEvent)]
     starts = [mark.index for mark in marks if mark is not None]
     first = max((each for each in starts if each <= documents[at].start_mark.index), default=0)
@@ -69,8 +72,10 @@ def with_another(text: str, document: Mapping[str, Any]) -> str:
 
 def _documents(text: str) -> list[Any] | None:
     """The documents that are not empty; None: one of them is no mapping."""
+    if text.startswith(_MARK):
+        return None
     try:
-        found = [each for each in yaml.compose_all(text, Loader=yaml.SafeLoader) if each.tag != _NULL]
+        found = [each for each in yaml.compose_all(text, Loader=_LOADER) if each.tag != _NULL]
     except yaml.YAMLError:
         return None
     return found if all(isinstance(each, yaml.MappingNode) for each in found) else None

@@ -152,3 +152,9 @@ def test_any_document_becomes_any_other_and_keeps_the_comments_between_its_field
     assert [line for line in changed.split("\n") if line.startswith("# ")] == [
         f"# {number}" for number in range(len(fields))
     ]
+
+
+def test_a_text_with_a_mark_of_its_encoding_is_written_whole() -> None:
+    before, after = {"name": "lobby", "max": 1}, {"name": "lobby", "max": 2}
+    assert with_document("\ufeffname: lobby\nmax: 1\n", 0, before, after) is None
+    assert with_document("name: lobby\nmax: 1\n", 0, before, after) == "name: lobby\nmax: 2\n"
