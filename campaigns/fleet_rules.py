@@ -152,12 +152,12 @@ class Rules:
         own = [each for each in picture.live if each["group"] == name]
         serving = [each for each in own if not each["warm"]]
         self._bounds(group, serving)
-        if len(own) - len(serving) > (0 if group["abstract"] else group["warm"]):
-            self.broken("warm", f"{name} keeps {len(own) - len(serving)} warm, wanted {group['warm']}")
         if status["hold"] is not None:
             if own and not status["hold"]["when_empty"]:
                 self.broken("hold", f"{name} is held, and these live: {[each['id'] for each in own]}")
             return
+        if len(own) - len(serving) > (0 if group["abstract"] else group["warm"]):
+            self.broken("warm", f"{name} keeps {len(own) - len(serving)} warm, wanted {group['warm']}")
         short = status["wanted"] - len(serving)
         short_of_warm = 0 if group["abstract"] else group["warm"] - (len(own) - len(serving))
         if short > 0 or short_of_warm > 0:
