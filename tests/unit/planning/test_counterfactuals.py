@@ -241,3 +241,12 @@ def test_a_static_instance_needs_its_own_node():
     [found] = asked(snapshot)
     assert found.condition == "n1 reconnects"
     assert started_on(snapshot.changed(found)) == ["n1"]
+
+
+@pytest.mark.parametrize(("spread", "tried"), [((), 8), ((SpreadSpec(by="zone"),), 3)])
+def test_fewer_nodes_are_tried_where_each_trial_counts_over_all(spread, tried):
+    nodes = [
+        node(f"n{number:02}", admission=Admission.CORDONED, labels={"zone": "a"}) for number in range(20)
+    ]
+    found = asked(Snapshot(spec(min=1, spread=spread), nodes))
+    assert [each.condition for each in found] == [f"uncordon n{number:02}" for number in range(tried)]

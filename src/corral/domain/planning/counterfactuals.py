@@ -29,6 +29,8 @@ from corral.domain.planning.start_requests import StartRequest
 
 _NODES: Final = 8
 """The most nodes that are tried."""
+_NODES_TOGETHER: Final = 3
+"""The same for a group whose instances are counted over all nodes in each trial."""
 _STEPS: Final = 3
 """The most changes of one node that are joined to one condition."""
 _REQUESTS: Final = 10
@@ -144,7 +146,9 @@ def placement_counterfactuals(
         return [Counterfactual(condition=hint, effect=f"'{request.id}' can be started")] if hint else []
     trial = _Trial(view, group, request)
     refusals = [each for each in refused.refusals if node in ("", each.node)]
-    found = [each for refusal in _nearest(refusals) if (each := trial.on_node(refusal)) is not None]
+    together = any(each.by != "node" or each.max_skew is not None for each in group.spec.spread)
+    nearest = _nearest(refusals)[: _NODES_TOGETHER if together else _NODES]
+    found = [each for refusal in nearest if (each := trial.on_node(refusal)) is not None]
     found = _one_larger_node(found)
     found.sort(key=lambda each: len(each.changes))
     found += trial.smaller(refusals) if not node else []
