@@ -99,12 +99,14 @@ async def test_every_fault_of_every_document_is_named_and_nothing_changes(
     found = [(each["path"], each.get("field")) for each in error["errors"]]
     assert sorted(found, key=str) == [
         ("fine.yaml", "name"),
+        ("fine.yaml", "name"),
         ("lost.yaml", "parent"),
         ("needs.yaml", "depends_on/0/group"),
         ("three.yaml", "max"),
         ("three.yaml", "stop/0/signal"),
         ("two.yaml", "memory_mb"),
         ("two.yaml", "mni"),
+        ("two.yaml", "runtime"),
         ("x.json", None),
         ("y.json", "name"),
     ]
@@ -180,7 +182,7 @@ async def test_a_live_edit_is_not_undone_without_force(client: httpx.AsyncClient
     await client.patch(f"{GROUPS}/lobby", json={"min": 2, "memory_mb": 64})
     error = await refused(client, document("lobby", min=1))
     assert error["code"] == error["errors"][0]["code"] == "LIVE_EDIT"
-    assert "memory_mb, min" in error["errors"][0]["message"]
+    assert "'memory_mb', 'min'" in error["errors"][0]["message"]
     same = await applied(client, document("lobby", min=2, memory_mb=64))
     assert (actions(same), same["groups"][0]["adopted"]) == ({"lobby": "changed"}, True)
     await client.patch(f"{GROUPS}/lobby", json={"min": 3})
@@ -199,6 +201,18 @@ async def test_a_live_edit_to_null_is_not_undone_without_force(client: httpx.Asy
     assert (await client.get(f"{GROUPS}/lobby")).json()["memory_mb"] == 0
 
 
+async def test_a_name_that_is_no_text_and_an_owner_that_is_no_name_say_what_to_write(
+    client: httpx.AsyncClient,
+) -> None:
+    number = await refused(client, {"path": "a.yaml", "body": {"name": 123, "command": COMMAND}})
+    assert number["errors"][0]["hint"] == 'put it in quotes: name: "123"'
+    for owner in ("My Owner!", "team\n", "a" * 64):
+        error = await refused(client, document("a"), owner=owner)
+        assert (error["field"], "use up to 63 of a-z" in error["hint"]) == ("owner", True)
+        assert "regex" not in error["message"]
+    await applied(client, document("a"), owner="my-owner.2_")
+
+
 async def test_prune_deletes_what_the_owner_no_longer_has(client: httpx.AsyncClient) -> None:
     await applied(
         client, document("mine"), document("also-mine"), document("base", abstract=True), owner="me"
@@ -210,6 +224,8 @@ async def test_prune_deletes_what_the_owner_no_longer_has(client: httpx.AsyncCli
     assert (await refused(client, owner="me", prune=True))["field"] == "documents"
     kept = await refused(client, document("mine", parent="base"), owner="me", prune=True)
     assert (kept["errors"][0]["path"], kept["errors"][0]["field"]) == ("mine.yaml", "parent")
+    assert "the prune would delete it" in kept["errors"][0]["message"]
+    assert kept["errors"][0]["hint"] == "add its document to the set, or name another parent"
     shape = await applied(client, document("mine"), owner="me", prune=True)
     assert actions(shape) == {"also-mine": "deleted", "base": "deleted", "mine": "unchanged"}
     left = {each["name"] for each in (await client.get(GROUPS)).json()["items"]}

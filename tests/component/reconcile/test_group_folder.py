@@ -83,6 +83,20 @@ BAD_FILES = {
 }
 
 
+async def test_of_two_files_with_one_name_neither_is_applied(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    file = write(folder, "lobby", max=1)
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        copy = folder / "a-copy.yaml"
+        copy.write_text(file.read_text().replace("max: 1", "max: 2"))
+        write(folder, "fresh")
+        report = await controller.call("POST", f"{GROUPS}/reload", {})
+        assert {each["path"] for each in report["errors"]} == {str(file), str(copy)}
+        assert (await controller.call("GET", f"{GROUPS}/lobby"))["max"] == 1
+        assert (report["gone"], await names(controller)) == ([], {"lobby", "fresh"})
+
+
 async def test_a_bad_file_does_not_keep_the_others_from_being_loaded(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "groups"
     write(folder, "lobby")

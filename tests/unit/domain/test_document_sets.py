@@ -75,3 +75,38 @@ def test_a_long_chain_is_refused_once_and_followed_eight_documents_far(end: str)
         assert "more than 8 documents" in found.error.message
         calls.append(count.of(parent_of))
     assert calls[1] <= 2 * calls[0] < 2 * 200 * 20
+
+
+def test_a_wrong_type_hides_no_fault_of_other_fields() -> None:
+    document = {
+        "name": "lobby",
+        "command": "sleep 9",
+        "static_names": ["lobby-1", "b_C", "b", "b"],
+        "nodes": ["Not A Node"],
+        "min": 3,
+        "max": 1,
+        "ports": {"primary": 25565},
+        "probes": [{"kind": "tcp", "port": "primary"}],
+    }
+    found = resolve_set(["lobby"], {"lobby": document}).faults
+    assert sorted(each.error.field or "" for each in found) == [
+        "command",
+        "max",
+        "nodes/0",
+        "ports/primary",
+        "static_names/0",
+        "static_names/1",
+        "static_names/3",
+    ]
+
+
+def test_what_depends_on_a_wrong_field_is_not_reported() -> None:
+    document = {
+        "name": "lobby",
+        "jvm": {},
+        "artifact": {"url": 5},
+        "variables": {"A": "1"},
+        "variable_types": 3,
+    }
+    found = resolve_set(["lobby"], {"lobby": document}).faults
+    assert sorted(each.error.field or "" for each in found) == ["artifact/url", "variable_types"]

@@ -7,7 +7,7 @@ group remembers the digest of the document that was applied last, so an edit sin
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -28,13 +28,14 @@ from corral.domain.groups.document_sets import (
     ResolvedSet,
     differing_fields,
     document_digest,
+    field_faults,
     name_of,
     orphan_faults,
     reference_faults,
     resolve_set,
 )
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.inheritance import Document, GroupFault, of_descendant, written_document
+from corral.domain.groups.inheritance import Document, GroupFault, of_descendant, parent_of, written_document
 from corral.domain.groups.instance_records import GroupRecord
 from corral.errors import (
     Code,
@@ -49,6 +50,7 @@ from corral.errors import (
 
 MAX_FAULTS: Final = 1000
 _SHOWN: Final = 20
+_NAME_SHOWN: Final = 40
 
 
 class GivenDocument(NamedTuple):
@@ -145,12 +147,22 @@ def check_set(given: Sequence[GivenDocument], stored: StoredGroups, gone: tuple[
     """Check the documents with each other and with the stored ones. Pure, and may take a while."""
     documents: dict[str, GivenDocument] = {}
     faults: list[DocumentFault] = []
+    doubled: set[str] = set()
     for each in given:
-        error = _unnamed(each, documents)
+        error, name = _unnamed(each), name_of(each.body)
         if error is not None:
-            faults.append(DocumentFault(each.path, name_of(each.body), error))
+            faults.append(DocumentFault(each.path, name, error))
+        elif name in documents:  # neither is better than the other
+            first = documents[name]
+            if name not in doubled:
+                faults.append(DocumentFault(first.path, name, _twice(name, each)))
+            doubled.add(name)
+            faults += [
+                DocumentFault(each.path, name, fault)
+                for fault in (_twice(name, first), *field_faults(each.body))
+            ]
         else:
-            documents[name_of(each.body)] = each
+            documents[name] = each
     left = frozenset(gone)
     every: dict[str, Document] = {name: each for name, each in stored.documents.items() if name not in left}
     every |= {name: each.body for name, each in documents.items()}
@@ -182,11 +194,11 @@ def _resolved(
     found = [*resolved.faults, *orphan_faults(others, frozenset(gone))]
     known = {name: specs.get(name) or GroupSpec(name=name) for name in every}
     found += reference_faults(known | resolved.specs, resolved.specs, gone)
-    return resolved, found
+    return resolved, [_of_pruned(each, every, gone) for each in found]
 
 
-def _unnamed(each: GivenDocument, documents: Mapping[str, GivenDocument]) -> Rejected | None:
-    """The refusal of what is no document, or has no name of its own."""
+def _unnamed(each: GivenDocument) -> Rejected | None:
+    """The refusal of what is no document, or has no name."""
     if not isinstance(each.body, Mapping):
         return Rejected(
             Code.INVALID_FIELD,
@@ -195,18 +207,36 @@ def _unnamed(each: GivenDocument, documents: Mapping[str, GivenDocument]) -> Rej
         )
     name = each.body.get("name")
     if not isinstance(name, str) or not name:
+        if isinstance(name, int | float):
+            problem, hint = "field 'name' is no text", f'put it in quotes: name: "{str(name)[:_NAME_SHOWN]}"'
+            return Rejected(Code.INVALID_FIELD, problem, hint=hint, field="name")
         code = Code.INVALID_FIELD if "name" in each.body else Code.MISSING_FIELD
         problem = "field 'name' is no text" if "name" in each.body else "field 'name' is missing"
         return Rejected(code, problem, hint="a document is one group: name it", field="name")
-    if name in documents:
-        other = documents[name].path or "another document"
-        return Rejected(
-            Code.ALREADY_EXISTS,
-            f"group '{name}' is in {other}, too",
-            hint="leave one of them out",
-            field="name",
-        )
     return None
+
+
+def _twice(name: str, other: GivenDocument) -> Rejected:
+    return Rejected(
+        Code.ALREADY_EXISTS,
+        f"group '{name}' is in {other.path or 'another document'}, too",
+        hint="leave one of them out",
+        field="name",
+    )
+
+
+def _of_pruned(fault: GroupFault, every: Mapping[str, Document], gone: Collection[str]) -> GroupFault:
+    """The fault of a group whose parent is only missing because it would be pruned, in these words."""
+    parent = parent_of(every.get(fault.group, {}))
+    if fault.error.field != "parent" or parent not in gone:
+        return fault
+    error = Rejected(
+        fault.error.code,
+        f"parent: group '{parent}' is not in this set, so the prune would delete it",
+        hint="add its document to the set, or name another parent",
+        field="parent",
+    )
+    return GroupFault(fault.group, error)
 
 
 def _located(fault: GroupFault, documents: Mapping[str, GivenDocument]) -> DocumentFault:
@@ -279,7 +309,7 @@ def _refuse_live_edit(before: GroupRecord, digest: str, body: Document) -> None:
         raise Rejected(
             Code.LIVE_EDIT,
             f"group '{name}' was edited since it was applied, and this would undo it: "
-            f"{short_list(fields, _SHOWN)}",
+            f"{short_list((repr(each) for each in fields), _SHOWN)}",
             hint=f"take the edit into the file ('corral export {name}' prints it), or undo it with force (--force)",
             field=fields[0],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from corral.domain.groups.group_checks import group_faults
 from corral.domain.groups.group_documents import merged, typed_group
 from corral.domain.groups.inheritance import (
     MAX_CHAIN,
+    NOT_INHERITED,
     Document,
     GroupFault,
     chain_of,
@@ -30,6 +31,12 @@ from corral.errors import Code, Rejected
 FAULTS_OF_DOCUMENT: Final = 20
 """The most faults of one document that are collected."""
 _SOME_NAME: Final = "name"
+_CHECKED_TOGETHER: Final = (
+    frozenset({"command", "jvm", "artifact", "memory_mb"}),
+    frozenset({"ports", "probes"}),
+    frozenset({"variables", "variable_types"}),
+    frozenset({"min", "max"}),
+)
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -68,7 +75,8 @@ def resolve_set(names: Collection[str], documents: Mapping[str, Document]) -> Re
         found = field_faults(documents[name])
         if found:
             wrong.add(name)
-            faults += [GroupFault(name, each) for each in found]
+            found += _other_faults(name, documents, found)
+            faults += [GroupFault(name, each) for each in found[:FAULTS_OF_DOCUMENT]]
     depths = _depths(names, documents)
     merged_ones = sorted(names, key=lambda name: depths[name])
     for name in [*merged_ones, *descendants_of(names, documents)]:
@@ -97,6 +105,21 @@ def field_faults(document: Document) -> list[Rejected]:
         if len(faults) == FAULTS_OF_DOCUMENT:
             break
     return faults
+
+
+def _other_faults(name: str, documents: Mapping[str, Document], found: Sequence[Rejected]) -> list[Rejected]:
+    """What the checks of a document find beside the fields that have wrong types, and those that are checked with
+    these."""
+    wrong = {_top(each) for each in found}
+    wrong |= {field for together in _CHECKED_TOGETHER if wrong & together for field in together}
+    if wrong & set(NOT_INHERITED):
+        return []
+    left = {key: value for key, value in documents[name].items() if key not in wrong}
+    return [each for each in _resolved(name, {**documents, name: left})[1] if _top(each) not in wrong]
+
+
+def _top(error: Rejected) -> str:
+    return (error.field or "").partition("/")[0]
 
 
 def _depths(names: Iterable[str], documents: Mapping[str, Document]) -> dict[str, int]:
@@ -129,7 +152,8 @@ def _resolved(name: str, documents: Mapping[str, Document]) -> tuple[GroupSpec |
         spec = typed_group(merged_document(name, documents))
     except Rejected as error:
         return None, [error]
-    return spec, [with_origin(each, chain, documents) for each in group_faults(spec)]
+    found = itertools.islice(group_faults(spec), FAULTS_OF_DOCUMENT)
+    return spec, [with_origin(each, chain, documents) for each in found]
 
 
 def reference_faults(

@@ -4,7 +4,7 @@ stored."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from corral.domain.control_characters import refuse_control
@@ -60,20 +60,19 @@ MAP_BOUNDS: Final[Mapping[str, MapBound]] = {
 
 def check_group(spec: GroupSpec) -> GroupSpec:
     """Refuse a group that cannot work, with the field."""
-    for check in _CHECKS:
-        check(spec)
+    for error in group_faults(spec):
+        raise error
     return spec
 
 
-def group_faults(spec: GroupSpec) -> list[Rejected]:
-    """Everything that `check_group` refuses, the first of each of its checks."""
-    faults = []
+def group_faults(spec: GroupSpec) -> Iterator[Rejected]:
+    """Everything that `check_group` refuses, the first of each check that does not list more."""
     for check in _CHECKS:
         try:
             check(spec)
         except Rejected as error:
-            faults.append(error)
-    return faults
+            yield error
+    yield from check_placement(spec)
 
 
 def _check_bounds(spec: GroupSpec) -> None:
@@ -311,6 +310,5 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], object], ...]] = (
     lambda spec: check_probes(spec.probes, spec.ports.keys()),
     lambda spec: refuse_hidden(spec, field="document"),
     _check_nodes,
-    check_placement,
 )
 """In this order; none depends on what another one finds."""

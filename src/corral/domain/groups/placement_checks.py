@@ -3,6 +3,7 @@ references to others."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -19,15 +20,28 @@ MOST_NAMES: Final = 1000
 _SHOWN: Final = 10
 
 
-def check_placement(spec: GroupSpec) -> None:
-    """Refuse references of a group to itself and rules that cannot hold, with the field."""
-    _check_reference(spec, "parent", spec.parent)
-    _check_reference(spec, "fallback_group", spec.fallback_group)
-    _check_dependencies(spec)
-    for position, affinity in enumerate(spec.affinity):
-        _check_affinity(affinity, f"affinity/{position}")
-    _check_spread(spec)
-    _check_static_names(spec)
+def check_placement(spec: GroupSpec) -> Iterator[Rejected]:
+    """References of a group to itself and rules that cannot hold, with the field of each."""
+    checks: list[Callable[[], None]] = [
+        lambda: _check_reference(spec, "parent", spec.parent),
+        lambda: _check_reference(spec, "fallback_group", spec.fallback_group),
+        lambda: _check_dependencies(spec),
+        *(
+            functools.partial(_check_affinity, affinity, f"affinity/{position}")
+            for position, affinity in enumerate(spec.affinity)
+        ),
+        lambda: _check_spread(spec),
+        lambda: _check_warm(spec),
+    ]
+    for check in checks:
+        try:
+            check()
+        except Rejected as error:
+            yield error
+    yield from _faults_of_static_names(spec)
+
+
+def _check_warm(spec: GroupSpec) -> None:
     if spec.warm and spec.static:
         raise invalid(
             "warm",
@@ -97,22 +111,27 @@ def _check_spread(spec: GroupSpec) -> None:
         seen.add(each.by)
 
 
-def _check_static_names(spec: GroupSpec) -> None:
+def _faults_of_static_names(spec: GroupSpec) -> Iterator[Rejected]:
     if len(spec.static_names) > MOST_NAMES:
-        raise invalid(
+        yield invalid(
             "static_names",
             f"{len(spec.static_names)} ids are more than {MOST_NAMES}",
             "leave some out: further instances are called 'NAME-NUMBER'",
         )
+        return
     seen: set[str] = set()
     for position, name in enumerate(spec.static_names):
         field = f"static_names/{position}"
-        instance_id(name, field=field)
+        try:
+            instance_id(name, field=field)
+        except Rejected as error:
+            yield error
+            continue
         if name in seen:
-            raise invalid(field, f"'{name}' is listed twice", "leave one of them out")
+            yield invalid(field, f"'{name}' is listed twice", "leave one of them out")
+        elif _numbered(name) == spec.name:
+            yield _taken(field, name, spec.name)
         seen.add(name)
-        if _numbered(name) == spec.name:
-            raise _taken(field, name, spec.name)
 
 
 def _numbered(id: str) -> str:

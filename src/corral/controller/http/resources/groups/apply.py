@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -44,6 +45,7 @@ from corral.errors import Rejected, counted
 MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
 _SHOWN: Final = 100
+_OWNER: Final = re.compile("[a-z0-9]?[a-z0-9._-]{0,62}")
 
 
 class DocumentInput(RequestBody, frozen=True, kw_only=True):
@@ -53,7 +55,7 @@ class DocumentInput(RequestBody, frozen=True, kw_only=True):
 
 class ApplyInput(RequestBody, frozen=True, kw_only=True):
     documents: Annotated[tuple[DocumentInput, ...], msgspec.Meta(min_length=1, max_length=MOST_DOCUMENTS)]
-    owner: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]?[a-z0-9._-]{0,62}(?!\\n)$")] = ""
+    owner: Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{_OWNER.pattern}(?!\\n)$"})] = ""
     prune: bool = False
     force: bool = False
     dry_run: bool = False
@@ -113,6 +115,12 @@ async def apply_documents(
             "new_templates", "only a dry run counts templates that are not there", "upload them first"
         )
     new = {name: awaited_template(name, call.now) for name in body.new_templates}
+    if _OWNER.fullmatch(body.owner) is None:
+        raise invalid(
+            "owner",
+            f"{body.owner[:80]!r} is not a valid owner",
+            "use up to 63 of a-z, 0-9, '.', '_' and '-'",
+        )
     given = [GivenDocument(each.path, each.body) for each in body.documents]
     options = ApplyOptions(
         owner=body.owner,
