@@ -12,7 +12,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import CommandRefused, WrongUsage, note
-from corral.cli.group_hold import hold, release
+from corral.cli.group_hold import held_by, hold, hold_of, release
 from corral.cli.group_waits import (
     GROUPS,
     counts_of,
@@ -296,6 +296,10 @@ def _writable(document: Item) -> dict[str, Any]:
 def scale(session: ApiSession, name: str, count: int, wait: bool, timeout: int) -> None:
     """Have COUNT instances of a group."""
     changed = session.client.post(f"{GROUPS}/{segment(name)}/scale", {"count": count})
+    if held := hold_of(changed):
+        note(
+            f"group '{name}' is held {held_by(held)}; the number counts from 'corral group release {name}' on"
+        )
     if wait:
         changed = until_met(session, name, timeout)
     show_done(session.output, changed, f"group '{name}' shall have {counted(count, 'instance')}", name="name")
@@ -306,8 +310,10 @@ def scale(session: ApiSession, name: str, count: int, wait: bool, timeout: int) 
 @api_command
 def unpause(session: ApiSession, name: str) -> None:
     """Try a crash-looping group again now."""
+    before = status_of(session.client.get(f"{GROUPS}/{segment(name)}")).get("paused")
     changed = session.client.post(f"{GROUPS}/{segment(name)}/unpause")
-    show_done(session.output, changed, f"group '{name}' is tried again", name="name")
+    done = f"group '{name}' is tried again" if before else f"group '{name}' was not paused: nothing changed"
+    show_done(session.output, changed, done, name="name")
 
 
 group.add_command(hold)

@@ -8,11 +8,12 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import WrongUsage, printable
-from corral.cli.group_waits import GROUPS, until_met, until_stopped
+from corral.cli.failure import WrongUsage, note, printable
+from corral.cli.group_waits import GROUPS, status_of, until_met, until_stopped
 from corral.cli.instance.waits import wait_options
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done
+from corral.cli.terminal.values import full_time
 from corral.errors import counted
 
 _DRY: Final = {"dry_run": "true"}
@@ -45,7 +46,10 @@ def hold(
         return
     when = "each when it is empty" if when_empty else "at once"
     confirm(f"stop every instance of group '{name}', {when}, and keep all stopped", yes=yes)
+    before = hold_of(session.client.get(f"{GROUPS}/{segment(name)}"))
     changed = session.client.post(path, body)
+    if before and (before.get("reason"), before.get("when_empty")) != (reason, when_empty):
+        note(f"it was held already, {held_by(before)}: this hold replaces that one")
     if wait:
         changed = until_stopped(session, name, timeout)
     show_done(session.output, changed, f"group '{name}' is held: corral group release {name}", name="name")
@@ -63,10 +67,22 @@ def release(session: ApiSession, name: str, dry_run: bool, wait: bool, timeout: 
         _refuse_wait(wait)
         _show_dry_run(session, name, session.client.post(path, params=_DRY))
         return
+    before = hold_of(session.client.get(f"{GROUPS}/{segment(name)}"))
     changed = session.client.post(path)
     if wait:
         changed = until_met(session, name, timeout)
-    show_done(session.output, changed, f"group '{name}' is released", name="name")
+    done = f"group '{name}' is released" if before else f"group '{name}' was not held: nothing changed"
+    show_done(session.output, changed, done, name="name")
+
+
+def hold_of(group: Item) -> Item:
+    """Who holds a group; empty: nobody."""
+    found: Item = status_of(group).get("hold") or {}
+    return found
+
+
+def held_by(hold: Item) -> str:
+    return f"by {hold.get('by')} since {full_time(hold.get('since'))}: {hold.get('reason')}"
 
 
 def _refuse_wait(wait: bool) -> None:

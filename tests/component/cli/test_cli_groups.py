@@ -278,6 +278,7 @@ def test_a_group_whose_instances_are_still_being_stopped_is_not_called_deleted(
 @pytest.mark.parametrize("verb", ["unpause", "restart"])
 def test_the_other_verbs_of_a_group(corral: Corral, server: StandIn, verb: str) -> None:
     server.answers["POST", f"/api/v1/groups/lobby/{verb}"] = (200, GROUP)
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, GROUP)
     more = ["--yes"] if verb == "restart" else []
     assert corral("group", verb, "lobby", *more).returncode == 0
 
@@ -503,15 +504,26 @@ def test_a_group_is_held_and_released(corral: Corral, server: StandIn) -> None:
     hold = {"by": "'admin'", "reason": "a new map", "since": "2026-01-01T00:00:00Z", "when_empty": True}
     server.answers["POST", "/api/v1/groups/lobby/hold"] = (200, GROUP)
     server.answers["POST", "/api/v1/groups/lobby/release"] = (200, GROUP)
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, GROUP)
+    unheld = corral("group", "release", "lobby").stdout
+    assert unheld == "group 'lobby' was not held: nothing changed\n"
+    server.answers["POST", "/api/v1/groups/lobby/unpause"] = (200, GROUP)
+    assert corral("group", "unpause", "lobby").stdout == "group 'lobby' was not paused: nothing changed\n"
     done = corral("group", "hold", "lobby", "--reason", "a new map", "--when-empty", "--yes")
     assert done.stdout == "group 'lobby' is held: corral group release lobby\n", done.stderr
     assert server.requests[-1].body == {"reason": "a new map", "when_empty": True}
     assert corral("group", "hold", "lobby", "--yes").returncode == 2, "a reason is needed"
-    assert corral("group", "release", "lobby").stdout == "group 'lobby' is released\n"
+    assert done.stderr == ""
     server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status(hold=hold))
+    assert corral("group", "release", "lobby").stdout == "group 'lobby' is released\n"
+    again = corral("group", "hold", "lobby", "--reason", "an update", "--yes")
+    assert "it was held already, by 'admin' since" in again.stderr
+    assert "a new map: this hold replaces that one" in again.stderr
     shown = corral("group", "get", "lobby").stdout
     assert "HELD" in shown
     assert "stopped when empty: a new map" in shown
-    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, with_status(hold=hold))
+    scaled = corral("group", "scale", "lobby", "3")
+    assert (scaled.returncode, "group 'lobby' is held by 'admin' since" in scaled.stderr) == (0, True)
     waited = corral("group", "scale", "lobby", "3", "--wait")
     assert (waited.returncode, "held by 'admin': a new map" in waited.stderr) == (1, True)
