@@ -148,7 +148,7 @@ def finish_writing(directory: pathlib.Path) -> None:
             former = _former(FileChange(path, "", None, None, listed=True)) if path.exists() else None
             _replace(path, content.encode() if content is not None else None, former)
         _log.warning(
-            "group_files.written", count=len(files), reason="a controller was killed while it wrote them"
+            "group_files.finished", count=len(files), reason="a controller was killed while it wrote them"
         )
     except (OSError, ValueError, TypeError, AttributeError, Malformed) as error:
         _log.error("group_files.failed", file=str(record), reason=str(error))
