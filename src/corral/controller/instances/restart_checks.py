@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -22,6 +23,8 @@ from corral.domain.planning.start_requests import StartRequest
 from corral.errors import Rejected
 
 _REMEDIES: Final = 3
+_TRIED: Final = 100
+"""Each costs a search for a node, and all of them one turn of the event loop."""
 
 
 class RestartRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,16 +58,28 @@ def refused_restart(
     ws: Workspace, group: GroupRecord, records: Iterable[InstanceRecord]
 ) -> RestartRefusal | None:
     """The first of these instances that no node could take again, were each stopped and started in turn: what it has
-    itself is free for it. Changes nothing."""
+    itself is free for it. Of very many only some are tried, of every node first. Changes nothing."""
     mark = ws.mark()
     try:
-        for record in records:
+        for record in _some(records):
             refused = _placed_again(ws, group, record)
             if refused is not None:
                 return refused
     finally:
         ws.back_to(mark)
     return None
+
+
+def _some(records: Iterable[InstanceRecord]) -> list[InstanceRecord]:
+    """At most `_TRIED`: the first of each node, then the second, and so on."""
+    passed: collections.Counter[str] = collections.Counter()
+    turns = []
+    for record in records:
+        turns.append((passed[record.node], record))
+        passed[record.node] += 1
+    if len(turns) <= _TRIED:
+        return [record for _, record in turns]
+    return [record for _, record in sorted(turns, key=lambda turn: turn[0])[:_TRIED]]
 
 
 def _placed_again(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> RestartRefusal | None:

@@ -31,8 +31,6 @@ from corral.domain.urls import shown_url
 from corral.errors import counted
 
 _NODES_NAMED: Final = 5
-_TRIED: Final = 100
-"""The most instances of a group for which it is tried whether they could be restarted."""
 
 
 class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +184,7 @@ def _refused_restart(ws: Workspace, name: str) -> str:
     group = ws.require_group(name)
     if group.hold is not None:
         return hold_text(group.hold, name)
-    refused = refused_restart(ws, group, to_restart(ws, group)[:_TRIED])
+    refused = refused_restart(ws, group, to_restart(ws, group))
     return refused.reason if refused is not None else ""
 
 
