@@ -38,7 +38,7 @@ NOUNS: Final = {
     "capability": ("corral.cli.capability:capability", "Interfaces that modules offer one another."),
     "command": ("corral.cli.command:command", "Commands that modules brought: list, run."),
     "crash": ("corral.cli.crash:crash", "Runs that ended without a request."),
-    "why": ("corral.cli.why:why", "Why an instance or a group is as it is."),
+    "why": ("corral.cli.why:why", "Why an instance, a group, a node or a module is as it is."),
     "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),
     "event": ("corral.cli.event:event", "Changes of the cluster: the stored ones, and those that come."),
     "logs": ("corral.cli.logs:logs", "The log of the controller or of a node."),
