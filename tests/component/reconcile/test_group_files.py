@@ -65,7 +65,7 @@ async def test_a_file_whose_name_is_no_text_is_reported_and_its_group_stays(tmp_
         controller = await cluster.controller(groups__directory=str(folder))
         file.write_text("name: [a]\ncommand: ['true']\n")
         report = await controller.call("POST", f"{GROUPS_PATH}/reload", {})
-        assert [each["path"] for each in report["errors"]] == [str(file)]
+        assert [each["path"] for each in report["errors"]] == [f"{file}:1"]
         assert report["gone"] == []
         with pytest.raises(CommandRefused, match="was edited since it was loaded"):
             await controller.call("PATCH", f"{GROUPS_PATH}/lobby", {"max": 2})

@@ -53,7 +53,7 @@ async def test_a_reload_reports_by_file_and_deletes_only_when_asked(tmp_path: pa
         gone.unlink()
         report = await controller.call("POST", f"{GROUPS}/reload", {})
         assert {each["path"] for each in report["errors"]} == {
-            str(folder / "lobby.yaml"),
+            str(folder / "lobby.yaml:5"),
             str(folder / "torn.yaml:1"),
         }
         assert await names(controller) == {"base", "lobby", "gone", "fresh"}
@@ -92,7 +92,7 @@ async def test_of_two_files_with_one_name_neither_is_applied(tmp_path: pathlib.P
         copy.write_text(file.read_text().replace("max: 1", "max: 2"))
         write(folder, "fresh")
         report = await controller.call("POST", f"{GROUPS}/reload", {})
-        assert {each["path"] for each in report["errors"]} == {str(file), str(copy)}
+        assert {each["path"] for each in report["errors"]} == {f"{file}:1", f"{copy}:1"}
         assert (await controller.call("GET", f"{GROUPS}/lobby"))["max"] == 1
         assert (report["gone"], await names(controller)) == ([], {"lobby", "fresh"})
 
@@ -175,6 +175,18 @@ async def test_a_change_over_the_api_does_not_overwrite_an_edit_of_the_file(tmp_
             await controller.call("PATCH", f"{GROUPS}/lobby", {"max": 2})
         assert file.read_text() == edited
         assert (await controller.call("GET", f"{GROUPS}/lobby"))["max"] == 1
+
+
+async def test_a_reload_without_the_directory_says_what_to_do(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    write(folder, "lobby")
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        folder.rename(tmp_path / "away")
+        with pytest.raises(CommandRefused, match="does not exist") as refused:
+            await controller.call("POST", f"{GROUPS}/reload", {})
+        assert "mount or restore it" in (refused.value.hint or "")
+        assert await names(controller) == {"lobby"}
 
 
 async def test_an_empty_directory_is_refused(tmp_path: pathlib.Path) -> None:

@@ -180,6 +180,12 @@ def _marked(record: GroupRecord) -> GroupRecord:
 
 def _read(directory: pathlib.Path) -> DocumentSet:
     finish_writing(directory)
+    if not directory.exists():
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"the directory of groups, {directory}, does not exist",
+            hint="mount or restore it, or start the controller with another (--groups DIR)",
+        )
     empty = directory / EMPTY
     found = read_set((str(directory),), may_be_empty=empty.exists())
     if found.documents:

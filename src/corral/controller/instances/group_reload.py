@@ -36,7 +36,7 @@ from corral.domain.groups.instance_records import GroupRecord
 from corral.errors import Code, DocumentFault, DocumentsRejected, Rejected, Retryable
 from corral.store.port import Append
 from corral.store.store_errors import Conflict
-from corral.system.document_sets import DocumentSet
+from corral.system.document_sets import DocumentSet, FileDocument
 
 _ATTEMPTS: Final = 3
 _log = structlog.get_logger("corral.controller.groups")
@@ -87,6 +87,7 @@ async def _reload(
         for each in found.faults
     ]
     given = [GivenDocument(each.path, each.body) for each in found.documents]
+    places = {each.path: each for each in found.documents}
     gone = _gone(workspace().groups(), given) if not faults else []
     if prune and faults:
         raise DocumentsRejected(
@@ -118,6 +119,7 @@ async def _reload(
     if steps := await asyncio.to_thread(ws.pending_steps()):
         entries = [_entry(ws, actor, each) for each in applied if each.action is not Action.UNCHANGED]
         await ledger.commit(*steps, *entries)
+    faults = [_with_line(each, places) for each in faults]
     for fault in faults:
         _log.warning("group_file.refused", file=fault.path, group=fault.group, reason=str(fault.error))
     left = [] if prune else gone
@@ -128,6 +130,13 @@ async def _reload(
 
 def _checked(given: list[GivenDocument], removed: tuple[str, ...], stored: StoredGroups) -> CheckedSet:
     return check_set(given, stored, removed)
+
+
+def _with_line(fault: DocumentFault, places: Mapping[str, FileDocument]) -> DocumentFault:
+    """The fault with the line of its field, where that is known."""
+    place = places.get(fault.path)
+    line = place.lines.get((fault.error.field or "").partition("/")[0]) if place else None
+    return fault._replace(path=f"{place.file}:{line}") if place and line else fault
 
 
 def _entry(ws: Workspace, actor: Actor, each: AppliedGroup) -> Append:
