@@ -115,6 +115,14 @@ def test_what_is_missing_is_named_with_its_field():
         assert text in error.message
 
 
+def test_all_that_are_missing_are_named_at_once():
+    selection = TemplateSelection(one_of=(choice("c"), choice("a")))
+    error = refusal(
+        group(templates=("base", "b", "a"), template_selection=selection), Library(template("base"))
+    )
+    assert (error.message, error.field) == ("templates 'b', 'a', 'c' do not exist", "templates/1")
+
+
 def test_a_missing_one_is_missed_even_if_another_would_have_been_drawn():
     spec = group(template_selection=TemplateSelection(one_of=(choice("a", 9), choice("gone", 1))))
     assert refusal(spec, Library(template("a"))).code is Code.TEMPLATE_NOT_FOUND

@@ -17,7 +17,9 @@ from corral.domain.groups.group import GroupSpec, TemplateChoice, TemplateSelect
 from corral.domain.groups.variable_checks import check_declaration, check_names, check_values
 from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, template_name
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, short_list
+
+_SHOWN: Final = 10
 
 MAX_DEPTH: Final = 32
 """Depth of parents."""
@@ -60,6 +62,7 @@ class _Pick(msgspec.Struct, frozen=True, kw_only=True):
 
 def select_templates(spec: GroupSpec, sources: TemplateSources, draw: Draw) -> Selection:
     """TEMPLATE_NOT_FOUND and TEMPLATE_CYCLE name the field of the group's document."""
+    _check_named(spec, sources)
     chain = [
         _Pick(record=_required(sources, name, f"templates/{position}"), field=f"templates/{position}")
         for position, name in enumerate(spec.templates)
@@ -71,8 +74,26 @@ def select_templates(spec: GroupSpec, sources: TemplateSources, draw: Draw) -> S
     return Selection(layers=tuple(stack.layers.values()), picks=tuple(drawn))
 
 
+def _check_named(spec: GroupSpec, sources: TemplateSources) -> None:
+    """Refuse several templates that the group names and that do not exist together, with the field of the first."""
+    selection = spec.template_selection
+    named = [(f"templates/{position}", name) for position, name in enumerate(spec.templates)]
+    for kind, choices in (("all_of", selection.all_of), ("one_of", selection.one_of)):
+        named += [
+            (f"template_selection/{kind}/{position}", each.name) for position, each in enumerate(choices)
+        ]
+    lost: dict[str, str] = {}
+    for field, name in named:
+        if sources.template(name) is None:
+            lost.setdefault(name, field)
+    if len(lost) > 1:
+        shown = short_list((f"'{name}'" for name in lost), _SHOWN)
+        raise _missing(f"templates {shown} do not exist", next(iter(lost.values())))
+
+
 def candidate_layers(spec: GroupSpec, sources: TemplateSources) -> tuple[Layer, ...]:
     """As `select_templates`, with every template that may be drawn. Raises the same."""
+    _check_named(spec, sources)
     stack = _Stack(sources)
     for position, name in enumerate(spec.templates):
         field = f"templates/{position}"
