@@ -253,6 +253,22 @@ def test_thousands_of_missing_instances_cost_a_pass_no_more_than_it_starts(world
     assert asked < 20
 
 
+def test_static_groups_without_a_place_are_passed_over_within_bounds(world):
+    asked = 0
+
+    class Counting(WorkspaceView):
+        def start_requests(self, group, *, reason):
+            nonlocal asked
+            for request in super().start_requests(group, reason=reason):
+                asked += 1
+                yield request
+
+    for number in range(8):
+        put(world, name=f"huge{number}", min=10_000, static=True, nodes=("nowhere",))
+    plan(Counting(world.workspace()), [f"huge{number}" for number in range(8)])
+    assert asked <= 10_000 + 2 * 8
+
+
 def test_scarce_room_goes_by_dependency_priority_size_and_name(world):
     put(world, name="low", min=1, memory_mb=600, priority=10)
     put(world, name="high", min=1, memory_mb=600, priority=90)

@@ -243,6 +243,39 @@ def test_many_tied_ports_get_the_lowest_number_at_which_all_are_free(tcp, udp, s
     assert len(str(caught.value)) < 500
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(10, 14), st.sampled_from(PortProtocol)), min_size=1, max_size=6),
+    st.sets(st.integers(10, 24)),
+    st.dictionaries(st.integers(0, 5), st.integers(10, 24)),
+)
+def test_ports_of_overlapping_ranges_get_the_lowest_that_is_left_to_each(ranges, leased, last):
+    """As if each were looked for from the beginning of its range."""
+    ports = {f"p{at}": PortSpec(range=(low, 24), protocol=kind) for at, (low, kind) in enumerate(ranges)}
+    before = [
+        LeasedPort(name=f"p{at}", port=number, protocol=ports[f"p{at}"].protocol)
+        for at, number in last.items()
+        if at < len(ports)
+    ]
+    occupied = {(n, PortProtocol.TCP) for n in leased}
+    taken, expected = set(occupied), {}
+    had = {port.name: port.port for port in before}
+    for name in sorted(ports, key=lambda each: (each not in had, each)):
+        low, high = ports[name].bounds()
+        numbers = [had[name]] if name in had and low <= had[name] <= high else []
+        keys = {n: set(port_keys(n, ports[name].protocol)) for n in (*numbers, *range(low, high + 1))}
+        expected[name] = next((n for n in (*numbers, *range(low, high + 1)) if not keys[n] & taken), None)
+        if expected[name] is None:
+            break
+        taken |= keys[expected[name]]
+    if None in expected.values():
+        with pytest.raises(NoPort):
+            choose_ports(ports, leased=leasing(*occupied), refused=frozenset(), last=before)
+        return
+    chosen = choose_ports(ports, leased=leasing(*occupied), refused=frozenset(), last=before)
+    assert {port.name: port.port for port in chosen} == expected
+
+
 def test_a_tied_set_names_how_many_of_its_numbers_are_taken():
     ports = {"root": PortSpec(range=(100, 101)), "far": PortSpec(of="root", offset=50)}
     leased = leasing((100, PortProtocol.TCP), (151, PortProtocol.UDP), (120, PortProtocol.TCP))

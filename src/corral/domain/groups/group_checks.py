@@ -54,7 +54,7 @@ MAP_BOUNDS: Final[Mapping[str, MapBound]] = {
     "properties": MapBound(1000, 128, 131_072),
     "env": MapBound(1000, 256, 131_072),
     "variable_types": MapBound(1000, 128, 0),
-    "ports": MapBound(256, 63, 0),
+    "ports": MapBound(64, 63, 0),
 }
 
 

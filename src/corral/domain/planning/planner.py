@@ -28,8 +28,8 @@ from corral.errors import counted
 
 _REPORT: Final = dt.timedelta(seconds=5)
 """How often a node reports its load, and its instances their players."""
-_LOOKED_AT: Final = 2000
-"""How many starts of a static group are passed over in one pass because their home has no place."""
+_PASSED_OVER: Final = 10_000
+"""How many starts of static groups are passed over in one pass because their home has no place."""
 _DEEPEST: Final = 64
 """Dependencies are without cycles when a document is accepted; a stored one may be older than that rule."""
 
@@ -140,6 +140,7 @@ class _Pass:
         self._unfinished: dict[str, None] = {}
         self._pending: dict[str, Iterator[_Pending]] = {}
         """By group, its starts in their order; made as they are needed, for there may be thousands."""
+        self._passes = _PASSED_OVER
         self._tiers: dict[str, int] = {}
         self._without_place: set[tuple[str, str]] = set()
         """Group and home, which is empty for most, of which no further instance finds a place in this pass."""
@@ -187,11 +188,12 @@ class _Pass:
     def _next(self, name: str) -> _Pending | None:
         """The next start of a group that may find a place; None: there is none."""
         try:
-            for pending in itertools.islice(self._pending[name], _LOOKED_AT):
+            for pending in self._pending[name]:
                 if pending.request.claimed_by or self._place_of(pending) not in self._without_place:
                     return pending
-                if not pending.group.spec.static:
-                    return None  # all of them have the same place
+                if not pending.group.spec.static or not self._passes:
+                    return None  # all of them have the same place, or this pass has looked at enough of them
+                self._passes -= 1
         except Exception as error:  # one broken group delays no other
             self._groups[name].error = error
         return None

@@ -38,19 +38,25 @@ def choose_ports(
     those that had a number. Tied ports get their numbers together, or none does. Raises `NoPort`."""
     taken: set[PortKey] = set()
     chosen: list[LeasedPort] = []
+    passed: dict[tuple[int, PortProtocol], int] = {}
+    """By the beginning of a range and the transport, the last number that a port alone got: those below are taken."""
     before = {port.name: port.port for port in last}
     for tied in sorted(port_sets(specs), key=lambda each: (not each.fixed, each.name not in before)):
-        number = _free(tied, before.get(tied.name), leased, refused, taken)
+        alone = (tied.low, tied.members[0].protocol) if len(tied.members) == 1 else None
+        begin = passed.get(alone, tied.low) if alone is not None else tied.low
+        number = _free(tied, begin, before.get(tied.name), leased, refused, taken)
         if number is None:
             raise NoPort(_why(tied, leased, refused), port=tied.name)
+        if alone is not None and before.get(tied.name) is None:
+            passed[alone] = number
         for port in tied.members:
             taken.update(port_keys(number + port.offset, port.protocol))
             chosen.append(LeasedPort(name=port.name, port=number + port.offset, protocol=port.protocol))
     return tuple(sorted(chosen, key=lambda port: port.name))
 
 
-def _free(tied: PortSet, first: int | None, *occupied: Set[PortKey]) -> int | None:
-    """The first choice if it is in the range and free, else the lowest free number."""
+def _free(tied: PortSet, begin: int, first: int | None, *occupied: Set[PortKey]) -> int | None:
+    """The first choice if it is in the range and free, else the lowest free number from `begin` on."""
     needed = [
         (port.offset, transport)
         for port in tied.members
@@ -59,7 +65,7 @@ def _free(tied: PortSet, first: int | None, *occupied: Set[PortKey]) -> int | No
     numbers = range(tied.low, tied.high + 1)
     if first is not None and first in numbers and _next_free(first, needed, occupied) == first:
         return first
-    number = tied.low
+    number = begin
     for _ in range(_JUMPS // len(needed)):
         if number not in numbers:
             return None
