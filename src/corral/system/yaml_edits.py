@@ -36,14 +36,20 @@ class _Field(NamedTuple):
     """Of its last line."""
 
 
-def with_document(text: str, at: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    """The text with its document number `at` changed; None: it has to be written whole."""
+def with_documents(
+    text: str, changes: Mapping[int, tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> str | None:
+    """The text with documents changed: by their number in it, what they were and what they become. None: it has to be
+    written whole."""
     documents = _documents(text)
-    if documents is None or at >= len(documents):
+    if documents is None:
         return None
-    edits = _mapping_edits(text, documents[at], before, after)
-    if edits is None:
-        return None
+    edits: list[_Edit] = []
+    for at, (before, after) in sorted(changes.items()):
+        found = _mapping_edits(text, documents[at], before, after) if at < len(documents) else None
+        if found is None:
+            return None
+        edits += found
     parts: list[str] = []
     done = 0
     for edit in edits:

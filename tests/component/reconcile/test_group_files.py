@@ -260,3 +260,15 @@ async def test_what_a_killed_controller_had_begun_to_write_is_written_before_the
         page = await controller.call("GET", GROUPS_PATH)
     assert {each["name"]: each["max"] for each in page["items"]} == {"a": 2, "b": 2}
     assert sorted(each.name for each in folder.iterdir()) == ["a.yaml", "b.yaml"]
+
+
+async def test_a_record_of_writes_larger_than_what_is_loaded_is_read_back(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "groups"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("name: a\ncommand: ['true']\n")
+    text = "# " + '"' * (5 * 1024 * 1024) + "\nname: a\ncommand: ['true']\nmax: 2\n"
+    (folder / ".corral-writing").write_text(json.dumps([["a.yaml", text]]))
+    assert (folder / ".corral-writing").stat().st_size > MOST_BYTES
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert (await controller.call("GET", f"{GROUPS_PATH}/a"))["max"] == 2

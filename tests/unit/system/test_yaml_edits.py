@@ -9,7 +9,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.system.yaml_edits import with_another, with_document, without_document
+from corral.system.yaml_edits import with_another, with_documents, without_document
+
+
+def with_document(text, at, before, after):
+    return with_documents(text, {at: (before, after)})
+
 
 LOBBY = """\
 # the lobby of all
@@ -158,3 +163,13 @@ def test_a_text_with_a_mark_of_its_encoding_is_written_whole() -> None:
     before, after = {"name": "lobby", "max": 1}, {"name": "lobby", "max": 2}
     assert with_document("\ufeffname: lobby\nmax: 1\n", 0, before, after) is None
     assert with_document("name: lobby\nmax: 1\n", 0, before, after) == "name: lobby\nmax: 2\n"
+
+
+def test_several_documents_are_changed_at_once():
+    text = "# one\nname: a\nmax: 1\n---\n# two\nname: b\nmax: 1\n---\nname: c\n"
+    changes = {
+        at: ({"name": name, "max": 1}, {"name": name, "max": 2, "min": at}) for at, name in enumerate("ab")
+    }
+    expected = "# one\nname: a\nmax: 2\nmin: 0\n---\n# two\nname: b\nmax: 2\nmin: 1\n---\nname: c\n"
+    assert with_documents(text, changes) == expected
+    assert with_documents(text, {5: changes[0]}) is None

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import structlog
 import yaml
 
@@ -22,7 +23,7 @@ from corral.system.document_sets import (
     read_regular,
     shown_file,
 )
-from corral.system.yaml_edits import with_another, with_document, without_document
+from corral.system.yaml_edits import with_another, with_documents, without_document
 
 _log = structlog.get_logger("corral.controller.groups")
 
@@ -31,6 +32,7 @@ _MODE: Final = 0o600
 _TAKEN_OVER: Final = ".taken-over"
 WRITING: Final = ".corral-writing"
 """What is being written, if that is more than one file."""
+_LARGEST_RECORD: Final = 8 * MOST_BYTES
 EMPTY: Final = ".corral-empty"
 """A file of ours in a directory whose last group was deleted over the API. Any other that is empty is refused: it may be
 one that is not mounted."""
@@ -128,12 +130,19 @@ def _record_writes(directory: pathlib.Path, writes: Iterable[_FileWrite]) -> Non
         [os.path.relpath(each.path, directory), None if each.fresh is None else each.fresh.decode()]
         for each in writes
     ]
-    _replace(directory / WRITING, json.dumps(files).encode(), None)
+    _replace(directory / WRITING, msgspec.json.encode(files), None)
 
 
 def end_writing(directory: pathlib.Path) -> None:
     """All files are written, or restored."""
     (directory / WRITING).unlink(missing_ok=True)
+
+
+def _recorded(path: pathlib.Path) -> bytes:
+    """The record; it may be larger than what is loaded, for it quotes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_LARGEST_RECORD)
 
 
 def finish_writing(directory: pathlib.Path) -> None:
@@ -142,7 +151,7 @@ def finish_writing(directory: pathlib.Path) -> None:
     if not record.exists():
         return
     try:
-        files = json.loads(read_regular(str(record)))
+        files = msgspec.json.decode(_recorded(record), type=list[tuple[str, str | None]])
         for place, content in files:
             path = directory / place
             former = _former(FileChange(path, "", None, None, listed=True)) if path.exists() else None
@@ -150,7 +159,7 @@ def finish_writing(directory: pathlib.Path) -> None:
         _log.warning(
             "group_files.finished", count=len(files), reason="a controller was killed while it wrote them"
         )
-    except (OSError, ValueError, TypeError, AttributeError, Malformed) as error:
+    except (OSError, ValueError, Rejected, Malformed) as error:
         _log.error("group_files.failed", file=str(record), reason=str(error))
         return
     end_writing(directory)
@@ -210,6 +219,15 @@ def _content(changes: Sequence[FileChange], content: bytes | None) -> bytes | No
             places.setdefault(name, at)
     kept: str | None = text if content is not None and not file.endswith(".json") else None
     changed: list[Any] = list(documents)
+    edited = {
+        places[each.name]: (each.loaded, each.document)
+        for each in changes
+        if each.name in places
+        and each.loaded is not None
+        and each.document is not None
+        and documents[places[each.name]] == each.loaded
+    }
+    kept = with_documents(kept, edited) if kept is not None and edited else kept
     for change in sorted(
         changes, key=lambda each: -places.get(each.name, -1)
     ):  # the last first: places stay as they are
@@ -219,7 +237,8 @@ def _content(changes: Sequence[FileChange], content: bytes | None) -> bytes | No
             continue
         if present != change.loaded:
             raise _edited(change, "was edited since it was loaded")
-        kept = _edited_text(kept, place, change) if kept is not None else None
+        if place not in edited:
+            kept = _edited_text(kept, place, change) if kept is not None else None
         if place is not None:
             changed[place : place + 1] = [change.document] if change.document is not None else []
         elif change.document is not None:
@@ -242,9 +261,7 @@ def _edited_text(text: str, at: int | None, change: FileChange) -> str | None:
     """The text with its comments; None: that cannot be done."""
     if change.document is None:
         return without_document(text, at) if at is not None else None
-    if at is None or change.loaded is None:
-        return with_another(text, change.document)
-    return with_document(text, at, change.loaded, change.document)
+    return with_another(text, change.document) if at is None else None
 
 
 def _holds(file: str, text: str, documents: list[Any]) -> bool:
