@@ -45,7 +45,8 @@ def show_group(each: Item, *, values: bool) -> None:
     for change in each["changes"]:
         effect = f"({_EFFECTS.get(change['effect'], change['effect'])})"
         for field, before, after in _parts(change) if values else ((change["field"], None, None),):
-            told = f": {_value(before)} -> {_value(after)}" if values else ""
+            known = values and (before is not None or after is not None)
+            told = f": {_value(before)} -> {_value(after)}" if known else ""
             click.echo(printable(f"    {field} {effect}{told}"))
     if each["held"]:
         click.echo(printable(f"    it is held: nothing starts until 'corral group release {each['name']}'"))

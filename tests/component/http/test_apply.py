@@ -320,3 +320,24 @@ async def test_a_dry_run_may_count_templates_that_are_to_be_uploaded(
     assert (await refused(client, game, dry_run=True, new_templates=["A B"]))["field"] == "new_templates"
     assert rig.state.number == before
     assert (await refused(client, game))["code"] == "DOCUMENTS_INVALID"
+
+
+async def test_the_answer_of_a_large_change_leaves_values_out_and_is_kept_under_its_key(
+    client: httpx.AsyncClient,
+) -> None:
+    """A value of a parent is in the answer once for each of its descendants."""
+    children = [document(f"g{number}", parent="base") for number in range(60)]
+    base = {"name": "base", "abstract": True, "env": {"A": "x" * 30_000}}
+    await applied(client, {"path": "", "body": base}, *children)
+    base["env"]["A"] = "y" * 30_000
+    body = {"documents": [{"path": "", "body": base}]}
+    answers = [
+        await client.post("/api/v1/apply", json=body, headers={"Idempotency-Key": "once"}) for _ in range(2)
+    ]
+    assert [each.status_code for each in answers] == [200, 200]
+    assert answers[0].json()["groups"] == answers[1].json()["groups"]
+    assert len(answers[0].content) < 1_200_000
+    changes = [each["changes"][0] for each in answers[0].json()["groups"]]
+    assert [each["field"] for each in changes] == ["env"] * 61
+    assert changes[0]["after"]["A"].startswith("y")
+    assert changes[-1]["after"] is None

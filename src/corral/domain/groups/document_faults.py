@@ -24,6 +24,7 @@ _STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _SHOWN: Final = 80
 _KEY_SHOWN: Final = 64
+_ENTRIES: Final = 1000
 _EXAMPLES: Final[Mapping[str, str]] = {
     "command": '["python3", "server.py"]',
     "args": '["--port", "25565"]',
@@ -95,7 +96,7 @@ def _parts_of(value: Any) -> Iterator[tuple[str | None, str, Any]]:
             if isinstance(key, str):
                 yield key, key[:_KEY_SHOWN], each
     elif isinstance(value, list | tuple):
-        for position, each in enumerate(value):
+        for position, each in enumerate(value[:_ENTRIES]):  # no list of a group has more
             yield None, str(position), each
 
 

@@ -45,6 +45,8 @@ from corral.errors import Rejected, counted
 MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
 _SHOWN: Final = 100
+_VALUES: Final = 1024 * 1024
+"""The most bytes of changed values in an answer."""
 _OWNER: Final = re.compile("[a-z0-9]?[a-z0-9._-]{0,62}")
 
 
@@ -220,12 +222,26 @@ def _shape(outcome: _Outcome, *, dry_run: bool) -> ApplyShape:
         changed=counts[Action.CHANGED],
         unchanged=counts[Action.UNCHANGED],
         deleted=counts[Action.DELETED],
-        groups=tuple(group_change(each, outcome.touched[each.name]) for each in outcome.applied),
+        groups=_group_changes(outcome),
         decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS]),
         decisions_count=len(decisions),
         unfinished=outcome.planned.unfinished,
         revision=outcome.revision,
     )
+
+
+def _group_changes(outcome: _Outcome) -> tuple[GroupChange, ...]:
+    """What becomes of each group. Values are left out once they would make the answer too large: a field that a parent
+    changes is in each of its descendants, and the answer is kept for as long as the request may be repeated."""
+    left, shown = _VALUES, []
+    for each in outcome.applied:
+        found = group_change(each, outcome.touched[each.name])
+        left -= sum(len(msgspec.json.encode((change.before, change.after))) for change in found.changes)
+        if left < 0:
+            bare = tuple(msgspec.structs.replace(change, before=None, after=None) for change in found.changes)
+            found = msgspec.structs.replace(found, changes=bare)
+        shown.append(found)
+    return tuple(shown)
 
 
 def _counts(applied: Sequence[AppliedGroup]) -> dict[Action, int]:
