@@ -24,14 +24,13 @@ from corral.domain.planning.placement import Placement, PlacementRequest, place
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.refusals import PlacementRefusal, listed_nodes
 from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.tiers import DependencyTiers
 from corral.errors import counted
 
 _REPORT: Final = dt.timedelta(seconds=5)
 """How often a node reports its load, and its instances their players."""
 _PASSED_OVER: Final = 10_000
 """How many starts of static groups are passed over in one pass because their home has no place."""
-_DEEPEST: Final = 64
-"""Dependencies are without cycles when a document is accepted; a stored one may be older than that rule."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +140,7 @@ class _Pass:
         self._pending: dict[str, Iterator[_Pending]] = {}
         """By group, its starts in their order; made as they are needed, for there may be thousands."""
         self._passes = _PASSED_OVER
-        self._tiers: dict[str, int] = {}
+        self._tiers = DependencyTiers(view.group)
         self._without_place: set[tuple[str, str]] = set()
         """Group and home, which is empty for most, of which no further instance finds a place in this pass."""
 
@@ -298,7 +297,7 @@ class _Pass:
                 request = msgspec.structs.replace(request, warm=True, reason=need.refill_reason(group))
             order = (
                 int(warm),
-                self._tier(name),
+                self._tiers.tier(name),
                 -group.spec.priority,
                 -group.spec.memory_mb,
                 (need.present + number) // self._limits.starts_of_group,  # in turns, those with few first
@@ -389,14 +388,3 @@ class _Pass:
                 wake_at=wake_at,
             )
         )
-
-    def _tier(self, name: str, depth: int = 0) -> int:
-        """How many groups come before it, by the longest chain of dependencies."""
-        known = self._tiers.get(name)
-        if known is not None or depth > _DEEPEST:
-            return known or 0
-        group = self._view.group(name)
-        before = group.spec.depends_on if group is not None else ()
-        tier = max((self._tier(each.group, depth + 1) + 1 for each in before), default=0)
-        self._tiers[name] = tier
-        return tier
