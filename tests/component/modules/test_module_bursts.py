@@ -108,7 +108,7 @@ async def test_thousands_of_calls_at_once_through_the_sdk_are_all_answered(tmp_p
         record = await bench.install(declared, code)
         assert (record.phase, record.reason) == (ModulePhase.ACTIVE, "")
         (process,) = bench.house.processes.values()
-        await eventually(said.exists, state=lambda: bench.record("burst"))
+        await eventually(lambda: said.exists() and said.read_text(), state=lambda: bench.record("burst"))
         assert said.read_text() == f"{_COUNT} done, wrong: []"
         assert list(bench.house.processes.values()) == [process]
     assert host.most <= MAX_CALLS_FROM_MODULE

@@ -44,7 +44,7 @@ async def test_a_line_that_comes_later_is_found_by_the_growth_of_its_console(con
             found = readiness(log(f"Done {number}$"))
             waiting = asyncio.create_task(found.until_ready())
             await eventually(
-                lambda found=found: " lines" in found.last_seen, state=lambda found=found: found.last_seen
+                lambda found=found: "matched" in found.last_seen, state=lambda found=found: found.last_seen
             )
             console.write(b"Do")
             console.write(b"ne %d\r\n" % number)
@@ -87,7 +87,7 @@ async def test_each_of_several_patterns_must_be_seen(console, readiness):
     console.write(b"one\n")
     found = readiness(log("one"), log("two"))
     waiting = asyncio.create_task(found.until_ready())
-    seen = "log probe 'two': none of 1 lines matched, the last one was 'one'"
+    seen = "log probe 'two': none of 1 line matched, the last one was 'one'"
     await eventually(lambda: found.last_seen.startswith(seen), state=lambda: found.last_seen)
     assert not waiting.done()
     console.write(b"two\n")
@@ -101,10 +101,9 @@ async def test_a_probe_that_never_succeeds_tells_what_it_saw_and_names_buffering
     assert "line_buffered: true" in found.last_seen
     console.write(b"\x1b[31mred\x07\n")
     buffered = readiness(log("Done"), line_buffered=True)
-    await not_ready(buffered, "none of 1 lines matched")
+    await not_ready(buffered, "none of 1 line matched")
     assert (
-        buffered.last_seen
-        == "log probe 'Done': none of 1 lines matched, the last one was '\\x1b[31mred\\x07'"
+        buffered.last_seen == "log probe 'Done': none of 1 line matched, the last one was '\\x1b[31mred\\x07'"
     )
 
 
@@ -125,7 +124,7 @@ async def test_a_huge_line_and_bytes_that_are_no_text_are_passed_over(console, r
 async def test_an_exponential_pattern_costs_nobody_anything(console, readiness):
     console.write(b"a" * 30 + b"b\n")  # minutes for an engine that goes back
     found = readiness(log("(a+)+$"), log("(x+x+)+y"))
-    await not_ready(found, "none of 1 lines matched", times=2)
+    await not_ready(found, "none of 1 line matched", times=2)
     console.write((b"a" * 60_000 + b"b\n") * 30)
     await not_ready(found, "none of 31 lines matched", times=2)
     console.write(b"aaa\nxxy\n")
@@ -142,7 +141,7 @@ async def test_waiting_for_growth_costs_no_processor_time(console, readiness):
     console.write(b"quiet\n")
     found = readiness(log("Done"))
     waiting = asyncio.create_task(found.until_ready())
-    await eventually(lambda: "1 lines" in found.last_seen)
+    await eventually(lambda: "1 line" in found.last_seen)
     with counted_calls() as count:
         await asyncio.sleep(2)
     assert count.calls < 10_000  # who spins makes hundreds of thousands
@@ -159,7 +158,7 @@ async def test_two_hundred_that_wait_cost_next_to_nothing(scratch, readiness):
     async with asyncio.TaskGroup() as group:
         for one in found:
             group.create_task(one.until_ready())
-        await eventually(lambda: all("1 lines" in one.last_seen for one in found))
+        await eventually(lambda: all("1 line" in one.last_seen for one in found))
         with counted_calls() as count:
             await asyncio.sleep(2)
         assert count.calls < 400_000

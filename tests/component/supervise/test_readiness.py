@@ -90,7 +90,7 @@ async def test_a_daemon_that_finds_a_run_knows_whether_it_was_ready(node):
 async def test_what_a_probe_waits_for_is_told_while_it_waits(node):
     probes = (PlanProbe(kind=ProbeKind.LOG, pattern="Done"),)
     await node.begin("one", base_plan(LISTENS_WHEN_TOLD, probes=probes))
-    words = "not ready yet: log probe 'Done': none of 1 lines matched, the last one was 'waits for orders'"
+    words = "not ready yet: log probe 'Done': none of 1 line matched, the last one was 'waits for orders'"
     await eventually(lambda: any(words in each for each in shown(node)), state=lambda: shown(node))
     run = node.run("one")
     assert run.state == "STARTING"
