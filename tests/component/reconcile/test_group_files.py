@@ -272,3 +272,15 @@ async def test_a_record_of_writes_larger_than_what_is_loaded_is_read_back(tmp_pa
     async with LocalCluster(tmp_path) as cluster:
         controller = await cluster.controller(groups__directory=str(folder))
         assert (await controller.call("GET", f"{GROUPS_PATH}/a"))["max"] == 2
+
+
+async def test_a_record_of_writes_that_names_a_file_elsewhere_writes_nothing(tmp_path: pathlib.Path) -> None:
+    folder, elsewhere = tmp_path / "groups", tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("name: a\ncommand: ['true']\n")
+    record = [["a.yaml", "name: a\ncommand: ['true']\nmax: 2\n"], ["../elsewhere", "x"]]
+    (folder / ".corral-writing").write_text(json.dumps(record))
+    async with LocalCluster(tmp_path) as cluster:
+        controller = await cluster.controller(groups__directory=str(folder))
+        assert (await controller.call("GET", f"{GROUPS_PATH}/a"))["max"] is None
+    assert not elsewhere.exists()

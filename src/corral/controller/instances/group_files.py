@@ -152,8 +152,12 @@ def finish_writing(directory: pathlib.Path) -> None:
         return
     try:
         files = msgspec.json.decode(_recorded(record), type=list[tuple[str, str | None]])
-        for place, content in files:
-            path = directory / place
+        inside = directory.resolve()
+        paths = [directory / place for place, _ in files]
+        for path in paths:
+            if not path.parent.resolve().is_relative_to(inside):
+                raise Malformed(f"it names a file outside of the directory: {shown_file(str(path))}")
+        for path, (_, content) in zip(paths, files, strict=True):
             former = _former(FileChange(path, "", None, None, listed=True)) if path.exists() else None
             _replace(path, content.encode() if content is not None else None, former)
         _log.warning(
