@@ -30,7 +30,7 @@ from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, L
 from corral.domain.ids import Epoch, GroupName, InstanceId, NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import NodeState
-from corral.domain.planning.planner import Limits, PlanResult
+from corral.domain.planning.planner import PassLimits, PlanResult
 from corral.domain.records import NodeRecord
 from corral.store.port import Change, Commit, Delete, Put
 from corral.system.entropy import SystemEntropy
@@ -66,7 +66,7 @@ class State:
         self._apply(ws.steps())
         self.short = [self.names[number] for number in sorted(short)]
 
-    def run_pass(self, names: list[str], limits: Limits) -> tuple[PlanResult, float]:
+    def run_pass(self, names: list[str], limits: PassLimits) -> tuple[PlanResult, float]:
         """One pass whose changes are thrown away; its time in ms."""
         gc.collect()
         wakes = {name: Wake(cause="bench") for name in names}
@@ -171,7 +171,7 @@ def _bare_loop(free: list[int]) -> float:
 def run() -> list[dict[str, Any]]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     state = State()
-    limits = Limits(starts=MISSING)
+    limits = PassLimits(starts=MISSING)
     full = []
     for _ in range(PASSES):
         found, took = state.run_pass(state.names, limits)

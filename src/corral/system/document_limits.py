@@ -14,7 +14,7 @@ MOST_VALUES: Final = 200_000
 MOST_BYTES: Final = 8 * 1024 * 1024
 
 
-class Malformed(ValueError):
+class MalformedDocument(ValueError):
     """A file that is neither YAML nor JSON, or has what a document cannot have."""
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -22,7 +22,7 @@ class Malformed(ValueError):
         self.line = line
 
 
-class Tally:
+class ValueTally:
     """How many values were read, and bytes of text in them, those behind references included. It is kept while a text is
     read, so that nothing is made which is larger."""
 
@@ -37,12 +37,12 @@ class Tally:
         self.values += values
         self.size += size
         if self.values > MOST_VALUES:
-            raise Malformed(
+            raise MalformedDocument(
                 f"it has more than {MOST_VALUES} values, references included; split it into several files",
                 line,
             )
         if self.size > MOST_BYTES:
-            raise Malformed(
+            raise MalformedDocument(
                 f"it has more than {MOST_BYTES >> 20} MiB of text, references included; put long values into files of a "
                 "template",
                 line,
@@ -54,12 +54,14 @@ def text_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def too_deep(line: int = 0) -> Malformed:
-    return Malformed(f"it is nested more than {DEEPEST} levels deep; no document of a group is", line)
+def too_deep(line: int = 0) -> MalformedDocument:
+    return MalformedDocument(f"it is nested more than {DEEPEST} levels deep; no document of a group is", line)
 
 
-def twice(key: str, line: int = 0) -> Malformed:
-    return Malformed(f"the key '{quoted(key)}' stands twice in one object; leave one of them out", line)
+def twice(key: str, line: int = 0) -> MalformedDocument:
+    return MalformedDocument(
+        f"the key '{quoted(key)}' stands twice in one object; leave one of them out", line
+    )
 
 
 def quoted(text: str) -> str:
@@ -81,12 +83,12 @@ def json_number(number: int | float, text: str, line: int = 0) -> int | float:
     raise _no_number(text, line)
 
 
-def _no_number(text: str, line: int) -> Malformed:
+def _no_number(text: str, line: int) -> MalformedDocument:
     if not any(sign.isdecimal() for sign in text):
-        return Malformed(
+        return MalformedDocument(
             f"{quoted(text)} is a value that JSON does not have; give a number, or put it in quotes", line
         )
-    return Malformed(
+    return MalformedDocument(
         f"the number {quoted(text)} is larger than numbers of a document are; put it in quotes if it is text",
         line,
     )

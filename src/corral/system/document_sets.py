@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from corral.domain.groups.field_aliases import with_field_names
 from corral.errors import Code, Rejected
-from corral.system.document_limits import MOST_BYTES, MOST_DOCUMENTS, Malformed, Tally
+from corral.system.document_limits import MOST_BYTES, MOST_DOCUMENTS, MalformedDocument, ValueTally
 from corral.system.json_values import json_value
-from corral.system.yaml_values import YamlDocument, yaml_documents
+from corral.system.yaml_values import LocatedDocument, yaml_documents
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _MOST_FILES: Final = 10_000
@@ -63,7 +63,7 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
     size = 0
     room = _Room()
     for file in [file for path in paths for file in document_files(path, may_be_empty)]:
-        tally = Tally()
+        tally = ValueTally()
         content = b""
         try:
             content = _text(file) if file in paths else read_regular(file)
@@ -78,7 +78,7 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             found.faults.append(_fault(file, "it is not text in UTF-8; save it as such", line))
-        except Malformed as error:
+        except MalformedDocument as error:
             found.faults.append(_fault(file, str(error)[:_SHOWN], error.line))
         except OSError as error:
             found.faults.append(_fault(file, f"cannot read it: {error.strerror}"))
@@ -107,11 +107,11 @@ class _Room:
     others, as long as there are few of them."""
 
     def __init__(self) -> None:
-        self._taken = Tally()
+        self._taken = ValueTally()
         self.looked_at = 0
         """Values of all files, those that are refused included."""
 
-    def take(self, tally: Tally) -> None:
+    def take(self, tally: ValueTally) -> None:
         self._taken.values += tally.values
         self._taken.size += tally.size
 
@@ -125,7 +125,7 @@ class _Room:
             much = f"{self.looked_at} values"
         else:
             return
-        raise Malformed(
+        raise MalformedDocument(
             f"it is not read, for the files before it have {much}, references included; make them smaller"
         )
 
@@ -164,21 +164,21 @@ def _text(path: str) -> bytes:
 
 
 def read_regular(path: str) -> bytes:
-    """A file that was found in a directory. Malformed: a pipe or a device, which might have no end, or one too large."""
+    """A file that was found in a directory. MalformedDocument: a pipe or a device, which might have no end, or one too large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):  # a directory cannot even be made a file object
         os.close(descriptor)
-        raise Malformed("it is no regular file")
+        raise MalformedDocument("it is no regular file")
     with os.fdopen(descriptor, "rb") as file:
         if found.st_size > MOST_BYTES:
-            raise Malformed(f"it has more than {MOST_BYTES >> 20} MiB; split it into several files")
+            raise MalformedDocument(f"it has more than {MOST_BYTES >> 20} MiB; split it into several files")
         return file.read(MOST_BYTES + 1)
 
 
-def documents_in(file: str, text: str, tally: Tally | None = None) -> list[FileDocument]:
-    """Malformed, with the line, whatever a text is that has no documents. `tally`: counts what it has."""
-    several = bodies_in(file, text, tally or Tally())
+def documents_in(file: str, text: str, tally: ValueTally | None = None) -> list[FileDocument]:
+    """MalformedDocument, with the line, whatever a text is that has no documents. `tally`: counts what it has."""
+    several = bodies_in(file, text, tally or ValueTally())
     documents: list[FileDocument] = []
     for each in several:
         bodies = each.body if isinstance(each.body, list) else [each.body]
@@ -188,14 +188,14 @@ def documents_in(file: str, text: str, tally: Tally | None = None) -> list[FileD
     return documents
 
 
-def bodies_in(file: str, text: str, tally: Tally) -> list[YamlDocument]:
+def bodies_in(file: str, text: str, tally: ValueTally) -> list[LocatedDocument]:
     """The documents of a text that is YAML or JSON, by the name of its file, as they are written."""
     if file.endswith(SUFFIXES[2]) or (not file.endswith(SUFFIXES) and text.lstrip()[:1] in ("{", "[")):
         try:
-            return [YamlDocument(json_value(text, tally), 0, {})]
+            return [LocatedDocument(json_value(text, tally), 0, {})]
         except json.JSONDecodeError as error:
             if file.endswith(SUFFIXES[2]):
-                raise Malformed(f"it is not JSON: {error.msg}", error.lineno) from None
+                raise MalformedDocument(f"it is not JSON: {error.msg}", error.lineno) from None
         tally.reset()
     return yaml_documents(text, tally)
 
@@ -205,7 +205,7 @@ def _document(file: str, number: int, body: Any, lines: Mapping[str, int], line:
     try:
         found = with_field_names(_writable(body))
     except Rejected as error:
-        raise Malformed(f"{error.message}; {error.hint}", line) from None
+        raise MalformedDocument(f"{error.message}; {error.hint}", line) from None
     return FileDocument(path, found, file, lines)
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from corral.system.document_limits import (
     DEEPEST,
     MOST_VALUES,
-    Malformed,
-    Tally,
+    MalformedDocument,
+    ValueTally,
     check_number,
     json_number,
     quoted,
@@ -32,7 +32,7 @@ _ESCAPE: Final = re.compile(
 class _Unfit(Exception):
     """A token that is JSON, and no value of a document."""
 
-    def __init__(self, token: str, error: Malformed) -> None:
+    def __init__(self, token: str, error: MalformedDocument) -> None:
         super().__init__(token)
         self.token = token
         self.error = error
@@ -42,8 +42,8 @@ class _Twice(Exception):
     """A key stands twice in one object."""
 
 
-def json_value(text: str, tally: Tally) -> Any:
-    """JSONDecodeError: it is no JSON. Malformed, with the line: it is, and no document of a group."""
+def json_value(text: str, tally: ValueTally) -> Any:
+    """JSONDecodeError: it is no JSON. MalformedDocument, with the line: it is, and no document of a group."""
     tally.add(_most_values(text), text_size(text))
     try:
         found = json.loads(
@@ -56,7 +56,7 @@ def json_value(text: str, tally: Tally) -> Any:
     except RecursionError:
         raise too_deep() from None
     except _Unfit as unfit:
-        raise Malformed(str(unfit.error), _line_of(text, unfit.token)) from None
+        raise MalformedDocument(str(unfit.error), _line_of(text, unfit.token)) from None
     except _Twice:
         raise _second_key(text) from None
     _check_depth(found, text)
@@ -94,7 +94,7 @@ def _number(token: str, kind: Callable[[str], int | float]) -> int | float:
     try:
         check_number(token)
         return json_number(kind(token), token)
-    except Malformed as error:
+    except MalformedDocument as error:
         raise _Unfit(token, error) from None
 
 
@@ -115,7 +115,7 @@ def _line_of(text: str, token: str) -> int:
     return next((_line(text, position) for each, position in _tokens(text) if each == token), 0)
 
 
-def _second_key(text: str) -> Malformed:
+def _second_key(text: str) -> MalformedDocument:
     """The refusal of the first key that its object has already."""
     objects: list[set[str]] = []
     last, place = "", 0
@@ -160,7 +160,7 @@ def _refuse_halves(text: str) -> None:
     for match in _ESCAPE.finditer(text):
         if match[1]:
             escape = text[match.start() : match.start() + 6]
-            raise Malformed(
+            raise MalformedDocument(
                 f"'{quoted(escape)}' is half a character; write the character itself",
                 _line(text, match.start()),
             )

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from corral.system.document_limits import (
     DEEPEST,
     MOST_DOCUMENTS,
-    Malformed,
-    Tally,
+    MalformedDocument,
+    ValueTally,
     check_number,
     json_number,
     quoted,
@@ -40,7 +40,7 @@ _DIRECTIVE: Final = re.compile("(?:^|[\n\r\x85\u2028\u2029\ufeff])%TAG")
 _MOST_DIRECTIVES: Final = 100
 
 
-class YamlDocument(NamedTuple):
+class LocatedDocument(NamedTuple):
     body: Any
     line: int
     """Where it begins."""
@@ -54,12 +54,12 @@ class _Anchored(NamedTuple):
     size: int
 
 
-def yaml_documents(text: str, tally: Tally) -> list[YamlDocument]:
-    """The documents of a stream without empty ones. Malformed, with the line, whatever else the text is."""
+def yaml_documents(text: str, tally: ValueTally) -> list[LocatedDocument]:
+    """The documents of a stream without empty ones. MalformedDocument, with the line, whatever else the text is."""
     import yaml  # half of our start-up budget, and JSON needs none of it
 
     if sum(1 for _ in _DIRECTIVE.finditer(text)) > _MOST_DIRECTIVES:  # each is compared with all others
-        raise Malformed(f"it has more than {_MOST_DIRECTIVES} %TAG directives; leave them out")
+        raise MalformedDocument(f"it has more than {_MOST_DIRECTIVES} %TAG directives; leave them out")
     loader: Any = None
     try:
         loader = _loader_class()(text)
@@ -68,9 +68,11 @@ def yaml_documents(text: str, tally: Tally) -> list[YamlDocument]:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context or "it cannot be read").split())
         line = min(mark.line + 1, len(text.splitlines()) or 1) if mark else 0
-        raise Malformed(f"it is not YAML: {problem}", line) from None
+        raise MalformedDocument(f"it is not YAML: {problem}", line) from None
     except yaml.YAMLError as error:
-        raise Malformed(f"it is not YAML: {' '.join(str(error).split())}", _line_of(error, text)) from None
+        raise MalformedDocument(
+            f"it is not YAML: {' '.join(str(error).split())}", _line_of(error, text)
+        ) from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -114,14 +116,14 @@ def _tag_of(text: str) -> str:
 class _Stream:
     """The events of a text."""
 
-    def __init__(self, yaml: Any, loader: Any, tally: Tally) -> None:
+    def __init__(self, yaml: Any, loader: Any, tally: ValueTally) -> None:
         self._yaml = yaml
         self._loader = loader
         self._next = loader.get_event
         self._tally = tally
         self._anchors: dict[str, _Anchored] = {}
 
-    def documents(self) -> Iterator[YamlDocument]:
+    def documents(self) -> Iterator[LocatedDocument]:
         self._next()
         count = 0
         while isinstance(self._next(), self._yaml.DocumentStartEvent):
@@ -134,8 +136,10 @@ class _Stream:
                 continue
             count += 1
             if count > MOST_DOCUMENTS:
-                raise Malformed(f"it has more than {MOST_DOCUMENTS} documents; split it", _line(event))
-            yield YamlDocument(body, _line(event), lines)
+                raise MalformedDocument(
+                    f"it has more than {MOST_DOCUMENTS} documents; split it", _line(event)
+                )
+            yield LocatedDocument(body, _line(event), lines)
 
     def _value(self, event: Any, depth: int, lines: dict[str, int] | None = None) -> Any:
         if isinstance(event, self._yaml.AliasEvent):
@@ -166,7 +170,9 @@ class _Stream:
         found = self._anchors.get(event.anchor)
         if found is None:
             name = quoted(event.anchor)
-            raise Malformed(f"'*{name}' refers to nothing before it; write '&{name}' there", _line(event))
+            raise MalformedDocument(
+                f"'*{name}' refers to nothing before it; write '&{name}' there", _line(event)
+            )
         self._tally.add(found.values, found.size, _line(event))
         return found.value
 
@@ -208,7 +214,7 @@ class _Stream:
             if event.anchor:
                 self._anchors[event.anchor] = _Anchored(key, 1, size)
         if not isinstance(key, str):
-            raise Malformed("a key is no text: put it in quotes", line)
+            raise MalformedDocument("a key is no text: put it in quotes", line)
         return key
 
     def _tag(self, event: Any) -> str:
@@ -249,16 +255,18 @@ def _check_tag(event: Any, kind: str) -> None:
         raise _unknown_tag(event.tag, event)
 
 
-def _unknown_tag(tag: str, event: Any) -> Malformed:
+def _unknown_tag(tag: str, event: Any) -> MalformedDocument:
     short = tag.replace(_YAML, "!!", 1)
-    return Malformed(
+    return MalformedDocument(
         f"the tag '{quoted(short)}' does not stand for a value that JSON has; leave it out", _line(event)
     )
 
 
-def _not_of_tag(tag: str, text: str, line: int) -> Malformed:
+def _not_of_tag(tag: str, text: str, line: int) -> MalformedDocument:
     short = tag.replace(_YAML, "!!", 1)
-    return Malformed(f"'{quoted(text)}' is no value of '{short}'; correct it, or leave the tag out", line)
+    return MalformedDocument(
+        f"'{quoted(text)}' is no value of '{short}'; correct it, or leave the tag out", line
+    )
 
 
 def _merged(value: Any, line: int) -> dict[str, Any]:
@@ -266,6 +274,6 @@ def _merged(value: Any, line: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in reversed(value if isinstance(value, list) else [value]):
         if not isinstance(each, dict):
-            raise Malformed("'<<' is followed by an object, or a list of objects", line)
+            raise MalformedDocument("'<<' is followed by an object, or a list of objects", line)
         found |= each
     return found

@@ -24,7 +24,7 @@ from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.group_plans import needed
 from corral.domain.planning.node_usage import port_keys
-from corral.domain.planning.planner import Limits, plan
+from corral.domain.planning.planner import PassLimits, plan
 
 PORTS = {"primary": PortSpec(range=(100, 103), protocol=PortProtocol.UDP)}
 TIED = {**PORTS, "query": PortSpec(of="primary", offset=4, protocol=PortProtocol.UDP)}
@@ -64,7 +64,7 @@ def alive(world: World, group: str) -> list[str]:
     return [each.record.id for each in world.state.instances.of_group(group) if live(each.record.state)]
 
 
-def settle(world: World, limits: Limits) -> int:
+def settle(world: World, limits: PassLimits) -> int:
     """Passes until nothing is left to do; how many. What a pass starts wakes those that need it."""
     scope, passes = names(world), 0
     while scope:
@@ -167,7 +167,7 @@ def test_whatever_is_planned_no_node_promises_more_than_it_has_and_a_second_pass
     hosts, wanted, most, most_of_group
 ):
     world = made(hosts, wanted)
-    limits = Limits(starts=most, starts_of_group=most_of_group)
+    limits = PassLimits(starts=most, starts_of_group=most_of_group)
     settle(world, limits)
     check_promises(world)
     for _, stored in world.state.groups.items():
@@ -191,7 +191,7 @@ def test_passes_group_by_group_end_where_a_full_pass_finds_nothing(hosts, wanted
     for name in names(world):
         while world.keep_all([name]).unfinished:
             pass
-    settle(world, Limits())
+    settle(world, PassLimits())
     check_promises(world)
     check_rest(world)
 
@@ -201,7 +201,7 @@ def test_passes_group_by_group_end_where_a_full_pass_finds_nothing(hosts, wanted
 def test_every_start_and_refusal_names_its_rule_its_cause_and_each_node_once(hosts, wanted):
     """I13, and: each node is the choice, a reason, a tie or a lower score."""
     world = made(hosts, wanted)
-    settle(world, Limits())
+    settle(world, PassLimits())
     count = len(list(world.state.nodes))
     for entry in world.decisions:
         decision = msgspec.json.decode(entry.body, type=DecisionRecord)
@@ -247,7 +247,7 @@ def test_thousands_of_missing_instances_cost_a_pass_no_more_than_it_starts(world
                 asked += 1
                 yield request
 
-    found = plan(Counting(world.workspace()), ["huge", "many"], Limits(starts=50, starts_of_group=10))
+    found = plan(Counting(world.workspace()), ["huge", "many"], PassLimits(starts=50, starts_of_group=10))
     assert found.groups["many"].started == 10
     assert found.unfinished == ("many",)
     assert asked < 20
@@ -366,10 +366,10 @@ def test_static_names_are_the_ids_of_the_first_instances(world):
 def test_more_than_a_pass_may_start_is_left_for_the_next_and_no_group_starves(world):
     for number in range(4):
         put(world, name=f"g{number}", min=5)
-    first = world.keep_all(names(world), Limits(starts=8, starts_of_group=2))
+    first = world.keep_all(names(world), PassLimits(starts=8, starts_of_group=2))
     assert [len(alive(world, name)) for name in names(world)] == [2, 2, 2, 2]
     assert sorted(first.unfinished) == ["g0", "g1", "g2", "g3"]
-    assert settle(world, Limits(starts=8, starts_of_group=2)) == 2
+    assert settle(world, PassLimits(starts=8, starts_of_group=2)) == 2
     assert [len(alive(world, name)) for name in names(world)] == [5, 5, 5, 5]
 
 

@@ -18,7 +18,7 @@ from corral.domain.groups.group import AffinitySpec, RestartOn, RestartSpec, Spr
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import Admission
-from corral.domain.planning.planner import Limits
+from corral.domain.planning.planner import PassLimits
 from corral.wire.v1.instance_pb2 import ExitStatus
 
 
@@ -49,7 +49,7 @@ def test_a_group_that_fails_while_it_is_carried_out_is_not_tried_again_at_once(w
     hash = world.record("lobby-1").plan_hash
     world.state.quarantine.add(PLANS.name, hash, 1, ValueError("damaged"))
     put(world, min=30)
-    result = world.keep_all(["lobby"], Limits(starts_of_group=2))
+    result = world.keep_all(["lobby"], PassLimits(starts_of_group=2))
     assert result.unfinished == ()
 
 
@@ -65,7 +65,7 @@ def test_worlds_of_one_node_that_is_away_cost_one_search_and_delay_no_other(worl
         world.do(lambda ws, record=record: ws.put_instance(record))
     cordon(world, N1)
     put(world, min=8, static=True)
-    result = world.keep_all(["lobby"], Limits(searches=4))
+    result = world.keep_all(["lobby"], PassLimits(searches=4))
     assert result.unfinished == ()
     assert alive(world, "lobby") == ["lobby-7", "lobby-8"]
 
@@ -181,7 +181,7 @@ def test_a_group_that_was_not_reached_keeps_its_reason(world):
     world.keep_all(["short"])
     reason = world.group("short").reason
     assert "NO_CAPACITY" in reason
-    result = world.keep_all(["short", "first"], Limits(starts=1))
+    result = world.keep_all(["short", "first"], PassLimits(starts=1))
     assert "short" in result.unfinished
     assert world.group("short").reason == reason
 
@@ -189,9 +189,9 @@ def test_a_group_that_was_not_reached_keeps_its_reason(world):
 def test_groups_take_turns_however_much_the_first_ones_need(world):
     for number in range(3):
         put(world, name=f"g{number}", min=20)
-    world.keep_all(names(world), Limits(starts=4, starts_of_group=2))
+    world.keep_all(names(world), PassLimits(starts=4, starts_of_group=2))
     assert [len(alive(world, name)) for name in names(world)] == [2, 2, 0]
-    world.keep_all(names(world), Limits(starts=4, starts_of_group=2))
+    world.keep_all(names(world), PassLimits(starts=4, starts_of_group=2))
     assert [len(alive(world, name)) for name in names(world)] == [4, 2, 2]
 
 

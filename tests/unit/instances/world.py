@@ -21,7 +21,7 @@ from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import Epoch, NodeId, first_incarnation
 from corral.domain.node_states import NodeState
-from corral.domain.planning.planner import DEFAULT_LIMITS, Limits, PlanResult, plan
+from corral.domain.planning.planner import DEFAULT_LIMITS, PassLimits, PlanResult, plan
 from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion
 from corral.store.port import Append, Change, Commit, Delete, Put
@@ -125,7 +125,7 @@ class World:
         started = [each for each in result.decisions if each.placement is not None]
         return len(started), bool(result.unfinished)
 
-    def keep_all(self, names: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> PlanResult:
+    def keep_all(self, names: Iterable[str], limits: PassLimits = DEFAULT_LIMITS) -> PlanResult:
         """One pass of the reconciler over these groups."""
         ws = self.workspace()
         wakes = {name: Wake(cause="test", causes=("event:1-1",)) for name in names}

@@ -23,7 +23,7 @@ from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_usage import LeasedPorts, port_keys, usage_of
 from corral.domain.planning.node_views import BUSY, NodeView, node_views, refused_ports
-from corral.domain.planning.placement import Choice, Placement, PlacementRequest
+from corral.domain.planning.placement import Placement, PlacementChoice, PlacementRequest
 from corral.domain.planning.placement import place as placed
 from corral.domain.planning.ports import NoPort, choose_ports
 from corral.domain.planning.refusals import PlacementRefusal, RefusalCode, sentence
@@ -134,13 +134,13 @@ def test_the_emptier_node_wins_and_a_hash_breaks_ties():
 @pytest.mark.parametrize(
     ("others", "wanted", "chosen", "expected"),
     [
-        ([], {}, "n1", Choice.ONLY),
-        ([node("n2", memory_mb=10)], {"avoid": "n1"}, "n1", Choice.ONLY),
-        ([node("n2")], {"failed_on": frozenset({"n2"})}, "n1", Choice.BEST),
-        ([node("n2")], {"prefer": "n1", "failed_on": frozenset({"n1"})}, "n1", Choice.KEPT),
-        ([node("n2")], {"avoid": "n1", "failed_on": frozenset({"n2"})}, "n2", Choice.ELSEWHERE),
-        ([node("n2")], {"only": "n1", "failed_on": frozenset({"n1"})}, "n1", Choice.BOUND),
-        ([node("n2")], {"only": "n1", "at_home": True}, "n1", Choice.HOME),
+        ([], {}, "n1", PlacementChoice.ONLY),
+        ([node("n2", memory_mb=10)], {"avoid": "n1"}, "n1", PlacementChoice.ONLY),
+        ([node("n2")], {"failed_on": frozenset({"n2"})}, "n1", PlacementChoice.BEST),
+        ([node("n2")], {"prefer": "n1", "failed_on": frozenset({"n1"})}, "n1", PlacementChoice.KEPT),
+        ([node("n2")], {"avoid": "n1", "failed_on": frozenset({"n2"})}, "n2", PlacementChoice.ELSEWHERE),
+        ([node("n2")], {"only": "n1", "failed_on": frozenset({"n1"})}, "n1", PlacementChoice.BOUND),
+        ([node("n2")], {"only": "n1", "at_home": True}, "n1", PlacementChoice.HOME),
     ],
 )
 def test_a_placement_says_by_what_its_node_was_chosen(others, wanted, chosen, expected):
@@ -152,7 +152,7 @@ def test_a_placement_says_by_what_its_node_was_chosen(others, wanted, chosen, ex
 def test_a_placement_says_that_it_was_a_tie():
     found = place(spec(memory_mb=100), [node("n1"), node("n2")])
     assert isinstance(found, Placement)
-    assert found.choice is Choice.TIE
+    assert found.choice is PlacementChoice.TIE
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.domain.groups.document_sets import document_digest
-from corral.system.document_limits import MOST_BYTES, MOST_VALUES, Malformed
+from corral.system.document_limits import MOST_BYTES, MOST_VALUES, MalformedDocument
 from corral.system.document_sets import documents_in, read_regular, read_set
 from corral.testing.counted_calls import counted_calls
 
@@ -124,7 +124,7 @@ def read(file: str, text: str) -> None:
     """Documents that can be stored, or the refusal of the file: nothing else."""
     try:
         found = documents_in(file, text)
-    except Malformed:
+    except MalformedDocument:
         return
     for each in found:
         document_digest({"body": each.body})
@@ -180,7 +180,7 @@ def test_any_file_has_documents_or_is_listed(suffix: str, content: bytes) -> Non
     ],
 )
 def test_a_value_that_is_no_json_is_refused_with_its_line(value: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason) as refused:
+    with pytest.raises(MalformedDocument, match=reason) as refused:
         documents_in("a.yaml", f"name: lobby\nenv:\n  A: {value}\n")
     assert refused.value.line == 3
 
@@ -202,7 +202,7 @@ def test_a_value_that_is_no_json_is_refused_with_its_line(value: str, reason: st
 )
 def test_json_that_others_read_differently_is_refused_with_its_line(value: str, reason: str) -> None:
     text = f'{{"name": "lobby 1e400 NaN -Infinity",\n"env":\n{value}}}'
-    with pytest.raises(Malformed, match=reason) as refused:
+    with pytest.raises(MalformedDocument, match=reason) as refused:
         documents_in("a.json", text)
     assert refused.value.line == 3
 
@@ -242,7 +242,7 @@ def test_a_key_that_stands_twice_is_found_in_one_pass() -> None:
     for size in (100, 1000):
         keys = [*(f"k{number}" for number in range(size)), "again", "again"]
         text = "{" + ", ".join(f'"{key}": 1' for key in keys) + "}"
-        with counted_calls() as count, pytest.raises(Malformed, match="'again' stands twice"):
+        with counted_calls() as count, pytest.raises(MalformedDocument, match="'again' stands twice"):
             documents_in("a.json", text)
         calls.append(count.calls)
     assert calls[1] < 12 * calls[0], "no key is looked up among the others"
@@ -273,7 +273,7 @@ def test_what_becomes_large_is_refused_before_it_takes_memory(name: str) -> None
     documents_in("a.yaml", "name: g")
     text = LARGE[name]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(Malformed, match="more than"):
+    with pytest.raises(MalformedDocument, match="more than"):
         documents_in(name, text)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert (after - before) * 1024 < 8 * MOST_BYTES
@@ -306,7 +306,7 @@ def test_long_texts_are_counted_through_references(tmp_path: pathlib.Path) -> No
 
 
 def test_a_directory_is_no_file_and_is_closed(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(Malformed, match="no regular file"):
+    with pytest.raises(MalformedDocument, match="no regular file"):
         read_regular(str(tmp_path))
 
 

@@ -14,7 +14,7 @@ from corral.cli.terminal.confirmation import yes_option
 from corral.cli.universe.folder import UniverseFolder
 from corral.cli.universe.import_plan import ImportPlan, import_plan
 from corral.cli.universe.report import ImportResult, show_result
-from corral.cli.universe.template_trees import TemplateChange, TemplateTree, compared, read_trees, uploaded
+from corral.cli.universe.template_trees import TemplateTree, TemplateUpload, compared, read_trees, uploaded
 from corral.cli.universe.tokens import made_token, planned_tokens
 from corral.domain.universe.configurations import origin_of
 from corral.domain.universe.field_reports import FieldFault
@@ -81,8 +81,8 @@ def _first(trees: Sequence[TemplateTree]) -> dict[str, Any]:
     return {"dry_run": True, "new_templates": [each.source.name for each in trees]}
 
 
-def _upload(session: ApiSession, changes: Sequence[TemplateChange]) -> list[TemplateChange]:
-    done: list[TemplateChange] = []
+def _upload(session: ApiSession, changes: Sequence[TemplateUpload]) -> list[TemplateUpload]:
+    done: list[TemplateUpload] = []
     try:
         for each in changes:
             done.append(uploaded(session.client, each))
@@ -96,7 +96,7 @@ def _apply(
     session: ApiSession,
     found: DocumentSet,
     options: dict[str, Any],
-    changes: Sequence[TemplateChange],
+    changes: Sequence[TemplateUpload],
     *,
     yes: bool,
 ) -> Any:
@@ -107,7 +107,7 @@ def _apply(
         raise
 
 
-def _note_uploaded(changes: Sequence[TemplateChange]) -> None:
+def _note_uploaded(changes: Sequence[TemplateUpload]) -> None:
     """What was done before a failure."""
     names = [each.tree.source.name for each in changes if each.action != "unchanged"]
     if names:

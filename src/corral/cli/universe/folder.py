@@ -17,7 +17,7 @@ from corral.domain.json_limits import MAX_DEPTH, json_deeper_than
 from corral.domain.templates import template_name
 from corral.domain.universe.field_reports import FieldAction, FieldFault, FieldReport, name_faults
 from corral.errors import Rejected
-from corral.system.document_limits import Malformed, Tally
+from corral.system.document_limits import MalformedDocument, ValueTally
 from corral.system.document_sets import read_regular
 from corral.system.json_values import json_value
 
@@ -67,7 +67,7 @@ class UniverseFolder:
             raise WrongUsage(f"{directory} is no directory", hint="give the folder in which Universe runs")
         self._real = self.root.resolve()
         self._size = 0
-        self._tally = Tally()
+        self._tally = ValueTally()
         self.faults: list[FieldFault] = []
         self.reports: list[FieldReport] = []
         """Entries of the folder that become something, or that are dropped."""
@@ -141,9 +141,9 @@ class UniverseFolder:
             raw = read_regular(str(self.root / file))
             self._size += len(raw)
             if len(raw) > MOST_BYTES:
-                raise Malformed(f"it has more than {MOST_BYTES >> 20} MiB")
+                raise MalformedDocument(f"it has more than {MOST_BYTES >> 20} MiB")
             if json_deeper_than(raw, MAX_DEPTH):
-                raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
+                raise MalformedDocument(f"it is nested deeper than {MAX_DEPTH} levels")
             value = json_value(raw.decode("utf-8-sig"), self._tally)
         except OSError as error:
             self._fault(file, f"cannot read it: {error.strerror}", "make it readable for this user")
@@ -151,7 +151,7 @@ class UniverseFolder:
             self._fault(file, "it is not text in UTF-8", "save it as UTF-8")
         except json.JSONDecodeError as error:
             self._fault(f"{file}:{error.lineno}", f"it is not JSON: {error.msg}", _CORRECT)
-        except Malformed as error:
+        except MalformedDocument as error:
             self._fault(f"{file}:{error.line}" if error.line else file, str(error), _CORRECT)
         else:
             return JsonFile(file, value)

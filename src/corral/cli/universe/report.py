@@ -15,7 +15,7 @@ from corral.cli.failure import printable
 from corral.cli.terminal.output import show_done
 from corral.cli.terminal.values import size_text
 from corral.cli.universe.import_plan import DATA_DIRECTORY, ImportPlan, StaticCopy
-from corral.cli.universe.template_trees import TemplateChange
+from corral.cli.universe.template_trees import TemplateUpload
 from corral.domain.universe.field_reports import FieldAction, FieldReport
 from corral.errors import counted
 
@@ -26,7 +26,7 @@ _ROLES: Final = {"controller": "corral controller", "daemon": "corral daemon"}
 class ImportResult(NamedTuple):
     dry_run: bool
     plan: ImportPlan
-    templates: list[TemplateChange]
+    templates: list[TemplateUpload]
     answer: Any
     """Of the API to the set of groups; None: there are none."""
     tokens: list[dict[str, Any]]

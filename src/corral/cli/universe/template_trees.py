@@ -38,7 +38,7 @@ class TemplateTree(NamedTuple):
     """It has empty directories, which the controller does not list."""
 
 
-class TemplateChange(NamedTuple):
+class TemplateUpload(NamedTuple):
     tree: TemplateTree
     action: str
     """`created`, `changed` or `unchanged`."""
@@ -138,10 +138,10 @@ class _Reading:
         self._faults.append(FieldFault(f"{self._source.source}/{shown}".rstrip("/"), "", message, hint))
 
 
-def compared(client: Client, trees: Sequence[TemplateTree]) -> list[TemplateChange]:
+def compared(client: Client, trees: Sequence[TemplateTree]) -> list[TemplateUpload]:
     """Each of them, and whether the controller has it so."""
     known = {str(each["name"]) for each in client.pages(TEMPLATES)} if trees else set()
-    return [TemplateChange(each, _action(client, each, known)) for each in trees]
+    return [TemplateUpload(each, _action(client, each, known)) for each in trees]
 
 
 def _action(client: Client, tree: TemplateTree, known: set[str]) -> str:
@@ -153,7 +153,7 @@ def _action(client: Client, tree: TemplateTree, known: set[str]) -> str:
     return "unchanged" if there == tree.files else "changed"
 
 
-def uploaded(client: Client, change: TemplateChange) -> TemplateChange:
+def uploaded(client: Client, change: TemplateUpload) -> TemplateUpload:
     """Upload a template unless the controller has it so."""
     if change.action == "unchanged" and not change.tree.has_empty:
         return change

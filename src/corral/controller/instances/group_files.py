@@ -16,7 +16,7 @@ import yaml
 
 from corral.domain.groups.document_sets import name_of
 from corral.errors import Code, Rejected
-from corral.system.document_limits import MOST_BYTES, Malformed
+from corral.system.document_limits import MOST_BYTES, MalformedDocument
 from corral.system.document_sets import (
     document_files,
     documents_in,
@@ -38,7 +38,7 @@ EMPTY: Final = ".corral-empty"
 one that is not mounted."""
 
 
-class FileChange(NamedTuple):
+class GroupFileChange(NamedTuple):
     path: pathlib.Path
     name: str
     loaded: dict[str, Any] | None
@@ -72,7 +72,7 @@ class _FileWrite(NamedTuple):
 
 
 def write_all(
-    directory: pathlib.Path, changes: Iterable[FileChange], others: Collection[str]
+    directory: pathlib.Path, changes: Iterable[GroupFileChange], others: Collection[str]
 ) -> dict[pathlib.Path, _FormerFile | None]:
     """Write the files, each once; what they were before. All are restored when one fails. If the controller is killed
     meanwhile, `finish_writing` writes the rest: all of them are written, or none. `others`: the files of the groups that
@@ -105,10 +105,10 @@ def write_all(
     return before
 
 
-def _writes(directory: pathlib.Path, changes: Iterable[FileChange]) -> list[_FileWrite]:
+def _writes(directory: pathlib.Path, changes: Iterable[GroupFileChange]) -> list[_FileWrite]:
     """The files with all changes of their documents made; nothing is written yet."""
     writes: dict[pathlib.Path, _FileWrite] = {}
-    by_file: dict[pathlib.Path, list[FileChange]] = {}
+    by_file: dict[pathlib.Path, list[GroupFileChange]] = {}
     for change in changes:
         by_file.setdefault(change.path, []).append(change)
     for path, of_file in by_file.items():
@@ -156,24 +156,24 @@ def finish_writing(directory: pathlib.Path) -> None:
         paths = [directory / place for place, _ in files]
         for path in paths:
             if not path.parent.resolve().is_relative_to(inside):
-                raise Malformed(f"it names a file outside of the directory: {shown_file(str(path))}")
+                raise MalformedDocument(f"it names a file outside of the directory: {shown_file(str(path))}")
         for path, (_, content) in zip(paths, files, strict=True):
-            former = _former(FileChange(path, "", None, None, listed=True)) if path.exists() else None
+            former = _former(GroupFileChange(path, "", None, None, listed=True)) if path.exists() else None
             _replace(path, content.encode() if content is not None else None, former)
         _log.warning(
             "group_files.finished", count=len(files), reason="a controller was killed while it wrote them"
         )
-    except (OSError, ValueError, Rejected, Malformed) as error:
+    except (OSError, ValueError, Rejected, MalformedDocument) as error:
         _log.error("group_files.failed", file=str(record), reason=str(error))
         return
     end_writing(directory)
 
 
-def added(change: FileChange) -> int:
+def added(change: GroupFileChange) -> int:
     return (change.document is not None) - change.listed
 
 
-def _copy(change: FileChange, former: _FormerFile) -> _FileWrite:
+def _copy(change: GroupFileChange, former: _FormerFile) -> _FileWrite:
     """A copy of what an owner's document takes the place of, under a name that is not loaded."""
     copy = change.path.with_name(f"{change.path.name}{_TAKEN_OVER}")
     _log.warning(
@@ -207,14 +207,14 @@ def too_much(what: str) -> Rejected:
     )
 
 
-def _content(changes: Sequence[FileChange], content: bytes | None) -> bytes | None:
+def _content(changes: Sequence[GroupFileChange], content: bytes | None) -> bytes | None:
     """A file with some of its documents replaced, added or left out; None: nothing is left in it."""
     file = str(changes[0].path)
     try:
         documents = (
             [each.body for each in documents_in(file, content.decode())] if content is not None else []
         )
-    except (Malformed, UnicodeDecodeError) as error:
+    except (MalformedDocument, UnicodeDecodeError) as error:
         raise _edited(changes[0], f"cannot be read: {error}") from None
     text = content.decode() if content is not None else ""
     places: dict[str, int] = {}
@@ -261,7 +261,7 @@ def _content(changes: Sequence[FileChange], content: bytes | None) -> bytes | No
     return yaml.safe_dump_all(changed, sort_keys=False, allow_unicode=True).encode()
 
 
-def _edited_text(text: str, at: int | None, change: FileChange) -> str | None:
+def _edited_text(text: str, at: int | None, change: GroupFileChange) -> str | None:
     """The text with its comments; None: that cannot be done."""
     if change.document is None:
         return without_document(text, at) if at is not None else None
@@ -271,11 +271,11 @@ def _edited_text(text: str, at: int | None, change: FileChange) -> str | None:
 def _holds(file: str, text: str, documents: list[Any]) -> bool:
     try:
         return [each.body for each in documents_in(file, text)] == documents
-    except Malformed:
+    except MalformedDocument:
         return False
 
 
-def _edited(change: FileChange, why: str) -> Rejected:
+def _edited(change: GroupFileChange, why: str) -> Rejected:
     return Rejected(
         Code.CONFLICT,
         f"the file of group '{change.name}', {shown_file(str(change.path))}, {why}",
@@ -283,7 +283,7 @@ def _edited(change: FileChange, why: str) -> Rejected:
     )
 
 
-def _target(directory: pathlib.Path, change: FileChange) -> pathlib.Path:
+def _target(directory: pathlib.Path, change: GroupFileChange) -> pathlib.Path:
     """The file that is written: of a link the one that it leads to, in the directory. A link is never replaced by a file:
     whoever edits what it leads to would not notice."""
     if not change.path.is_symlink():
@@ -299,7 +299,7 @@ def _target(directory: pathlib.Path, change: FileChange) -> pathlib.Path:
     )
 
 
-def _former(change: FileChange) -> _FormerFile | None:
+def _former(change: GroupFileChange) -> _FormerFile | None:
     path = change.path
     if not path.exists():
         if path.is_symlink():
@@ -307,7 +307,7 @@ def _former(change: FileChange) -> _FormerFile | None:
         return None
     try:
         content, found = read_regular(str(path)), path.stat()
-    except Malformed as error:
+    except MalformedDocument as error:
         raise _edited(change, f"cannot be read: {error}") from None
     if len(content) > MOST_BYTES:
         raise _edited(change, f"has more than {MOST_BYTES >> 20} MiB")

@@ -19,7 +19,7 @@ import msgspec
 
 from corral.controller.instances.group_files import (
     EMPTY,
-    FileChange,
+    GroupFileChange,
     added,
     end_writing,
     finish_writing,
@@ -88,7 +88,9 @@ class GroupFolder:
             self._write_and_commit(changes, lambda: commit(marked)), name="groups/write-files"
         )
 
-    async def _write_and_commit(self, changes: list[FileChange], commit: Callable[[], Awaitable[T]]) -> T:
+    async def _write_and_commit(
+        self, changes: list[GroupFileChange], commit: Callable[[], Awaitable[T]]
+    ) -> T:
         count = self._count + sum(added(each) for each in changes)
         if count > max(MOST_DOCUMENTS, self._count):
             raise too_much(f"{count} documents, more than {MOST_DOCUMENTS}")
@@ -106,7 +108,7 @@ class GroupFolder:
             await asyncio.to_thread(end_writing, self.directory)
             self._note(changes)
 
-    def _note(self, changes: Iterable[FileChange]) -> None:
+    def _note(self, changes: Iterable[GroupFileChange]) -> None:
         """These files are written."""
         for each in changes:
             self._count += added(each)
@@ -118,8 +120,8 @@ class GroupFolder:
 
     def _changes(
         self, state: ClusterState, steps: Iterable[Step]
-    ) -> tuple[list[FileChange], tuple[Step, ...]]:
-        changes: list[FileChange] = []
+    ) -> tuple[list[GroupFileChange], tuple[Step, ...]]:
+        changes: list[GroupFileChange] = []
         marked: list[Step] = []
         for step in steps:
             if isinstance(step, Put | Delete) and step.collection == GROUPS.name:
@@ -134,7 +136,9 @@ class GroupFolder:
             marked.append(step)
         return changes, tuple(marked)
 
-    def _change(self, name: str, before: GroupRecord | None, after: GroupRecord | None) -> FileChange | None:
+    def _change(
+        self, name: str, before: GroupRecord | None, after: GroupRecord | None
+    ) -> GroupFileChange | None:
         """What becomes of the file of a group; None: nothing. Sets of other owners have their files elsewhere: a group
         that is taken over leaves the directory."""
         old, new = _document_here(before), _document_here(after)
@@ -146,7 +150,7 @@ class GroupFolder:
         place = pathlib.Path(known) if known else self.directory / f"{name}.yaml"
         taken = after.owner if after is not None and not _is_here(after) else ""
         loaded = old if known else None
-        return FileChange(place, name, loaded, new, listed=known is not None, new_owner=taken)
+        return GroupFileChange(place, name, loaded, new, listed=known is not None, new_owner=taken)
 
 
 def _is_here(record: GroupRecord) -> bool:

@@ -23,7 +23,7 @@ from corral.domain.ids import DecisionId, GroupName, NodeId, same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.node_usage import port_keys
 from corral.domain.planning.node_views import BUSY, refused_ports
-from corral.domain.planning.placement import Choice, Placement
+from corral.domain.planning.placement import Placement, PlacementChoice
 from corral.domain.planning.planner import place_one
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.start_requests import StartRequest
@@ -128,20 +128,20 @@ def _chosen(found: Placement, request: StartRequest) -> str:
     """Why this node, for people."""
     node = f"node '{found.node}'"
     match found.choice:
-        case Choice.HOME:
+        case PlacementChoice.HOME:
             return f"{node} has its directory"
-        case Choice.BOUND:
+        case PlacementChoice.BOUND:
             return f"{node} was chosen for it"
-        case Choice.KEPT:
+        case PlacementChoice.KEPT:
             return f"{node} had it before"
-        case Choice.ONLY:
+        case PlacementChoice.ONLY:
             return f"{node} is the only one that fits"
-        case Choice.ELSEWHERE:
+        case PlacementChoice.ELSEWHERE:
             return f"{node} scores best beside '{request.avoid}', which is avoided"
-        case Choice.TIE:
+        case PlacementChoice.TIE:
             tied = short_list((f"'{each}'" for each in found.ties), _TIES)
             return f"{node}: a tie with {tied} at {found.score:.6f}, by hash"
-        case Choice.BEST:
+        case PlacementChoice.BEST:
             return f"{node} scores best"
 
 

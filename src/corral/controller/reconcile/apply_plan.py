@@ -22,7 +22,7 @@ from corral.domain.planning.holds import Players
 from corral.domain.planning.planner import (
     DEFAULT_LIMITS,
     GroupResult,
-    Limits,
+    PassLimits,
     PlannedDecision,
     PlanResult,
     plan,
@@ -53,7 +53,7 @@ def keep_groups(
     pause_over: Callable[[str], bool] = lambda _: True,
     players: Players = lambda _: None,
     players_settled: bool = True,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: PassLimits = DEFAULT_LIMITS,
 ) -> PlanResult:
     """Plan these groups and carry the plan out. What fails for one group is logged and undone; the others go on. A group
     that failed, or of which no start was made, is not unfinished: it would fail again at once."""

@@ -57,7 +57,7 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes on which the group failed lately."""
 
 
-class Choice(enum.StrEnum):
+class PlacementChoice(enum.StrEnum):
     """By what a node was chosen."""
 
     HOME = "home"
@@ -80,7 +80,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     ports: tuple[LeasedPort, ...]
     score: float
-    choice: Choice = Choice.BEST
+    choice: PlacementChoice = PlacementChoice.BEST
     refusals: tuple[NodeRefusal, ...]
     others: tuple[tuple[str, float], ...] = ()
     """Nodes that rank after it, with their scores, the best first; their ports were not checked."""
@@ -185,17 +185,17 @@ class _Search:
             for room in (first, *itertools.islice(rest, _BOUNDS - 1))
         ]
 
-    def _choice(self, best: _Candidate, below: int) -> Choice:
+    def _choice(self, best: _Candidate, below: int) -> PlacementChoice:
         request = self._request
         if request.only is not None:
-            return Choice.HOME if request.at_home else Choice.BOUND
+            return PlacementChoice.HOME if request.at_home else PlacementChoice.BOUND
         if best.node == request.prefer:
-            return Choice.KEPT
+            return PlacementChoice.KEPT
         if len(self._ties) > 1:
-            return Choice.TIE
+            return PlacementChoice.TIE
         if any(node == request.avoid for node, _ in self._lower):
-            return Choice.ELSEWHERE
-        return Choice.BEST if self._lower or below else Choice.ONLY
+            return PlacementChoice.ELSEWHERE
+        return PlacementChoice.BEST if self._lower or below else PlacementChoice.ONLY
 
     def _is_below(self, room: Room) -> bool:
         """Can neither this node nor any with a lower base be better, or as good?"""

@@ -33,7 +33,7 @@ _PASSED_OVER: Final = 10_000
 """How many starts of static groups are passed over in one pass because their home has no place."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class PassLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one pass does; the rest is left for the next."""
 
     starts: int = 50
@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How often a node is looked for, found or not."""
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = PassLimits()
 
 
 class PlannedDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class _Pending(msgspec.Struct, kw_only=True):
     rule: Rule
 
 
-def plan(view: PlanView, scope: Collection[str], limits: Limits = DEFAULT_LIMITS) -> PlanResult:
+def plan(view: PlanView, scope: Collection[str], limits: PassLimits = DEFAULT_LIMITS) -> PlanResult:
     """Decide what these groups need now."""
     return _Pass(view, limits).run(scope)
 
@@ -130,7 +130,7 @@ def _placed(
 class _Pass:
     """One pass over some groups."""
 
-    def __init__(self, view: PlanView, limits: Limits) -> None:
+    def __init__(self, view: PlanView, limits: PassLimits) -> None:
         self._view = view
         self._limits = limits
         self._made_table: NodeTable | None = None

@@ -58,13 +58,13 @@ _SHELL_WORDS: Final = frozenset(
 """First words that only a shell understands, or that change what follows."""
 
 
-class CommandLine(NamedTuple):
+class UniverseCommand(NamedTuple):
     arguments: list[str]
     shell_because: str
     """What needs a shell; empty: nothing does."""
 
 
-def split_command(line: str) -> CommandLine:
+def split_command(line: str) -> UniverseCommand:
     """The arguments of a command line. A line with quotes, variables of the shell, redirections and the like is one
     argument of `/bin/sh -c`."""
     found = next((sign for sign in line if _PLAIN.fullmatch(sign) is None), "")
@@ -74,5 +74,5 @@ def split_command(line: str) -> CommandLine:
     elif words and ("=" in words[0] or words[0] in _SHELL_WORDS):
         because = f"'{words[0]}'"
     else:
-        return CommandLine(words, "")
-    return CommandLine([*SHELL, line.strip()], because)
+        return UniverseCommand(words, "")
+    return UniverseCommand([*SHELL, line.strip()], because)

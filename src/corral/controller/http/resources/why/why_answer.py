@@ -21,14 +21,14 @@ from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind, Rule
 from corral.domain.groups.instance_records import DecisionRecord, GroupRecord
 from corral.domain.planning.counterfactuals import Counterfactual
-from corral.domain.planning.planner import GroupResult, Limits, PlannedDecision, PlanResult, plan
+from corral.domain.planning.planner import GroupResult, PassLimits, PlannedDecision, PlanResult, plan
 from corral.domain.planning.refusals import PlacementRefusal, count_codes
 from corral.errors import Rejected
 from corral.store.port import ReadEngine
 
 LISTED: Final = 20
 GONE: Final = "GONE"
-_LIMITS: Final = Limits(starts=LISTED, starts_of_group=10, searches=100)
+_LIMITS: Final = PassLimits(starts=LISTED, starts_of_group=10, searches=100)
 
 
 class NowShape(msgspec.Struct, frozen=True, kw_only=True):

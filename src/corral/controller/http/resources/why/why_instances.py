@@ -25,15 +25,15 @@ from corral.domain.groups.instance_records import AfterStop, InstanceRecord, is_
 from corral.domain.ids import same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.counterfactuals import group_counterfactuals
-from corral.domain.planning.placement import Choice
+from corral.domain.planning.placement import PlacementChoice
 from corral.domain.planning.refusals import LOWER
 from corral.errors import Rejected
 
 _STARTS = frozenset({DecisionKind.START, DecisionKind.RESTART})
 _WITHOUT_RIVALS: Final = {
-    Choice.HOME.value: "which has its directory",
-    Choice.BOUND.value: "which was chosen for it",
-    Choice.KEPT.value: "which had it before",
+    PlacementChoice.HOME.value: "which has its directory",
+    PlacementChoice.BOUND.value: "which was chosen for it",
+    PlacementChoice.KEPT.value: "which had it before",
 }
 """Choices for which scores do not matter."""
 
