@@ -6,23 +6,20 @@ killed, stopped and cut; at every rest the rules of `fleet_rules` have to hold.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
 import pathlib
 import random
-import shutil
-import signal
-import tempfile
 import time
+from collections.abc import Sequence
 from typing import Final
 
+from campaigns.command_line import run_campaign
 from campaigns.directory_operator import DirectoryOperator
 from campaigns.fleet import NODES, Fleet, Refused
 from campaigns.fleet_rules import Picture, Rules
 from campaigns.operators import Expected, Operator, failing_document
-from corral.testing.postgres_server import PostgresServer
 from corral.testing.processes import ProcessCluster
 
 _REST_SECONDS: Final = 120.0
@@ -200,32 +197,17 @@ async def run(
         return campaign
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}, store {asked.store}, {asked.minutes:g} minutes", flush=True)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="corral-campaign-"))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left running by an end in between
-    with contextlib.ExitStack() as stack:
-        store = "sqlite"
-        if asked.store == "postgres":
-            server = stack.enter_context(PostgresServer())
-            store = server.url()
-        campaign = asyncio.run(run(directory, store=store, seed=asked.seed, seconds=asked.minutes * 60))
-    print(f"accepted {dict(campaign.expected.accepted)}")
-    print(f"refused {dict(campaign.expected.refusals)}")
-    print(f"seen {dict(campaign.rules.counts)}")
-    for violation in campaign.rules.violations:
-        print(f"VIOLATION {violation}")
-    if campaign.rules.violations:
-        print(f"everything is kept in {directory}")
-        return 1
-    shutil.rmtree(directory)
-    return 0
+async def _reported(
+    directory: pathlib.Path, *, store: str, seed: int, seconds: float
+) -> tuple[Sequence[str], Sequence[object]]:
+    campaign = await run(directory, store=store, seed=seed, seconds=seconds)
+    lines = [
+        f"accepted {dict(campaign.expected.accepted)}",
+        f"refused {dict(campaign.expected.refusals)}",
+        f"seen {dict(campaign.rules.counts)}",
+    ]
+    return lines, campaign.rules.violations
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_campaign(_reported, description=__doc__, minutes=10.0))

@@ -7,28 +7,25 @@ told as a gap; no end may be told wrong; no instance may ever live twice. Ends w
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
 import os
 import pathlib
 import random
-import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from campaigns import workload
 from campaigns.checking import Checker, Tally
+from campaigns.command_line import run_campaign
 from corral.cli.failure import CommandFailure
 from corral.runtimes.keeper.run_files import read_record
 from corral.testing.api_calls import call
 from corral.testing.ports import free_addresses
-from corral.testing.postgres_server import PostgresServer
 from corral.testing.processes import ProcessCluster, ServiceProcess
 
 KINDS: Final = ("keeper", "shims", "daemon", "controller")
@@ -223,30 +220,12 @@ async def _round(site: Site, dice: random.Random) -> None:
     await asyncio.sleep(dice.choice(_DISTANCES))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}, store {asked.store}, {asked.minutes:g} minutes", flush=True)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="corral-campaign-"))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left running by an end in between
-    with contextlib.ExitStack() as stack:
-        store = "sqlite"
-        if asked.store == "postgres":
-            server = stack.enter_context(PostgresServer())
-            store = server.url()
-        tally = asyncio.run(run(directory, store=store, seed=asked.seed, seconds=asked.minutes * 60))
-    print(tally)
-    for violation in tally.violations:
-        print(f"VIOLATION {violation}")
-    if tally.violations:
-        print(f"everything is kept in {directory}")
-        return 1
-    shutil.rmtree(directory)
-    return 0
+async def _reported(
+    directory: pathlib.Path, *, store: str, seed: int, seconds: float
+) -> tuple[Sequence[str], Sequence[object]]:
+    tally = await run(directory, store=store, seed=seed, seconds=seconds)
+    return [str(tally)], tally.violations
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_campaign(_reported, description=__doc__, minutes=30.0))

@@ -100,10 +100,10 @@ class _Reading:
         self.too_many = self.too_many or self._left < 0
         for name in sorted(names):
             path = f"{directory}/{name}".lstrip("/")
-            if self._is_allowed(path):
+            if self._has_valid_path(path):
                 yield path, names[name]
 
-    def _is_allowed(self, path: str) -> bool:
+    def _has_valid_path(self, path: str) -> bool:
         try:
             check_path(path)
         except Rejected as error:
