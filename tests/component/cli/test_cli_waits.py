@@ -96,8 +96,8 @@ async def test_the_api_answers_when_an_instance_is_ready_or_died(tmp_path: pathl
     async with LocalCluster(tmp_path) as cluster:
         api = await cluster.controller()
         await cluster.daemon("n1", api)
-        for name, command in (("dies", _DIES), ("fine", _SLEEPS)):
-            fields = {"name": name, "command": command, "min_alive_ms": 200, "restart": {"attempts": 1000}}
+        for name, command, alive in (("dies", _DIES, 60_000), ("fine", _SLEEPS, 200)):
+            fields = {"name": name, "command": command, "min_alive_ms": alive, "restart": {"attempts": 1000}}
             await api.call("POST", "/api/v1/groups", fields)
         ready = await api.call("POST", "/api/v1/groups/fine/start?wait=ready&timeout=60")
         assert (ready["state"], ready["ready"]) == ("RUNNING", True)
