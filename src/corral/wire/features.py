@@ -61,6 +61,14 @@ RUN_ENDS: Final = "run-ends"
 """The controller may request the ends of runs that it confirmed and has lost since; otherwise they stay
 unknown."""
 
+CONTACT: Final = "contact"
+"""The node may ping the controller: an answer proves that there was one when the ping was sent. Otherwise an
+open session counts as that proof."""
+
+DRAIN: Final = "drain"
+"""The node knows the modes of ShutdownNode, and takes no new runs while it is drained; otherwise the frame has no mode,
+and is sent when the node is empty or at the deadline of its drain."""
+
 FEATURES: Final = (
     BATCH,
     SPOOL,
@@ -77,6 +85,8 @@ FEATURES: Final = (
     COMMAND_IDS,
     RUNS,
     RUN_ENDS,
+    CONTACT,
+    DRAIN,
 )
 
 
@@ -114,6 +124,10 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     """A command with an id is executed once, however often it is sent."""
     run_ends: bool = False
     """Ends of runs are reported again on request."""
+    contact: bool = False
+    """The node's pings are answered."""
+    drain: bool = False
+    """Modes of ShutdownNode, and their answers."""
 
 
 def support_of(named: Iterable[str]) -> PeerSupport:
@@ -135,4 +149,6 @@ def support_of(named: Iterable[str]) -> PeerSupport:
         tickets=TICKETS in known,
         command_ids=COMMAND_IDS in known,
         run_ends=RUN_ENDS in known,
+        contact=CONTACT in known,
+        drain=DRAIN in known,
     )

@@ -78,9 +78,11 @@ FROM_NODES: Final[Mapping[str, FrameRule]] = {
     "handshake_portion": _STREAM,
     "batch": _STREAM,
     "pong": _LINK,
+    "ping": _LINK,
     "node_status": _LINK,
     "certificate_request": _LINK,
     "run_ends": _LINK,
+    "shutdown_node_ack": _LINK,
     "daemon_log_record": _LOG,
     "error_report": _LOG,
     "instance_status": FrameRule(
@@ -119,13 +121,13 @@ FROM_NODES: Final[Mapping[str, FrameRule]] = {
     "capability_call": _MODULES,
     "module_metrics": _MODULES,
     "capability_result": _IGNORED,
-    "shutdown_node_ack": _IGNORED,
 }
 
 FROM_CONTROLLERS: Final[Mapping[str, FrameRule]] = {
     "handshake_ack": _STREAM,
     "batch": _STREAM,
     "ping": _LINK,
+    "pong": _LINK,
     "spool_ack": _LINK,
     "certificate_issued": _LINK,
     "set_log_level": _LINK,
@@ -135,6 +137,7 @@ FROM_CONTROLLERS: Final[Mapping[str, FrameRule]] = {
     "send_command": FrameRule(owner=FrameOwner.INSTANCES, required=("instance_id", "command")),
     "workload_report": _INSTANCES,
     "ask_run_ends": _INSTANCES,
+    "shutdown_node": _INSTANCES,
     "console_ack": _CONSOLES,
     "console_query": _CONSOLES,
     "template_data": _TEMPLATES,
@@ -154,7 +157,6 @@ FROM_CONTROLLERS: Final[Mapping[str, FrameRule]] = {
     "capability_offers": _MODULES,
     "capability_result": _MODULES,
     "capability_call": _IGNORED,
-    "shutdown_node": _IGNORED,
 }
 
 

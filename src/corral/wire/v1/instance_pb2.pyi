@@ -464,7 +464,7 @@ class SendCommandAck(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class InstanceStatusUpdate(_message.Message):
-    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing", "files_kept", "former_exit", "nonce")
+    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing", "files_kept", "former_exit", "nonce", "players_reported")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -485,6 +485,7 @@ class InstanceStatusUpdate(_message.Message):
     FILES_KEPT_FIELD_NUMBER: _ClassVar[int]
     FORMER_EXIT_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    PLAYERS_REPORTED_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     state: InstanceState
     port: int
@@ -505,7 +506,8 @@ class InstanceStatusUpdate(_message.Message):
     files_kept: _containers.RepeatedScalarFieldContainer[str]
     former_exit: ExitStatus
     nonce: str
-    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., files_kept: _Optional[_Iterable[str]] = ..., former_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., nonce: _Optional[str] = ...) -> None: ...
+    players_reported: bool
+    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., files_kept: _Optional[_Iterable[str]] = ..., former_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., nonce: _Optional[str] = ..., players_reported: _Optional[bool] = ...) -> None: ...
 
 class CrashReport(_message.Message):
     __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms", "ticket", "nonce")

@@ -26,7 +26,7 @@ from corral.wire.v1 import instance_pb2 as corral_dot_v1_dot_instance__pb2
 from corral.wire.v1 import module_pb2 as corral_dot_v1_dot_module__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x63orral/v1/node.proto\x12\tcorral.v1\x1a\x18\x63orral/v1/instance.proto\x1a\x16\x63orral/v1/module.proto\"\xa4\x05\n\tHandshake\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x17\n\x0ftotal_memory_mb\x18\x03 \x01(\x03\x12\x16\n\x0e\x61vailable_cpus\x18\x04 \x01(\x05\x12\x30\n\x06labels\x18\x05 \x03(\x0b\x32 .corral.v1.Handshake.LabelsEntry\x12\x35\n\x11running_instances\x18\x06 \x03(\x0b\x32\x1a.corral.v1.RunningInstance\x12\x19\n\x11\x61\x64vertise_address\x18\x07 \x01(\t\x12&\n\thost_info\x18\x08 \x01(\x0b\x32\x13.corral.v1.HostInfo\x12\x18\n\x10protocol_version\x18\t \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x64 \x03(\t\x12\x12\n\nmachine_id\x18\x65 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x66 \x01(\t\x12\x13\n\x0bknown_epoch\x18g \x01(\x04\x12\x10\n\x08spool_id\x18h \x01(\t\x12*\n\x07modules\x18i \x03(\x0b\x32\x19.corral.v1.ModuleSetEntry\x12\x10\n\x08runtimes\x18j \x03(\t\x12\x0e\n\x06run_id\x18k \x01(\t\x12\x1d\n\x15\x63onnection_generation\x18l \x01(\x04\x12\x12\n\nspool_head\x18m \x01(\x04\x12\x14\n\x0c\x63\x61pabilities\x18n \x03(\t\x12\x17\n\x0fportions_follow\x18o \x01(\x08\x12\x17\n\x0fspool_confirmed\x18p \x01(\x04\x12\x0e\n\x06worlds\x18x \x03(\t\x12\x18\n\x10static_directory\x18y \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe1\x03\n\x0cHandshakeAck\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\x03\x12\x1b\n\x13\x63ontroller_api_port\x18\x03 \x01(\x05\x12\x18\n\x10protocol_version\x18\x04 \x01(\x05\x12\x1b\n\x13protocol_compatible\x18\x05 \x01(\x08\x12\x18\n\x10leader_grpc_addr\x18\x06 \x01(\t\x12\r\n\x05\x65poch\x18\x07 \x01(\x04\x12\x1d\n\x15\x63ontroller_grpc_addrs\x18\x08 \x03(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x64 \x03(\t\x12\x17\n\x0fspool_confirmed\x18\x65 \x01(\x04\x12*\n\x07modules\x18\x66 \x03(\x0b\x32\x19.corral.v1.ModuleSetEntry\x12\x16\n\x0etrusted_ca_pem\x18g \x01(\x0c\x12\x11\n\tlog_level\x18h \x01(\t\x12,\n\x08\x63onsoles\x18i \x03(\x0b\x32\x1a.corral.v1.ConsolePosition\x12*\n\nevent_head\x18j \x01(\x0b\x32\x16.corral.v1.EventCursor\x12&\n\nknown_runs\x18y \x03(\x0b\x32\x12.corral.v1.RunName\"\xf2\x01\n\x08HostInfo\x12\x0f\n\x07os_name\x18\x01 \x01(\t\x12\x12\n\nos_version\x18\x02 \x01(\t\x12\x0c\n\x04\x61rch\x18\x03 \x01(\t\x12\x11\n\tcpu_model\x18\x04 \x01(\t\x12\x1a\n\x12\x63pu_physical_cores\x18\x05 \x01(\x05\x12\x19\n\x11\x63pu_logical_cores\x18\x06 \x01(\x05\x12\x17\n\x0f\x63pu_max_freq_hz\x18\x07 \x01(\x03\x12\x14\n\x0cjava_version\x18\x08 \x01(\t\x12\x13\n\x0bjava_vendor\x18\t \x01(\t\x12\x14\n\x0cjava_runtime\x18\n \x01(\t\x12\x0f\n\x07java_gc\x18\x0b \x01(\t\"\xa9\x01\n\nNodeStatus\x12\x11\n\tcpu_usage\x18\x01 \x01(\x01\x12\x17\n\x0ftotal_memory_mb\x18\x02 \x01(\x03\x12\x16\n\x0eused_memory_mb\x18\x03 \x01(\x03\x12\x14\n\x0c\x66ree_disk_mb\x18\x04 \x01(\x03\x12\x16\n\x0einstance_count\x18\x05 \x01(\x05\x12\x12\n\nused_ports\x18\x06 \x03(\x05\x12\x15\n\rtotal_disk_mb\x18\x07 \x01(\x03\"\x18\n\x04Ping\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"\x18\n\x04Pong\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"\xf0\x01\n\x0f\x44\x61\x65monLogRecord\x12\x14\n\x0ctimestamp_ms\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06logger\x18\x03 \x01(\t\x12\x0e\n\x06thread\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x11\n\tthrowable\x18\x06 \x01(\t\x12\x30\n\x03mdc\x18\x07 \x03(\x0b\x32#.corral.v1.DaemonLogRecord.MdcEntry\x12\x16\n\x0e\x64ropped_before\x18\x64 \x01(\x04\x1a*\n\x08MdcEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1c\n\x0bSetLogLevel\x12\r\n\x05level\x18\x01 \x01(\t\"\x1e\n\x0cShutdownNode\x12\x0e\n\x06reason\x18\x01 \x01(\t\"M\n\x0fShutdownNodeAck\x12\x19\n\x11running_instances\x18\x01 \x01(\x05\x12\x1f\n\x17\x65stimated_drain_seconds\x18\x02 \x01(\x05\"f\n\x0b\x45rrorReport\x12\x12\n\nerror_code\x18\x01 \x01(\t\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\t\x12\x1b\n\x13retry_after_seconds\x18\x04 \x01(\x05\"W\n\x10HandshakePortion\x12\x35\n\x11running_instances\x18\x01 \x03(\x0b\x32\x1a.corral.v1.RunningInstance\x12\x0c\n\x04last\x18\x02 \x01(\x08\"%\n\x12\x43\x65rtificateRequest\x12\x0f\n\x07\x63sr_pem\x18\x01 \x01(\x0c\"D\n\x11\x43\x65rtificateIssued\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x16\n\x0etrusted_ca_pem\x18\x02 \x01(\x0c\"\x1c\n\x08SpoolAck\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x63orral/v1/node.proto\x12\tcorral.v1\x1a\x18\x63orral/v1/instance.proto\x1a\x16\x63orral/v1/module.proto\"\xbe\x05\n\tHandshake\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x17\n\x0ftotal_memory_mb\x18\x03 \x01(\x03\x12\x16\n\x0e\x61vailable_cpus\x18\x04 \x01(\x05\x12\x30\n\x06labels\x18\x05 \x03(\x0b\x32 .corral.v1.Handshake.LabelsEntry\x12\x35\n\x11running_instances\x18\x06 \x03(\x0b\x32\x1a.corral.v1.RunningInstance\x12\x19\n\x11\x61\x64vertise_address\x18\x07 \x01(\t\x12&\n\thost_info\x18\x08 \x01(\x0b\x32\x13.corral.v1.HostInfo\x12\x18\n\x10protocol_version\x18\t \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x64 \x03(\t\x12\x12\n\nmachine_id\x18\x65 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x66 \x01(\t\x12\x13\n\x0bknown_epoch\x18g \x01(\x04\x12\x10\n\x08spool_id\x18h \x01(\t\x12*\n\x07modules\x18i \x03(\x0b\x32\x19.corral.v1.ModuleSetEntry\x12\x10\n\x08runtimes\x18j \x03(\t\x12\x0e\n\x06run_id\x18k \x01(\t\x12\x1d\n\x15\x63onnection_generation\x18l \x01(\x04\x12\x12\n\nspool_head\x18m \x01(\x04\x12\x14\n\x0c\x63\x61pabilities\x18n \x03(\t\x12\x17\n\x0fportions_follow\x18o \x01(\x08\x12\x17\n\x0fspool_confirmed\x18p \x01(\x04\x12\x0e\n\x06worlds\x18x \x03(\t\x12\x18\n\x10static_directory\x18y \x01(\t\x12\x18\n\x10reconnect_max_ms\x18z \x01(\r\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe1\x03\n\x0cHandshakeAck\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\x03\x12\x1b\n\x13\x63ontroller_api_port\x18\x03 \x01(\x05\x12\x18\n\x10protocol_version\x18\x04 \x01(\x05\x12\x1b\n\x13protocol_compatible\x18\x05 \x01(\x08\x12\x18\n\x10leader_grpc_addr\x18\x06 \x01(\t\x12\r\n\x05\x65poch\x18\x07 \x01(\x04\x12\x1d\n\x15\x63ontroller_grpc_addrs\x18\x08 \x03(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x64 \x03(\t\x12\x17\n\x0fspool_confirmed\x18\x65 \x01(\x04\x12*\n\x07modules\x18\x66 \x03(\x0b\x32\x19.corral.v1.ModuleSetEntry\x12\x16\n\x0etrusted_ca_pem\x18g \x01(\x0c\x12\x11\n\tlog_level\x18h \x01(\t\x12,\n\x08\x63onsoles\x18i \x03(\x0b\x32\x1a.corral.v1.ConsolePosition\x12*\n\nevent_head\x18j \x01(\x0b\x32\x16.corral.v1.EventCursor\x12&\n\nknown_runs\x18y \x03(\x0b\x32\x12.corral.v1.RunName\"\xf2\x01\n\x08HostInfo\x12\x0f\n\x07os_name\x18\x01 \x01(\t\x12\x12\n\nos_version\x18\x02 \x01(\t\x12\x0c\n\x04\x61rch\x18\x03 \x01(\t\x12\x11\n\tcpu_model\x18\x04 \x01(\t\x12\x1a\n\x12\x63pu_physical_cores\x18\x05 \x01(\x05\x12\x19\n\x11\x63pu_logical_cores\x18\x06 \x01(\x05\x12\x17\n\x0f\x63pu_max_freq_hz\x18\x07 \x01(\x03\x12\x14\n\x0cjava_version\x18\x08 \x01(\t\x12\x13\n\x0bjava_vendor\x18\t \x01(\t\x12\x14\n\x0cjava_runtime\x18\n \x01(\t\x12\x0f\n\x07java_gc\x18\x0b \x01(\t\"\xa9\x01\n\nNodeStatus\x12\x11\n\tcpu_usage\x18\x01 \x01(\x01\x12\x17\n\x0ftotal_memory_mb\x18\x02 \x01(\x03\x12\x16\n\x0eused_memory_mb\x18\x03 \x01(\x03\x12\x14\n\x0c\x66ree_disk_mb\x18\x04 \x01(\x03\x12\x16\n\x0einstance_count\x18\x05 \x01(\x05\x12\x12\n\nused_ports\x18\x06 \x03(\x05\x12\x15\n\rtotal_disk_mb\x18\x07 \x01(\x03\"\x18\n\x04Ping\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"\x18\n\x04Pong\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"\xf0\x01\n\x0f\x44\x61\x65monLogRecord\x12\x14\n\x0ctimestamp_ms\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06logger\x18\x03 \x01(\t\x12\x0e\n\x06thread\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x11\n\tthrowable\x18\x06 \x01(\t\x12\x30\n\x03mdc\x18\x07 \x03(\x0b\x32#.corral.v1.DaemonLogRecord.MdcEntry\x12\x16\n\x0e\x64ropped_before\x18\x64 \x01(\x04\x1a*\n\x08MdcEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1c\n\x0bSetLogLevel\x12\r\n\x05level\x18\x01 \x01(\t\"W\n\x0cShutdownNode\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12%\n\x04mode\x18\x64 \x01(\x0e\x32\x17.corral.v1.ShutdownMode\x12\x10\n\x08\x64rain_id\x18\x65 \x01(\t\"\x94\x01\n\x0fShutdownNodeAck\x12\x19\n\x11running_instances\x18\x01 \x01(\x05\x12\x1f\n\x17\x65stimated_drain_seconds\x18\x02 \x01(\x05\x12%\n\x04mode\x18\x64 \x01(\x0e\x32\x17.corral.v1.ShutdownMode\x12\x10\n\x08\x64rain_id\x18\x65 \x01(\t\x12\x0c\n\x04\x64one\x18\x66 \x01(\x08\"f\n\x0b\x45rrorReport\x12\x12\n\nerror_code\x18\x01 \x01(\t\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\t\x12\x1b\n\x13retry_after_seconds\x18\x04 \x01(\x05\"W\n\x10HandshakePortion\x12\x35\n\x11running_instances\x18\x01 \x03(\x0b\x32\x1a.corral.v1.RunningInstance\x12\x0c\n\x04last\x18\x02 \x01(\x08\"%\n\x12\x43\x65rtificateRequest\x12\x0f\n\x07\x63sr_pem\x18\x01 \x01(\x0c\"D\n\x11\x43\x65rtificateIssued\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x16\n\x0etrusted_ca_pem\x18\x02 \x01(\x0c\"\x1c\n\x08SpoolAck\x12\x10\n\x08sequence\x18\x01 \x01(\x04*\x93\x01\n\x0cShutdownMode\x12\x1d\n\x19SHUTDOWN_MODE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SHUTDOWN_MODE_ANNOUNCE\x10\x01\x12\x16\n\x12SHUTDOWN_MODE_STOP\x10\x02\x12\x16\n\x12SHUTDOWN_MODE_EXIT\x10\x03\x12\x18\n\x14SHUTDOWN_MODE_RESUME\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,38 +37,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HANDSHAKE_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_DAEMONLOGRECORD_MDCENTRY']._loaded_options = None
   _globals['_DAEMONLOGRECORD_MDCENTRY']._serialized_options = b'8\001'
+  _globals['_SHUTDOWNMODE']._serialized_start=2589
+  _globals['_SHUTDOWNMODE']._serialized_end=2736
   _globals['_HANDSHAKE']._serialized_start=86
-  _globals['_HANDSHAKE']._serialized_end=762
-  _globals['_HANDSHAKE_LABELSENTRY']._serialized_start=717
-  _globals['_HANDSHAKE_LABELSENTRY']._serialized_end=762
-  _globals['_HANDSHAKEACK']._serialized_start=765
-  _globals['_HANDSHAKEACK']._serialized_end=1246
-  _globals['_HOSTINFO']._serialized_start=1249
-  _globals['_HOSTINFO']._serialized_end=1491
-  _globals['_NODESTATUS']._serialized_start=1494
-  _globals['_NODESTATUS']._serialized_end=1663
-  _globals['_PING']._serialized_start=1665
-  _globals['_PING']._serialized_end=1689
-  _globals['_PONG']._serialized_start=1691
-  _globals['_PONG']._serialized_end=1715
-  _globals['_DAEMONLOGRECORD']._serialized_start=1718
-  _globals['_DAEMONLOGRECORD']._serialized_end=1958
-  _globals['_DAEMONLOGRECORD_MDCENTRY']._serialized_start=1916
-  _globals['_DAEMONLOGRECORD_MDCENTRY']._serialized_end=1958
-  _globals['_SETLOGLEVEL']._serialized_start=1960
-  _globals['_SETLOGLEVEL']._serialized_end=1988
-  _globals['_SHUTDOWNNODE']._serialized_start=1990
-  _globals['_SHUTDOWNNODE']._serialized_end=2020
-  _globals['_SHUTDOWNNODEACK']._serialized_start=2022
-  _globals['_SHUTDOWNNODEACK']._serialized_end=2099
-  _globals['_ERRORREPORT']._serialized_start=2101
-  _globals['_ERRORREPORT']._serialized_end=2203
-  _globals['_HANDSHAKEPORTION']._serialized_start=2205
-  _globals['_HANDSHAKEPORTION']._serialized_end=2292
-  _globals['_CERTIFICATEREQUEST']._serialized_start=2294
-  _globals['_CERTIFICATEREQUEST']._serialized_end=2331
-  _globals['_CERTIFICATEISSUED']._serialized_start=2333
-  _globals['_CERTIFICATEISSUED']._serialized_end=2401
-  _globals['_SPOOLACK']._serialized_start=2403
-  _globals['_SPOOLACK']._serialized_end=2431
+  _globals['_HANDSHAKE']._serialized_end=788
+  _globals['_HANDSHAKE_LABELSENTRY']._serialized_start=743
+  _globals['_HANDSHAKE_LABELSENTRY']._serialized_end=788
+  _globals['_HANDSHAKEACK']._serialized_start=791
+  _globals['_HANDSHAKEACK']._serialized_end=1272
+  _globals['_HOSTINFO']._serialized_start=1275
+  _globals['_HOSTINFO']._serialized_end=1517
+  _globals['_NODESTATUS']._serialized_start=1520
+  _globals['_NODESTATUS']._serialized_end=1689
+  _globals['_PING']._serialized_start=1691
+  _globals['_PING']._serialized_end=1715
+  _globals['_PONG']._serialized_start=1717
+  _globals['_PONG']._serialized_end=1741
+  _globals['_DAEMONLOGRECORD']._serialized_start=1744
+  _globals['_DAEMONLOGRECORD']._serialized_end=1984
+  _globals['_DAEMONLOGRECORD_MDCENTRY']._serialized_start=1942
+  _globals['_DAEMONLOGRECORD_MDCENTRY']._serialized_end=1984
+  _globals['_SETLOGLEVEL']._serialized_start=1986
+  _globals['_SETLOGLEVEL']._serialized_end=2014
+  _globals['_SHUTDOWNNODE']._serialized_start=2016
+  _globals['_SHUTDOWNNODE']._serialized_end=2103
+  _globals['_SHUTDOWNNODEACK']._serialized_start=2106
+  _globals['_SHUTDOWNNODEACK']._serialized_end=2254
+  _globals['_ERRORREPORT']._serialized_start=2256
+  _globals['_ERRORREPORT']._serialized_end=2358
+  _globals['_HANDSHAKEPORTION']._serialized_start=2360
+  _globals['_HANDSHAKEPORTION']._serialized_end=2447
+  _globals['_CERTIFICATEREQUEST']._serialized_start=2449
+  _globals['_CERTIFICATEREQUEST']._serialized_end=2486
+  _globals['_CERTIFICATEISSUED']._serialized_start=2488
+  _globals['_CERTIFICATEISSUED']._serialized_end=2556
+  _globals['_SPOOLACK']._serialized_start=2558
+  _globals['_SPOOLACK']._serialized_end=2586
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 from corral.wire.v1 import instance_pb2 as _instance_pb2
 from corral.wire.v1 import module_pb2 as _module_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -8,8 +9,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ShutdownMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHUTDOWN_MODE_UNSPECIFIED: _ClassVar[ShutdownMode]
+    SHUTDOWN_MODE_ANNOUNCE: _ClassVar[ShutdownMode]
+    SHUTDOWN_MODE_STOP: _ClassVar[ShutdownMode]
+    SHUTDOWN_MODE_EXIT: _ClassVar[ShutdownMode]
+    SHUTDOWN_MODE_RESUME: _ClassVar[ShutdownMode]
+SHUTDOWN_MODE_UNSPECIFIED: ShutdownMode
+SHUTDOWN_MODE_ANNOUNCE: ShutdownMode
+SHUTDOWN_MODE_STOP: ShutdownMode
+SHUTDOWN_MODE_EXIT: ShutdownMode
+SHUTDOWN_MODE_RESUME: ShutdownMode
+
 class Handshake(_message.Message):
-    __slots__ = ("node_id", "version", "total_memory_mb", "available_cpus", "labels", "running_instances", "advertise_address", "host_info", "protocol_version", "features", "machine_id", "boot_id", "known_epoch", "spool_id", "modules", "runtimes", "run_id", "connection_generation", "spool_head", "capabilities", "portions_follow", "spool_confirmed", "worlds", "static_directory")
+    __slots__ = ("node_id", "version", "total_memory_mb", "available_cpus", "labels", "running_instances", "advertise_address", "host_info", "protocol_version", "features", "machine_id", "boot_id", "known_epoch", "spool_id", "modules", "runtimes", "run_id", "connection_generation", "spool_head", "capabilities", "portions_follow", "spool_confirmed", "worlds", "static_directory", "reconnect_max_ms")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +55,7 @@ class Handshake(_message.Message):
     SPOOL_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
     WORLDS_FIELD_NUMBER: _ClassVar[int]
     STATIC_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    RECONNECT_MAX_MS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     version: str
     total_memory_mb: int
@@ -65,7 +80,8 @@ class Handshake(_message.Message):
     spool_confirmed: int
     worlds: _containers.RepeatedScalarFieldContainer[str]
     static_directory: str
-    def __init__(self, node_id: _Optional[str] = ..., version: _Optional[str] = ..., total_memory_mb: _Optional[int] = ..., available_cpus: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., running_instances: _Optional[_Iterable[_Union[_instance_pb2.RunningInstance, _Mapping]]] = ..., advertise_address: _Optional[str] = ..., host_info: _Optional[_Union[HostInfo, _Mapping]] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., known_epoch: _Optional[int] = ..., spool_id: _Optional[str] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., runtimes: _Optional[_Iterable[str]] = ..., run_id: _Optional[str] = ..., connection_generation: _Optional[int] = ..., spool_head: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., portions_follow: _Optional[bool] = ..., spool_confirmed: _Optional[int] = ..., worlds: _Optional[_Iterable[str]] = ..., static_directory: _Optional[str] = ...) -> None: ...
+    reconnect_max_ms: int
+    def __init__(self, node_id: _Optional[str] = ..., version: _Optional[str] = ..., total_memory_mb: _Optional[int] = ..., available_cpus: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., running_instances: _Optional[_Iterable[_Union[_instance_pb2.RunningInstance, _Mapping]]] = ..., advertise_address: _Optional[str] = ..., host_info: _Optional[_Union[HostInfo, _Mapping]] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., known_epoch: _Optional[int] = ..., spool_id: _Optional[str] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., runtimes: _Optional[_Iterable[str]] = ..., run_id: _Optional[str] = ..., connection_generation: _Optional[int] = ..., spool_head: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., portions_follow: _Optional[bool] = ..., spool_confirmed: _Optional[int] = ..., worlds: _Optional[_Iterable[str]] = ..., static_directory: _Optional[str] = ..., reconnect_max_ms: _Optional[int] = ...) -> None: ...
 
 class HandshakeAck(_message.Message):
     __slots__ = ("session_id", "heartbeat_interval_ms", "controller_api_port", "protocol_version", "protocol_compatible", "leader_grpc_addr", "epoch", "controller_grpc_addrs", "features", "spool_confirmed", "modules", "trusted_ca_pem", "log_level", "consoles", "event_head", "known_runs")
@@ -193,18 +209,28 @@ class SetLogLevel(_message.Message):
     def __init__(self, level: _Optional[str] = ...) -> None: ...
 
 class ShutdownNode(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "mode", "drain_id")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_ID_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    mode: ShutdownMode
+    drain_id: str
+    def __init__(self, reason: _Optional[str] = ..., mode: _Optional[_Union[ShutdownMode, str]] = ..., drain_id: _Optional[str] = ...) -> None: ...
 
 class ShutdownNodeAck(_message.Message):
-    __slots__ = ("running_instances", "estimated_drain_seconds")
+    __slots__ = ("running_instances", "estimated_drain_seconds", "mode", "drain_id", "done")
     RUNNING_INSTANCES_FIELD_NUMBER: _ClassVar[int]
     ESTIMATED_DRAIN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_ID_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
     running_instances: int
     estimated_drain_seconds: int
-    def __init__(self, running_instances: _Optional[int] = ..., estimated_drain_seconds: _Optional[int] = ...) -> None: ...
+    mode: ShutdownMode
+    drain_id: str
+    done: bool
+    def __init__(self, running_instances: _Optional[int] = ..., estimated_drain_seconds: _Optional[int] = ..., mode: _Optional[_Union[ShutdownMode, str]] = ..., drain_id: _Optional[str] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class ErrorReport(_message.Message):
     __slots__ = ("error_code", "error_message", "context", "retry_after_seconds")
