@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import zoneinfo
 
 import pytest
 from hypothesis import given, settings
@@ -157,3 +158,93 @@ def test_the_next_time_fits_and_no_day_before_it_does(
 def test_any_text_is_a_schedule_or_is_refused(text: str) -> None:
     cron = parsed(text)
     assert cron is None or cron.next_after(at("2026-11-15T00:00:00")) is not None
+
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+LORD_HOWE = zoneinfo.ZoneInfo("Australia/Lord_Howe")
+"""Its clocks are changed by half an hour."""
+ST_JOHNS = zoneinfo.ZoneInfo("America/St_Johns")
+"""Its clocks were set back over midnight until 2011."""
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "after", "wanted"),
+    [
+        ("30 2 * * *", BERLIN, "2026-03-28T12:00:00", "2026-03-29T01:00:00"),  # in the gap: at its end
+        ("0,30 2 * * *", BERLIN, "2026-03-29T01:00:00", "2026-03-30T00:00:00"),  # both at its end, once
+        ("30 2 * * *", BERLIN, "2026-10-24T12:00:00", "2026-10-25T00:30:00"),  # the first of the two
+        ("30 2 * * *", BERLIN, "2026-10-25T00:30:00", "2026-10-26T01:30:00"),  # and that only
+        ("30 * * * *", BERLIN, "2026-10-25T00:30:00", "2026-10-25T01:30:00"),  # by elapsed time: both
+        ("30 * * * *", BERLIN, "2026-03-29T00:30:00", "2026-03-29T01:30:00"),
+        ("0 18 * * FRI", BERLIN, "2026-11-17T12:00:00", "2026-11-20T17:00:00"),
+        ("0 0 1 1 *", BERLIN, "2026-11-17T12:00:00", "2026-12-31T23:00:00"),
+        ("15 2 * * *", LORD_HOWE, "2026-10-03T00:00:00", "2026-10-03T15:30:00"),
+        ("45 1 * * *", LORD_HOWE, "2026-04-04T12:00:00", "2026-04-04T14:45:00"),
+        ("30 23 * * *", ST_JOHNS, "2010-11-06T12:00:00", "2010-11-07T02:00:00"),
+        ("*/30 * * * *", ST_JOHNS, "2010-11-07T02:30:00", "2010-11-07T03:00:00"),
+    ],
+)
+def test_the_next_time_in_a_zone(text: str, zone: dt.tzinfo, after: str, wanted: str) -> None:
+    assert parse_cron(text).next_after(at(after), zone) == at(wanted)
+
+
+schedules = st.builds(
+    "{} {} {} * {}".format,
+    st.sampled_from(["0", "30", "*/20", "15,45"]),
+    st.sampled_from(["*", "2", "0", "23", "*/6", "1-3"]),
+    st.sampled_from(["*", "1-7", "25"]),
+    st.sampled_from(["*", "SUN", "MON-FRI"]),
+)
+zones = st.sampled_from([dt.UTC, BERLIN, LORD_HOWE, ST_JOHNS, zoneinfo.ZoneInfo("Africa/Casablanca")])
+changes = st.sampled_from(
+    ["2026-03-29", "2026-10-25", "2026-04-04", "2026-10-03", "2010-11-07", "2026-02-15"]
+)
+hours = st.integers(-72, 72).map(lambda hours: dt.timedelta(hours=hours))
+
+
+@settings(max_examples=300, deadline=None)
+@given(schedules, zones, changes, hours, st.integers(1, 240))
+def test_the_last_time_is_the_one_that_the_next_times_come_to(text, zone, day, shift, length):
+    """Forward and backward are two searches; they find the same occurrences."""
+    cron, now = parse_cron(text), at(day) + shift
+    within = dt.timedelta(hours=length)
+    found, step = [], now - within
+    while (step := cron.next_after(step, zone)) is not None and step <= now:
+        found.append(step)
+    assert cron.last_until(now, zone, within=within) == (found[-1] if found else None)
+    assert found == sorted(set(found))
+
+
+@settings(max_examples=100, deadline=None)
+@given(schedules, zones, changes, hours)
+def test_a_time_of_day_occurs_once_a_day_whatever_the_clocks_do(text, zone, day, shift):
+    cron, step = parse_cron(text), at(day) + shift
+    if cron.any_hour:
+        return
+    end = step + dt.timedelta(days=5)
+    while (step := cron.next_after(step, zone)) is not None and step < end:
+        local = step.astimezone(zone)
+        before = (step - dt.timedelta(minutes=1)).astimezone(zone)
+        in_gap = before.utcoffset() != local.utcoffset()
+        assert cron.matches(local) or in_gap
+        assert local.fold == 0
+
+
+@pytest.mark.parametrize("zone", [BERLIN, LORD_HOWE, ST_JOHNS], ids=str)
+@pytest.mark.parametrize("day", ["2026-03-28", "2026-10-24", "2026-04-03", "2026-10-02", "2010-11-06"])
+def test_by_elapsed_time_every_minute_that_fits_is_one(zone: dt.tzinfo, day: str) -> None:
+    cron, minute = parse_cron("*/5 * * * *"), dt.timedelta(minutes=1)
+    every = [at(day) + number * minute for number in range(3 * 24 * 60)]
+    fitting = [each for each in every if cron.matches(each.astimezone(zone))]
+    found, step = [], at(day) - minute
+    while (step := cron.next_after(step, zone)) is not None and step <= every[-1]:
+        found.append(step)
+    assert found == fitting
+
+
+@pytest.mark.parametrize("zone", [dt.UTC, BERLIN, zoneinfo.ZoneInfo("Pacific/Kiritimati")], ids=str)
+@pytest.mark.parametrize("now", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"], ids=["first", "last"])
+def test_a_clock_at_an_end_of_the_calendar_fails_nothing(zone: dt.tzinfo, now: str) -> None:
+    cron = parse_cron("* * * * *")
+    assert cron.next_after(at(now), zone) is None
+    assert cron.last_until(at(now), zone, within=dt.timedelta(days=7)) is None
