@@ -15,6 +15,7 @@ _LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]{1,32})?")
 _FORM: Final = "write HOST:PORT, for example 127.0.0.1:8480, db.example.org:8480 or [::1]:8480"
 MAX_PORT: Final = 65535
+_BROADCAST: Final = 2**32 - 1
 
 
 class Address(NamedTuple):
@@ -51,6 +52,20 @@ def parse_host(text: str, *, field: str = "host") -> str:
     if ":" in bare:
         return _ipv6(bare, text, field)
     return _name(bare, text, field)
+
+
+def usable_host(text: str) -> str:
+    """The host, if a peer can be sent there; empty: it is none, or an address that no single host has."""
+    try:
+        host = parse_host(text)
+    except Rejected:
+        return ""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    limited = isinstance(address, ipaddress.IPv4Address) and int(address) == _BROADCAST
+    return "" if address.is_unspecified or address.is_multicast or limited else host
 
 
 def _ipv6(host: str, text: str, field: str) -> str:

@@ -55,10 +55,10 @@ def _refused(message: str, *, hint: str | None = None) -> Rejected:
     return Rejected(Code.INVALID_FIELD, message, hint=hint)
 
 
-def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentSet:
+def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False, from_pipes: bool = True) -> DocumentSet:
     """Every document of these files and directories ('-': stdin). Files are found recursively and read in the order of
     their names; hidden ones are left out. Rejected where there is too much to read, or nothing, unless it
-    `may_be_empty`."""
+    `may_be_empty`. `from_pipes`: these paths may be pipes and devices; without it they are regular files, too."""
     found = DocumentSet([], [])
     size = 0
     room = _Room()
@@ -66,7 +66,7 @@ def read_set(paths: tuple[str, ...], *, may_be_empty: bool = False) -> DocumentS
         tally = ValueTally()
         content = b""
         try:
-            content = _text(file) if file in paths else read_regular(file)
+            content = _text(file) if from_pipes and file in paths else read_regular(file)
             size += len(content)
             if size > MOST_BYTES:
                 raise _refused(
@@ -164,7 +164,7 @@ def _text(path: str) -> bytes:
 
 
 def read_regular(path: str) -> bytes:
-    """A file that was found in a directory. MalformedDocument: a pipe or a device, which might have no end, or one too large."""
+    """A file that an operator has not named. MalformedDocument: a pipe or a device, which might have no end, or one too large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):  # a directory cannot even be made a file object
