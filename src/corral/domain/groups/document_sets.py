@@ -36,6 +36,8 @@ _CHECKED_TOGETHER: Final = (
     frozenset({"ports", "probes"}),
     frozenset({"variables", "variable_types"}),
     frozenset({"min", "max"}),
+    frozenset({"disconnect", "stop", "static"}),
+    frozenset({"update", "static"}),
 )
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 

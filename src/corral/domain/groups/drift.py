@@ -53,6 +53,8 @@ def start_basis(
     """The basis of a start by this document. `layers` are all that may be drawn. Fields with their default are left out,
     so that a later version of Corral, which has more of them, gets the same."""
     document = {key: value for key, value in brief_document(spec).items() if key in FIELDS_RESTART}
+    if spec.disconnect.stop_after_seconds:
+        document["stop_after_seconds"] = spec.disconnect.stop_after_seconds
     pins = {
         "templates": [
             [each.record.name, each.version.hash, each.override, each.version.settings] for each in layers

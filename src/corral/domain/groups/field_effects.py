@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
+
+from corral.domain.groups.disconnect_spec import DisconnectSpec
 
 
 class FieldEffect(enum.StrEnum):
@@ -21,13 +23,18 @@ FIELDS_NOW: Final = frozenset(
         "abstract",
         "crash_loop",
         "depends_on",
+        "disconnect",
         "fallback_group",
         "labels",
+        "maintenance",
         "max",
         "min",
+        "min_available",
         "parent",
         "priority",
         "scaling",
+        "schedules",
+        "update",
         "warm",
     }
 )
@@ -89,5 +96,8 @@ EFFECTS: Final[Mapping[str, FieldEffect]] = {
 """By the name of a field of `GroupSpec`."""
 
 
-def effects_of(fields: Iterable[str]) -> set[FieldEffect]:
-    return {EFFECTS[name] for name in fields}
+def effect_of(field: str, before: object, after: object) -> FieldEffect:
+    """The effect of one change; None: the field had no value before, or has none after. How long a node waits before it
+    stops a run is told to it with the start."""
+    stops = [each.stop_after_seconds if isinstance(each, DisconnectSpec) else 0 for each in (before, after)]
+    return FieldEffect.RESTART if stops[0] != stops[1] else EFFECTS[field]

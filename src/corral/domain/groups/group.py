@@ -11,7 +11,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from corral.domain.groups.disconnect_spec import DisconnectSpec
 from corral.domain.groups.probes import ProbeSpec
+from corral.domain.groups.scaling_spec import SCHEDULES, MaintenanceSpec, ScalingSpec, ScheduleSpec
+from corral.domain.groups.update_spec import UpdateSpec
 from corral.domain.spec import (
     Argument,
     Count,
@@ -20,6 +23,7 @@ from corral.domain.spec import (
     PathText,
     PortNumber,
     Seconds,
+    Share,
     Spec,
     VariableSpec,
 )
@@ -263,19 +267,6 @@ class DependencySpec(Spec, frozen=True, kw_only=True):
     ready: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
 
 
-class ScalingMode(enum.StrEnum):
-    """What decides about the number of instances."""
-
-    MANUAL = "MANUAL"
-    """`min`, or the number of the last `scale`, whichever is higher."""
-    STATIC = "STATIC"
-    """`min` alone."""
-
-
-class ScalingSpec(Spec, frozen=True, kw_only=True):
-    mode: ScalingMode = ScalingMode.MANUAL
-
-
 class GroupSpec(Spec, frozen=True, kw_only=True):
     """A group as its operator desires it."""
 
@@ -316,8 +307,12 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     max: Count | None = None
     """None: no upper bound."""
     scaling: ScalingSpec = ScalingSpec()
+    schedules: Annotated[tuple[ScheduleSpec, ...], msgspec.Meta(max_length=SCHEDULES)] = ()
+    maintenance: MaintenanceSpec = MaintenanceSpec()
     warm: Count = 0
     """Instances beside those that serve, started and ready to take the place of one or to add to them."""
+    min_available: Count | Share | None = None
+    """So many stay healthy while nodes are drained, of those that are wanted; None: all of them. See `available_floor`."""
     priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 50
     """Which group is placed first; nothing that runs is stopped for it."""
     depends_on: Annotated[tuple[DependencySpec, ...], msgspec.Meta(max_length=64)] = ()
@@ -359,5 +354,8 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     """Beside 0: an end by itself with one of these, after `min_alive_ms`, is no crash."""
     restart: RestartSpec = RestartSpec()
     crash_loop: CrashLoopSpec = CrashLoopSpec()
+    disconnect: DisconnectSpec = DisconnectSpec()
+    update: UpdateSpec = UpdateSpec()
+    """How a deployment replaces instances."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     properties: dict[str, str] = msgspec.field(default_factory=dict)

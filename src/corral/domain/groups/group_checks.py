@@ -11,6 +11,7 @@ from corral.domain.control_characters import refuse_control
 from corral.domain.file_paths import check_glob, check_path
 from corral.domain.groups.artifacts import check_artifact
 from corral.domain.groups.config_patches import check_patch
+from corral.domain.groups.disconnect_spec import check_disconnect
 from corral.domain.groups.group import (
     BLOCKED_VARIABLES,
     NODE_CAPABILITIES,
@@ -25,6 +26,8 @@ from corral.domain.groups.group import (
 from corral.domain.groups.placement_checks import check_placement
 from corral.domain.groups.port_sets import check_ports
 from corral.domain.groups.probes import check_probes
+from corral.domain.groups.scaling_spec import check_maintenance, check_scaling
+from corral.domain.groups.update_spec import check_update
 from corral.domain.groups.variable_checks import check_declaration, check_names, check_values
 from corral.domain.ids import checked_name, group_name, node_id
 from corral.domain.sensitive_fields import refuse_hidden
@@ -303,8 +306,16 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], object], ...]] = (
     _check_labels,
     _check_user,
     _check_counts,
+    lambda spec: check_scaling(
+        spec.scaling, spec.schedules, max_players=spec.max_players, static=spec.static
+    ),
+    lambda spec: check_maintenance(spec.maintenance),
     lambda spec: check_ports(spec.ports),
     _check_stop,
+    lambda spec: check_disconnect(
+        spec.disconnect, ladder=(rung.wait_seconds for rung in spec.stop), static=spec.static
+    ),
+    lambda spec: check_update(spec.update, static=spec.static),
     _check_variables,
     check_group_files,
     lambda spec: check_probes(spec.probes, spec.ports.keys()),

@@ -16,6 +16,8 @@ from corral.domain.spec import Spec
 from corral.errors import Code, Rejected
 
 _MAX_DEPTH: Final = 16
+NULL_VALUES: Final = frozenset({("disconnect", "replace_after_seconds")})
+"""Paths at which null is a value, and does not go back to the default."""
 
 
 def parse_group(document: object) -> GroupSpec:
@@ -69,18 +71,19 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
 
 
-def merged(document: object, patch: object, *, depth: int = 0) -> object:
-    """RFC 7396: objects are merged by key, null removes a key, anything else replaces."""
+def merged(document: object, patch: object, *, path: tuple[str, ...] = ()) -> object:
+    """RFC 7396: objects are merged by key, null removes a key, anything else replaces. `NULL_VALUES` are the exception.
+    `path`: where in a group's document the two are."""
     if not isinstance(patch, Mapping):
         return patch
-    if depth > _MAX_DEPTH:
+    if len(path) > _MAX_DEPTH:
         raise Rejected(Code.INVALID_FIELD, "the patch is nested too deeply")
     result = dict(document) if isinstance(document, Mapping) else {}
     for key, value in patch.items():
-        if value is None:
+        if value is None and (*path, key) not in NULL_VALUES:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value, depth=depth + 1)
+            result[key] = merged(result.get(key), value, path=(*path, key))
     return result
 
 
