@@ -54,6 +54,16 @@ def instance_id(value: str, *, field: str = "instance_id") -> InstanceId:
     return InstanceId(checked_name(value, "instance id", field))
 
 
+_DIGITS: Final = 19
+
+
+def instance_number(id: str) -> tuple[str, int]:
+    """Group and number of an id `GROUP-N` as the controller gives them out; number 0: it is none."""
+    group, _, digits = id.rpartition("-")
+    given = digits.isascii() and digits.isdecimal() and not digits.startswith("0") and len(digits) < _DIGITS
+    return group, int(digits) if given else 0
+
+
 RESTARTS_PER_START: Final = 1024
 """Each start that the controller decides gets this many incarnations: the first for the start, the
 others for restarts that the node makes by itself, also while it has no controller."""

@@ -36,6 +36,7 @@ class InstanceTrigger(enum.StrEnum):
     SPAWN = "spawn"
     READY = "ready"
     DRAIN = "drain"
+    UNDRAIN = "undrain"
     STOP = "stop"
     EMPTIED = "emptied"
     FAIL = "fail"
@@ -83,6 +84,7 @@ INSTANCE_LIFECYCLE: Final = Lifecycle(
         (_S.RUNNING, _T.EMPTIED): _S.STOPPED,
         (_S.RUNNING, _T.FAIL): _S.CRASHED,
         (_S.RUNNING, _T.UNWATCHED): _S.OFFLINE,
+        (_S.DRAINING, _T.UNDRAIN): _S.RUNNING,
         (_S.DRAINING, _T.STOP): _S.STOPPING,
         (_S.DRAINING, _T.EMPTIED): _S.STOPPED,
         (_S.DRAINING, _T.FAIL): _S.CRASHED,
@@ -117,9 +119,11 @@ FOUND_IN: Final = {
 states are the same from every state."""
 
 _AHEAD: Final = {
-    state: INSTANCE_LIFECYCLE.reachable(state, avoiding=_S.OFFLINE) - {state} for state in InstanceState
+    state: INSTANCE_LIFECYCLE.reachable(state, avoiding=_S.OFFLINE, without=_T.UNDRAIN) - {state}
+    for state in InstanceState
 }
-"""The states that a run can still reach while its node is reachable."""
+"""The states that a run can still reach by itself while its node is reachable: that it drains is the controller's
+decision, and no report takes it back."""
 
 
 def reported(current: InstanceState, state: InstanceState) -> InstanceState:
@@ -167,6 +171,8 @@ class StateHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 ENDED: Final = "ended"
 """The outcome of a clean exit: by itself, with code 0 or one that the group names."""
+ISOLATED: Final = "isolated"
+"""The outcome of a run that its node stopped because it was without a controller for as long as the group allows."""
 PLACE_SECONDS: Final = 5
 """After a clean exit the next start comes this long after the last one at the earliest: it counts as no
 failure, but must not be restarted in a loop."""

@@ -42,13 +42,18 @@ class Lifecycle(Generic[P, T]):
             raise IllegalTransition(subject, phase.name, trigger.name.lower(), story)
         return target
 
-    def reachable(self, start: P | None = None, *, avoiding: P | None = None) -> frozenset[P]:
-        """Every phase that some sequence of triggers leads to, the start included; not by way of `avoiding`."""
+    def reachable(
+        self, start: P | None = None, *, avoiding: P | None = None, without: T | None = None
+    ) -> frozenset[P]:
+        """Every phase that some sequence of triggers leads to, the start included; not by way of the phase `avoiding`,
+        and not by the trigger `without`."""
         seen = {start or self.initial}
         frontier = list(seen)
         while frontier:
             phase = frontier.pop()
-            for (source, _), target in self.transitions.items():
+            for (source, trigger), target in self.transitions.items():
+                if trigger is without:
+                    continue
                 if source is phase and target is not avoiding and target not in seen:
                     seen.add(target)
                     frontier.append(target)

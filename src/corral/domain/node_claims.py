@@ -21,6 +21,12 @@ from corral.errors import Code, Rejected
 TRUSTED: Final = "trusted."
 MOST_MEMORY_MB: Final = 2**30
 MOST_CPUS: Final = 2**16
+MOST_PLAYERS: Final = 1_000_000
+"""Of one instance, whoever reports them."""
+RECONNECT_MAX_SECONDS: Final = 15.0
+"""Of a node that does not report it: the default of its configuration."""
+_LONGEST_RECONNECT_SECONDS: Final = 300.0
+"""A node is waited for three times as long before its instances are replaced: it must not hold that up for ever."""
 
 
 class NodeClaims(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +113,18 @@ def check_labels(labels: Mapping[str, str], *, field: str = "labels") -> None:
 
 _OLDEST: Final = dt.timedelta(days=3650)
 """No run on a node is older."""
+
+
+def reported_reconnect_max(milliseconds: int) -> float:
+    """A node's longest pause between two attempts to connect, in seconds, as far as it is plausible."""
+    if milliseconds <= 0:
+        return RECONNECT_MAX_SECONDS
+    return min(milliseconds / 1000, _LONGEST_RECONNECT_SECONDS)
+
+
+def reported_players(count: int) -> int:
+    """A number of players of one instance, as far as it is plausible."""
+    return min(max(0, count), MOST_PLAYERS)
 
 
 def reported_time(milliseconds: int, now: dt.datetime) -> dt.datetime | None:

@@ -63,12 +63,17 @@ class Admission(enum.StrEnum):
     DRAINED = "drained"
 
 
+EMPTIED: Final = frozenset({Admission.DRAINING, Admission.DRAINED})
+"""An operator has ordered that nothing is to be on the node."""
+
+
 class AdmissionTrigger(enum.StrEnum):
     CORDON = "cordon"
     UNCORDON = "uncordon"
     DRAIN = "drain"
     EMPTIED = "emptied"
     UNDRAIN = "undrain"
+    UNDRAIN_CORDONED = "undrain_cordoned"  # it was cordoned before
 
 
 _A, _D = Admission, AdmissionTrigger
@@ -87,7 +92,9 @@ ADMISSION_LIFECYCLE: Final = Lifecycle(
         (_A.DRAINING, _D.DRAIN): _A.DRAINING,
         (_A.DRAINING, _D.EMPTIED): _A.DRAINED,
         (_A.DRAINING, _D.UNDRAIN): _A.OPEN,
+        (_A.DRAINING, _D.UNDRAIN_CORDONED): _A.CORDONED,
         (_A.DRAINED, _D.DRAIN): _A.DRAINED,
         (_A.DRAINED, _D.UNDRAIN): _A.OPEN,
+        (_A.DRAINED, _D.UNDRAIN_CORDONED): _A.CORDONED,
     },
 )

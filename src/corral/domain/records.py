@@ -11,13 +11,20 @@ import datetime as dt
 import msgspec
 
 from corral.domain.ids import ClusterId, Incarnation, JoinTokenId, NodeId, TokenId
-from corral.domain.node_claims import NodeClaims, NodeSettings, in_force
+from corral.domain.node_claims import RECONNECT_MAX_SECONDS, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Role
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all stored documents: frozen, and ignoring fields a newer version may add."""
+
+
+class BootMoment(Record, frozen=True, kw_only=True):
+    """A moment by the boot clock; valid on one machine until its next boot."""
+
+    boot: str
+    seconds: float
 
 
 class ClusterRecord(Record, frozen=True, kw_only=True):
@@ -52,6 +59,36 @@ class Renewal(Record, frozen=True, kw_only=True):
     serial: str
 
 
+class NodeDrain(Record, frozen=True, kw_only=True):
+    """An operator's order to empty a node; kept until an operator takes it back."""
+
+    id: str
+    by: str
+    reason: str
+    started_at: dt.datetime
+    deadline_seconds: int | None = None
+    """As it was asked for; None: there is no deadline."""
+    deadline_at: dt.datetime | None = None
+    """When everything that is left gets its stop, players or not; None: never."""
+    deadline_ends: BootMoment | None = None
+    """The same by the boot clock of the controller that leads; the wall clock may be set."""
+    shutdown: bool = False
+    """The daemon ends when the node is empty."""
+    was_cordoned: bool = False
+    """It was cordoned before, and is again afterwards."""
+    cordon_reason: str = ""
+    total: int = 0
+    """The instances that lived there at its beginning."""
+    decision: str = ""
+    """The decision that began it, or changed it last."""
+    request: str = ""
+    """The id of the request behind that, for log records of what follows."""
+    drained_at: dt.datetime | None = None
+    """When the last instance there had ended; None: not yet."""
+    exit_ordered_at: dt.datetime | None = None
+    """When its daemon accepted to end; one that is started again is not ended a second time."""
+
+
 class NodeRecord(Record, frozen=True, kw_only=True):
     """A host that may connect: its identity, whether it is reachable, whether it accepts instances."""
 
@@ -84,8 +121,14 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """The instances whose static directories lay there when it last connected, as it reported."""
     static_directory: str = ""
     """Where they lie."""
+    reconnect_max_seconds: float = RECONNECT_MAX_SECONDS
+    """Its longest pause between two attempts to connect, as it reported, within bounds."""
     last_seen: dt.datetime | None = None
     """The last contact in its last session, as far as a leader could store it; None: there was none."""
+    lost_at: dt.datetime | None = None
+    """When its last session ended, by the clock of the leader that noticed it; None: it is connected, or never was."""
+    drain: NodeDrain | None = None
+    """While it is draining or drained."""
     log_level: str = ""
     renewal: Renewal | None = None
     """The last renewal: the same key gets the same certificate again, for answers get lost."""

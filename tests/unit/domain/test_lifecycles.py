@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from corral.domain.groups.deployments import DEPLOYMENT_LIFECYCLE, DeploymentState, DeploymentTrigger
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
 from corral.domain.lifecycle import Lifecycle
 from corral.domain.modules.phases import MODULE_LIFECYCLE, ModulePhase, ModuleTrigger
@@ -23,12 +24,14 @@ TABLES = {
     "admission": (ADMISSION_LIFECYCLE, AdmissionTrigger),
     "instance": (INSTANCE_LIFECYCLE, InstanceTrigger),
     "module": (MODULE_LIFECYCLE, ModuleTrigger),
+    "deployment": (DEPLOYMENT_LIFECYCLE, DeploymentTrigger),
 }
 STOPS = {
     "node": {NodeTrigger.REVOKE},
     "admission": {AdmissionTrigger.UNCORDON, AdmissionTrigger.UNDRAIN},
     "instance": {InstanceTrigger.STOP},
     "module": {ModuleTrigger.STOP, ModuleTrigger.STOPPED, ModuleTrigger.UNLOAD},
+    "deployment": {DeploymentTrigger.CANCEL},
 }
 
 
@@ -106,3 +109,14 @@ def test_failed_modules_are_left_only_by_an_operator():
 def test_a_revoked_node_comes_back_only_by_enrolling_again():
     leaving = {trigger for phase, trigger in NODE_LIFECYCLE.transitions if phase is NodeState.REVOKED}
     assert leaving == {NodeTrigger.ENROL_AGAIN}
+
+
+def test_a_deployment_that_goes_back_neither_goes_on_nor_goes_back_again():
+    back = DeploymentState.ROLLING_BACK
+    onwards = {
+        DeploymentTrigger.CANARY,
+        DeploymentTrigger.WATCH,
+        DeploymentTrigger.ROLL,
+        DeploymentTrigger.ROLL_BACK,
+    }
+    assert not any(DEPLOYMENT_LIFECYCLE.allows(back, trigger) for trigger in onwards)

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.controller.state.instance_mirror import number_of
+from corral.domain.ids import instance_number
 from corral.domain.number_runs import NumberRuns
 
 
@@ -30,6 +30,6 @@ def test_runs_equal_a_set(steps: list[tuple[bool, int]]) -> None:
 
 
 def test_only_ids_as_they_are_given_out_have_a_number() -> None:
-    assert number_of("a-1-12") == ("a-1", 12)
+    assert instance_number("a-1-12") == ("a-1", 12)
     for id in ("lobby", "lobby-", "lobby-0", "lobby-01", "lobby-x", "lobby-\u0661", "lobby-" + "9" * 30):
-        assert not number_of(id)[1], id
+        assert not instance_number(id)[1], id

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from corral.domain.decisions import Decision
-from corral.domain.groups.group import GroupSpec, PortProtocol, ScalingMode
+from corral.domain.groups.drain_records import DrainWait, InstanceDrain
+from corral.domain.groups.group import GroupSpec, PortProtocol
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import (
     ENDED,
@@ -19,7 +20,7 @@ from corral.domain.instance_states import (
     Wanted,
 )
 from corral.domain.modules.records import ModuleChange
-from corral.domain.records import Record
+from corral.domain.records import BootMoment, Record
 
 
 class LeasedPort(Record, frozen=True, kw_only=True):
@@ -42,13 +43,6 @@ class CrashLoop(Record, frozen=True, kw_only=True):
     """The decision that began it; empty in records from before this was kept."""
 
 
-class BootMoment(Record, frozen=True, kw_only=True):
-    """A moment by the boot clock; valid on one machine until its next boot."""
-
-    boot: str
-    seconds: float
-
-
 class Hold(Record, frozen=True, kw_only=True):
     """An operator's order to keep every instance of a group stopped."""
 
@@ -57,6 +51,27 @@ class Hold(Record, frozen=True, kw_only=True):
     since: dt.datetime
     when_empty: bool = False
     """Instances are stopped when they have no players, and not at once."""
+
+
+class ScaleDirection(enum.StrEnum):
+    UP = "up"
+    DOWN = "down"
+
+
+class LastScale(Record, frozen=True, kw_only=True):
+    """The last change of a group's number of instances because of its load."""
+
+    at: dt.datetime
+    direction: ScaleDirection
+    need: int
+    """The number that it led to."""
+
+
+class ScaleFloor(Record, frozen=True, kw_only=True):
+    """An operator's lower bound for the number of instances, for some time."""
+
+    count: int
+    until: dt.datetime
 
 
 class GroupRecord(Record, frozen=True, kw_only=True):
@@ -75,6 +90,10 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     updated_at: dt.datetime
     target: int = 0
     """The count of the last `scale`; never fewer than `spec.min` are kept."""
+    floor: ScaleFloor | None = None
+    last_scale: LastScale | None = None
+    closed: bool = False
+    """It was closed to players when it was last looked at: by its document, or by a schedule."""
     failures: tuple[dt.datetime, ...] = ()
     """The latest crashes and failed starts, as many as the crash-loop rule needs."""
     failed_on: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
@@ -85,18 +104,20 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     strikes: int = 0
     reason: str = ""
     """Why it has fewer instances than desired; empty: it has not."""
+    drain_wait: DrainWait | None = None
+    """Why an instance of it cannot leave a node that is emptied; None: nothing is in the way but players."""
     deleting: bool = False
     """Its instances are being stopped; it is removed with the last of them."""
     request: str = ""
     """The id of the request that changed it last, for the log records of what follows from that."""
-
-    @property
-    def desired_count(self) -> int:
-        if self.spec.abstract:
-            return 0
-        if self.spec.scaling.mode is ScalingMode.STATIC:
-            return self.spec.min
-        return max(self.spec.min, self.target)
+    stable_revision: int = 0
+    """The revision of its last completed deployment; 0: there was none."""
+    pinned_revision: int = 0
+    """The revision that instances are started by, whatever the document is: a deployment went back to it; 0: none."""
+    deployment: str = ""
+    """The id of its active deployment; empty: none is."""
+    unsettled: str = ""
+    """A deployment that has ended and left instances of two revisions: it failed, or some were out of reach."""
 
 
 class Readiness(enum.StrEnum):
@@ -114,8 +135,8 @@ class ExitRecord(Record, frozen=True, kw_only=True):
     core_dumped: bool = False
     crashed: bool
     outcome: str
-    """ended, clean, crashed, stopped, killed, never_started, start_failed, host_rebooted, unknown; `ended`: by itself,
-    and no crash."""
+    """ended, clean, crashed, stopped, killed, isolated, never_started, start_failed, host_rebooted, unknown; `ended`:
+    by itself, and no crash."""
     crash_class: str = ""
     rung: str = ""
     summary: str
@@ -151,6 +172,9 @@ class EarlierStart(Record, frozen=True, kw_only=True):
 
 
 EARLIER_STARTS: Final = 8
+_NOT_YET_RUNNING: Final = frozenset(
+    {InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING}
+)
 
 
 class InstanceRecord(Record, frozen=True, kw_only=True):
@@ -179,6 +203,12 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     exit: ExitRecord | None = None
     start_failure: StartFailure | None = None
     state_before_offline: InstanceState | None = None
+    lost_at: dt.datetime | None = None
+    """While it is OFFLINE: since when its node is away."""
+    lost: bool = False
+    """Its node is away for longer than its group waits: it does not count, and keeps its reservation, for it may run."""
+    replaces: str = ""
+    """The lost instance in whose place it was started."""
     restarts: int = 0
     """Restarts by the node within this start."""
     console_end: int = 0
@@ -201,19 +231,15 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """Of a static instance that was stopped by an operator: the reason. Nothing starts it, or another in its
     place, until an operator does."""
     files_kept: tuple[str, ...] = ()
-    """Of a static instance: files that stayed at its start though templates have others, each with the
-    reason."""
+    """Of a static instance: files that stayed at its start though templates have others, each with the reason."""
     serial: int = 0
     """The ticket of its start among those that its node received; 0: from before there were tickets."""
     nonce: str = ""
-    """The nonce of its present run, as its node reported it; empty: not received yet, or from a node that has
-    none."""
+    """The nonce of its present run, as its node reported it; empty: not received yet, or its node has none."""
     former_nonces: tuple[str, ...] = ()
-    """Nonces of runs of this start that had the number of a later one: their node was restored to an earlier
-    state."""
+    """Nonces of runs of this start that had the number of a later one: their node was restored to an earlier state."""
     end_told_before: Incarnation = Incarnation(0)
-    """The last run with which its node also reported the end of the run before it: a repeated report is no
-    second end."""
+    """The last run with which its node also reported the end of the run before it: repeated, that is no second end."""
     gave_up_place: bool = False
     """The instance has ended, and the desired count of its group is one lower since then."""
     end_received_at: dt.datetime | None = None
@@ -222,8 +248,18 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """The starts before this one that ran, the oldest first, `EARLIER_STARTS` at most."""
     request: str = ""
     """The id of the request behind `decision`, for log records here and on the node; empty: no request."""
+    drain: InstanceDrain | None = None
+    """While it is to go when it has no players; None also in records from before this was kept."""
+    moves: str = ""
+    """The instance on a node that is emptied in whose place it was started."""
+    moves_run: Incarnation = Incarnation(0)
+    """The run of that instance then: its id may be given again."""
     warm: bool = False
     """It is kept ready beside those that serve, until one of them is missing."""
+    revision: int = 0
+    """The revision of its group that it was started by; 0: from before there were revisions."""
+    retired_by: str = ""
+    """The deployment that parts with it; empty: none does."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):
@@ -257,29 +293,6 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     hash: str
     body: str
     """Canonical JSON; the hash is its SHA-256."""
-
-
-class CrashRecord(Record, frozen=True, kw_only=True):
-    """One crash, as its node reported it."""
-
-    id: str
-    """`INSTANCE.INCARNATION`; of a second run with the same number, with its nonce behind."""
-    instance: InstanceId
-    incarnation: Incarnation
-    group: GroupName
-    node: NodeId
-    at: dt.datetime
-    exit: ExitRecord
-    crash_class: str
-    signature: str
-    uptime_ms: int
-    tail: tuple[str, ...] = ()
-    tail_offset: int = 0
-    restarted_as: int = 0
-    nonce: str = ""
-    """Of the run."""
-    received_at: dt.datetime | None = None
-    """By the controller's clock, which decides how long it is kept. `at` is by the node's."""
 
 
 class SequenceRecord(Record, frozen=True, kw_only=True):
@@ -322,6 +335,26 @@ def stays(record: InstanceRecord) -> bool:
     return live(record.state) and (record.wanted is Wanted.RUN or record.after_stop is AfterStop.RESTART)
 
 
+def is_lost(record: InstanceRecord) -> bool:
+    """Has its node been away for longer than its group waits?"""
+    return record.lost and record.state is InstanceState.OFFLINE
+
+
+def is_present(record: InstanceRecord) -> bool:
+    """Does it have a place in its group: alive, not about to stop for good, and not lost?"""
+    return stays(record) and not is_lost(record)
+
+
+def is_starting(record: InstanceRecord) -> bool:
+    """Is it to serve, and does not run yet?"""
+    return record.state in _NOT_YET_RUNNING and stays(record) and not record.warm
+
+
+def is_draining(record: InstanceRecord) -> bool:
+    """Does it take no more players, and goes when it has none?"""
+    return record.wanted is Wanted.DRAIN and live(record.state)
+
+
 def ended_by_itself(record: InstanceRecord) -> bool:
     """Has its last run ended, by itself and without a crash?"""
     return record.exit is not None and record.exit.outcome == ENDED and not live(record.state)
@@ -341,13 +374,6 @@ def is_ready(record: InstanceRecord) -> bool:
     return record.readiness is Readiness.READY and record.state is InstanceState.RUNNING
 
 
-class CrashClass(enum.StrEnum):
-    OOM = "oom"
-    PORT_IN_USE = "port_in_use"
-    MISSING_FILE = "missing_file"
-    MISSING_CLASS = "missing_class"
-    STACK_OVERFLOW = "stack_overflow"
-    SIGNAL = "signal"
-    CLEAN_EXIT = "clean_exit"
-    NEVER_READY = "never_ready"
-    UNKNOWN = "unknown"
+def takes_players(record: InstanceRecord) -> bool:
+    """Whether proxies may send players to it: it is ready, is to go on running, and serves."""
+    return is_ready(record) and record.wanted is Wanted.RUN and not record.warm
