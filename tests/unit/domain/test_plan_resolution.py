@@ -103,6 +103,7 @@ def test_every_field_that_group_and_plan_share_is_carried_over():
             "min_alive_ms": 62, "max_lifetime_seconds": 63, "crash_keep_seconds": 64, "runtime": "tmux", "clean_exit_codes": [3],
             "restart": {"attempts": 9, "on": "failure"}, "category": "proxy", "config_format": "velocity",
             "variables": {"A": "1"}, "variable_types": {"A": {"type": "int"}},
+            "disconnect": {"stop_after_seconds": 5, "replace_after_seconds": None},
         }
     )  # fmt: skip
     plan = plan_of(spec)
@@ -113,7 +114,9 @@ def test_every_field_that_group_and_plan_share_is_carried_over():
     for name in shared:
         assert values(getattr(plan, name)) == values(getattr(spec, name)), name
         assert getattr(spec, name) != getattr(default, name), f"{name} is not given above"
-    assert set(plan.__struct_fields__) - shared - special == {"group", "warm_paths", "restart_on"}
+    assert plan.stop_after_seconds == spec.disconnect.stop_after_seconds != 0
+    renamed = {"group", "warm_paths", "restart_on", "stop_after_seconds"}
+    assert set(plan.__struct_fields__) - shared - special == renamed
 
 
 def test_variables_are_merged_by_layer_and_globs_united():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -29,6 +29,7 @@ from corral.domain.groups.group import (
 )
 from corral.domain.groups.group_checks import install_directory
 from corral.domain.groups.instance_records import PlanRecord
+from corral.domain.groups.pinned_contents import PinnedTemplates, check_pinned_modules, check_same_kind
 from corral.domain.groups.plans import (
     Plan,
     PlanArtifact,
@@ -39,6 +40,7 @@ from corral.domain.groups.plans import (
     PlanTemplate,
     encode_plan,
 )
+from corral.domain.groups.revisions import RevisionPins, RevisionRecord, started_spec
 from corral.domain.groups.secret_masks import refuse_in_command
 from corral.domain.groups.template_selection import (
     Draw,
@@ -83,40 +85,92 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Extensions for every group that have nothing for this one."""
     basis: str = ""
     """See `drift`."""
+    document_basis: str = ""
+    """The same without restarts of the whole group."""
+    pins: RevisionPins = RevisionPins()
+    """What a revision keeps of it."""
+
+
+class _Contents(NamedTuple):
+    """What a document names beside templates, looked up."""
+
+    artifact: PlanArtifact | None
+    extensions: tuple[PlanExtension, ...]
+    category: Category
+    config_format: ConfigFormat
+    passed_over: tuple[Alternative, ...] = ()
 
 
 def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedPlan:
     """Raises `Rejected` with a field of the group's document when something is missing or does not fit."""
-    selection = select_templates(spec, sources, draw)
-    settings = [layer.version.settings for layer in selection.layers]
+    return _resolved(spec, sources, draw, lambda: _found_contents(spec, sources))
+
+
+def resolve_revision(
+    present: GroupSpec, revision: RevisionRecord, sources: PlanSources, draw: Draw
+) -> ResolvedPlan:
+    """The plan of a start by a revision. Raises `Rejected` where a content of it does not exist any more or may not be used
+    any more."""
+    check_same_kind(present, revision)
+    check_pinned_modules(revision, sources.packages())
+    pins = revision.pins
+    contents = _Contents(pins.artifact, pins.extensions, pins.category, pins.config_format)
+    spec = started_spec(present, revision)
+    resolved = _resolved(spec, PinnedTemplates(revision, sources), draw, lambda: contents)
+    return msgspec.structs.replace(resolved, basis=revision.basis, pins=pins)
+
+
+def _found_contents(spec: GroupSpec, sources: PlanSources) -> _Contents:
     program = _entry(spec.artifact, sources, "artifact")
     artifact = _artifact(spec.artifact, program, "", "artifact") if spec.artifact else None
     extensions, passed_over = _extensions(spec, sources, program)
+    return _Contents(
+        artifact=artifact,
+        extensions=place_extensions(extensions, artifact),
+        category=effective_category(spec, program),
+        config_format=_config_format(spec, program),
+        passed_over=passed_over,
+    )
+
+
+def _resolved(
+    spec: GroupSpec, sources: TemplateSources, draw: Draw, look_up: Callable[[], _Contents]
+) -> ResolvedPlan:
+    selection, found = select_templates(spec, sources, draw), look_up()
+    settings = [layer.version.settings for layer in selection.layers]
     types = declared(settings, spec.variable_types)
     variables = merge_layers(
         defaults(types), template_layer(settings), property_variables(spec.properties), spec.variables
     )
     check_values(types, variables)
-    placed = place_extensions(extensions, artifact)
     plan = _plan(
         spec,
         variables=variables,
         variable_types=types,
         substitute=_united(spec.substitute, settings),
         templates=_templates(selection.layers),
-        artifact=artifact,
-        extensions=placed,
-        category=_category(spec, program),
-        config_format=_config_format(spec, program),
+        artifact=found.artifact,
+        extensions=found.extensions,
+        category=found.category,
+        config_format=found.config_format,
     )
     refuse_in_command(plan)
     layers = candidate_layers(spec, sources) if selection.picks else selection.layers
+    basis = start_basis(spec, layers, found.artifact, found.extensions)
     return ResolvedPlan(
         plan=plan,
         record=encode_plan(plan),
         picks=selection.picks,
-        passed_over=passed_over,
-        basis=start_basis(spec, layers, artifact, placed),
+        passed_over=found.passed_over,
+        basis=basis,
+        document_basis=basis,
+        pins=RevisionPins(
+            templates=_templates(layers) if selection.picks else plan.templates,
+            artifact=found.artifact,
+            extensions=found.extensions,
+            category=found.category,
+            config_format=found.config_format,
+        ),
     )
 
 
@@ -154,6 +208,7 @@ def _plan(spec: GroupSpec, *, artifact: PlanArtifact | None, **looked_up: Any) -
         restart=_restart(spec.restart),
         restart_on=spec.restart.on.value,
         clean_exit_codes=spec.clean_exit_codes,
+        stop_after_seconds=spec.disconnect.stop_after_seconds,
         probes=tuple(PlanProbe(**msgspec.structs.asdict(probe)) for probe in spec.probes),
         static=spec.static,
         protected_paths=spec.protected_paths,
@@ -264,7 +319,8 @@ def _jvm(spec: GroupSpec, artifact: PlanArtifact | None) -> PlanJvm | None:
     return PlanJvm(jar=jar, args=jvm.args, java=jvm.java, heap_mb=heap)
 
 
-def _category(spec: GroupSpec, program: CatalogRecord | None) -> Category:
+def effective_category(spec: GroupSpec, program: CatalogRecord | None) -> Category:
+    """The category of a group: its own, else that of its program in the catalog."""
     return spec.category or (program.category if program else Category.NONE)
 
 

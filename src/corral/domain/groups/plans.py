@@ -123,6 +123,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     restart_on: str = "always"
     """Separate from `restart`, in which a node of an earlier version refuses an unknown field."""
     clean_exit_codes: tuple[int, ...] = ()
+    stop_after_seconds: int = 0
+    """Without a controller for so long, its node stops it; 0: never."""
 
 
 def encode_plan(plan: Plan) -> PlanRecord:
