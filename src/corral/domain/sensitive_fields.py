@@ -61,6 +61,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
     "SettingChange": {"old": Sensitive.VALUE, "new": Sensitive.VALUE},
     "InstanceShape": {"variables": Sensitive.VALUE},
     "JvmSpec": {"args": Sensitive.VALUE},
+    "MaintenanceSpec": {"bypass": Sensitive.VALUE},
     "PlanJvm": {"args": Sensitive.VALUE},
     "PatchSpec": {"value": Sensitive.VALUE},
     "StopRungSpec": {"command": Sensitive.VALUE},
@@ -79,6 +80,8 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
     "AuditShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
     "CacheTrouble": {"subject": Sensitive.TEXT},
     "CrashShape": {"signature": Sensitive.TEXT},
+    "DeploymentFailure": {"lines": Sensitive.VALUE},
+    "DeploymentShape": {"outcome": Sensitive.TEXT, "undone": Sensitive.TEXT, "waiting": Sensitive.TEXT},
     "DecisionShape": {
         "cause": Sensitive.TEXT,
         "causes": Sensitive.TEXT,
