@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import GroupRecord, Hold, InstanceRecord, stays
+from corral.domain.groups.instance_records import GroupRecord, Hold, InstanceRecord, is_draining, stays
 from corral.domain.groups.probes import ProbeKind
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Rejected
@@ -26,7 +26,7 @@ def stopped_by_hold(
     an instance that is out of reach are not known."""
     if group.hold is None:
         return []
-    staying = [each for each in instances if stays(each)]
+    staying = [each for each in instances if stays(each) or is_draining(each)]
     if group.hold.when_empty:
         known = {each.id: players(each.id) for each in staying}
         return [

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from corral.domain.groups.instance_records import InstanceRecord, ended_by_itself, is_ready, live, stays
+from corral.domain.groups.instance_records import (
+    InstanceRecord,
+    ended_by_itself,
+    is_draining,
+    is_lost,
+    is_present,
+    is_ready,
+    is_starting,
+    live,
+)
+from corral.domain.instance_states import InstanceState
 
 
 class GroupTally(msgspec.Struct, kw_only=True):
@@ -15,11 +25,19 @@ class GroupTally(msgspec.Struct, kw_only=True):
     live: int = 0
     """Those that have not ended."""
     staying: int = 0
-    """Of these, the ones that are not about to stop for good."""
+    """Of these, the ones that are not about to stop for good, and not lost."""
     warm: int = 0
     """Of these, the ones that do not serve yet."""
     ready: int = 0
     """Those that are ready and serve."""
+    starting: int = 0
+    """Those that are to serve, and do not run yet."""
+    draining: int = 0
+    """Those that take no more players, and go when they have none."""
+    away: int = 0
+    """Those whose node is away, lost ones included."""
+    lost: int = 0
+    """Those whose node is away for longer than the group waits."""
     held: list[InstanceRecord] = msgspec.field(default_factory=list)
     """Those that have ended and that an operator holds stopped."""
     ended: list[InstanceRecord] = msgspec.field(default_factory=list)
@@ -45,8 +63,12 @@ class GroupTally(msgspec.Struct, kw_only=True):
 
     def count(self, record: InstanceRecord, by: int) -> None:
         """Add one to the numbers, or take it away; the lists stay as they are."""
-        staying = stays(record)
+        staying = is_present(record)
         self.live += by * live(record.state)
         self.staying += by * staying
         self.warm += by * (staying and record.warm)
         self.ready += by * (is_ready(record) and not record.warm)
+        self.starting += by * is_starting(record)
+        self.draining += by * is_draining(record)
+        self.away += by * (record.state is InstanceState.OFFLINE)
+        self.lost += by * is_lost(record)
