@@ -19,6 +19,7 @@ from corral.domain.planning.counterfactuals import Counterfactual, group_counter
 from corral.domain.planning.node_usage import LeasedPorts, Usage, port_keys, usage_of
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.planner import plan
+from corral.domain.planning.signals import Signals
 from corral.domain.planning.start_requests import StartRequest
 from corral.domain.planning.tallies import GroupTally
 
@@ -30,11 +31,13 @@ def usage(memory_mb: int = 0, cpu: float = 0.0) -> Usage:
     return usage_of([run])
 
 
-class Snapshot:
+class Snapshot(Signals):
     """A group without instances, and nodes."""
 
     cpu_overcommit = 1.0
     now = NOW
+    steady = NOW
+    emptied: frozenset[str] = frozenset()
 
     def __init__(self, spec: GroupSpec, nodes, *, runs=None, home="", **fields) -> None:
         self._home = home
@@ -54,15 +57,16 @@ class Snapshot:
     def pause_over(self, group):
         return self.record.paused is None
 
-    def players(self, instance):
-        return None
-
     def unreadable_of(self, group):
         return []
 
     def start_requests(self, group, *, reason):
         for number in itertools.count(1):
             yield StartRequest(id=InstanceId(f"{group.spec.name}-{number}"), reason=reason)
+
+    def as_started(self, group, request):
+        del request
+        return group
 
     def unstartable(self, group, request):
         return None

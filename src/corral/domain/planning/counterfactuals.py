@@ -22,8 +22,9 @@ from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.node_usage import LeasedPorts
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.placement import Placement, PlacementRequest, counts_other_nodes, place
+from corral.domain.planning.plan_results import GroupResult
 from corral.domain.planning.plan_view import PlanView
-from corral.domain.planning.planner import GroupResult, place_one
+from corral.domain.planning.planner import place_one
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, RefusalCode
 from corral.domain.planning.start_requests import StartRequest
 
@@ -101,7 +102,7 @@ def group_counterfactuals(
             Counterfactual(condition=f"'{each.group}' has {each.ready} ready", effect=starts)
             for each in unmet
         ]
-    if need.missing or need.refill:
+    if need.missing or need.refill or found.move_refusal is not None:
         return _of_starts(view, group, found, node)
     return _of_met_group(view, group, found)
 
@@ -185,7 +186,7 @@ class _Trial:
 
     def __init__(self, view: PlanView, group: GroupRecord, request: StartRequest) -> None:
         self._view = view
-        self._spec = group.spec
+        self._spec = view.as_started(group, request).spec
         self._request = request
         self._nodes = {node.id: node for node in view.nodes()}
         home = view.home_of(group, request)
