@@ -13,11 +13,6 @@ from corral.domain.planning.node_usage import ChangedPorts, LeasedPorts, PortLoo
 from corral.domain.planning.node_views import NodeTraits, NodeView
 from corral.domain.planning.refusals import NodeRefusal, RefusalCode
 
-_OF_MEMORY: Final = 0.50
-_OF_CPU: Final = 0.30
-_OF_RUNS: Final = 0.20
-_RUNS_HALVE: Final = 10
-"""With so many runs a node has half of what it gets for having few."""
 _NONE_REMOVED: Final = LeasedPorts()
 
 
@@ -32,20 +27,14 @@ class Room:
         self.cpu = view.usage.cpu
         self.runs = view.usage.runs
         self.disk_mb = view.preparing_disk_mb
-        self.base = self._base()
-
-    def _base(self) -> float:
-        view = self.view
-        memory = max(0.0, 1.0 - self.memory_mb / view.memory_mb) if view.memory_mb else 1.0
-        cpu = max(0.0, 1.0 - max(self.cpu, view.cpu_mean) / view.cpus) if view.cpus else 0.0
-        return _OF_MEMORY * memory + _OF_CPU * cpu + _OF_RUNS * _RUNS_HALVE / (_RUNS_HALVE + self.runs)
+        self.base = view.base
 
     def take(self, spec: GroupSpec) -> None:
         self.memory_mb += spec.memory_mb
         self.cpu += spec.cpu
         self.disk_mb += spec.disk_mb
         self.runs += 1
-        self.base = self._base()
+        self.base = self.view.base_with(self.memory_mb, self.cpu, self.runs)
 
 
 RunsByNode = Callable[[str], Mapping[str, int]]

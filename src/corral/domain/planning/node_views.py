@@ -16,6 +16,11 @@ from corral.domain.records import NodeRecord
 
 BUSY: Final = dt.timedelta(seconds=60)
 """How long a port that a node found in use is not leased."""
+_OF_MEMORY: Final = 0.50
+_OF_CPU: Final = 0.30
+_OF_RUNS: Final = 0.20
+_RUNS_HALVE: Final = 10
+"""With so many runs a node has half of what it gets for having few."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +51,18 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     leased: PortLookup = LeasedPorts()
     """Ports leased on this node and on all others with its address."""
     refused: frozenset[PortKey] = frozenset()
+    base: float = 0.0
+    """The part of its score that is the same for all groups; computed."""
+
+    def __post_init__(self) -> None:
+        usage = self.usage
+        msgspec.structs.force_setattr(self, "base", self.base_with(usage.memory_mb, usage.cpu, usage.runs))
+
+    def base_with(self, memory_mb: int, cpu: float, runs: int) -> float:
+        """That part with so much reserved, and so many runs."""
+        of_memory = max(0.0, 1.0 - memory_mb / self.memory_mb) if self.memory_mb else 1.0
+        of_cpu = max(0.0, 1.0 - max(cpu, self.cpu_mean) / self.cpus) if self.cpus else 0.0
+        return _OF_MEMORY * of_memory + _OF_CPU * of_cpu + _OF_RUNS * _RUNS_HALVE / (_RUNS_HALVE + runs)
 
     @property
     def port_space(self) -> str:

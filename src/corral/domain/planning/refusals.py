@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.decisions import Alternative, Numbers
+from corral.domain.node_states import EMPTIED
 from corral.errors import Code, Rejected, counted
 
 _LISTED: Final = 20
@@ -186,6 +187,14 @@ class PlacementRefusal(msgspec.Struct, frozen=True, kw_only=True):
     def returning(self) -> list[str]:
         """The nodes that would take it, and are waited for."""
         return [each.node for each in self.refusals if each.code is RefusalCode.RECONNECTING]
+
+    def emptied(self) -> list[str]:
+        """The nodes that take nothing because they are emptied, where no other could ever take it."""
+        if any(each.code is not RefusalCode.ADMISSION and each.code not in NEVER for each in self.refusals):
+            return []
+        closed = [each for each in self.refusals if each.code is RefusalCode.ADMISSION]
+        drained = [each.node for each in closed if each.numbers.get("admission") in EMPTIED]
+        return drained if len(drained) == len(closed) else []
 
     def error(self, group: str) -> Rejected:
         if self.cause is not None:
