@@ -18,6 +18,7 @@ from corral.domain.groups.instance_records import (
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.group_plans import GroupNeed, group_need
+from corral.domain.planning.schedules import scheduled
 from corral.domain.planning.tallies import GroupTally
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -43,6 +44,7 @@ def instance(number=1, state=InstanceState.RUNNING, wanted=Wanted.RUN, **fields)
 
 
 def need(record: GroupRecord, instances, **how) -> GroupNeed:
+    how = {"now": NOW, "values": scheduled(record.spec, NOW)} | how
     return group_need(record, GroupTally.of(instances), **how)
 
 
