@@ -6,7 +6,6 @@ carries them out; dry runs and `why` only show them.
 
 from __future__ import annotations
 
-import datetime as dt
 import heapq
 import itertools
 from collections.abc import Collection, Iterator
@@ -14,21 +13,23 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.decisions import DecisionKind, Numbers, Rule
-from corral.domain.groups.instance_records import GroupRecord, is_ready, stays
-from corral.domain.instance_states import Wanted
-from corral.domain.planning.group_plans import GroupNeed, failed_lately, group_need
-from corral.domain.planning.holds import stopped_by_hold
+from corral.domain.decisions import DecisionKind, Rule
+from corral.domain.groups.drain_records import DrainWait
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord
+from corral.domain.planning.group_decisions import REPORT, look_at_group
+from corral.domain.planning.group_plans import GroupNeed, failed_lately
+from corral.domain.planning.node_loss import away_text, unreplaced
 from corral.domain.planning.node_table import NodeTable
 from corral.domain.planning.placement import Placement, PlacementRequest, place
+from corral.domain.planning.plan_results import DecisionList, GroupResult, PlanResult
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.refusals import PlacementRefusal, listed_nodes
 from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.start_revisions import revision_for_start
 from corral.domain.planning.tiers import DependencyTiers
-from corral.errors import counted
 
-_REPORT: Final = dt.timedelta(seconds=5)
-"""How often a node reports its load, and its instances their players."""
+_URGENCY: Final = {Rule.DRAIN_MOVE: 1, Rule.LOAD_UP: 2, Rule.SLOTS_UP: 2, Rule.WARM_REFILL: 3}
+"""Which starts are placed later than those that a document asks for."""
 _PASSED_OVER: Final = 10_000
 """How many starts of static groups are passed over in one pass because their home has no place."""
 
@@ -43,47 +44,6 @@ class PassLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS: Final = PassLimits()
-
-
-class PlannedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to do, or a reason for doing nothing."""
-
-    kind: DecisionKind
-    rule: Rule
-    group: str
-    instance: str = ""
-    reason: str
-    inputs: Numbers = {}
-    request: StartRequest | None = None
-    placement: Placement | None = None
-    refusal: PlacementRefusal | None = None
-    wake_at: dt.datetime | None = None
-
-
-class GroupResult(msgspec.Struct, kw_only=True):
-    """What a pass found out about one group."""
-
-    need: GroupNeed
-    reason: str = ""
-    """Why it has fewer instances than wanted; empty: it has not, or is about to get them."""
-    refusal: PlacementRefusal | None = None
-    """Why no node takes the next instance."""
-    wake_at: dt.datetime | None = None
-    error: Exception | None = None
-    """It could not be planned; nothing is done for it."""
-    started: int = 0
-
-
-class PlanResult(msgspec.Struct, frozen=True, kw_only=True):
-    decisions: tuple[PlannedDecision, ...]
-    groups: dict[str, GroupResult]
-    """Every group that was looked at."""
-    unfinished: tuple[str, ...] = ()
-    """Groups for which more is to do at once."""
-
-    @property
-    def wake_at(self) -> dt.datetime | None:
-        return min((each.wake_at for each in self.groups.values() if each.wake_at), default=None)
 
 
 class _Pending(msgspec.Struct, kw_only=True):
@@ -103,7 +63,8 @@ def plan(view: PlanView, scope: Collection[str], limits: PassLimits = DEFAULT_LI
 
 def place_one(view: PlanView, group: GroupRecord, request: StartRequest) -> Placement | PlacementRefusal:
     """The place of a single start that an operator or a report asks for."""
-    return view.unstartable(group, request) or _placed(view, _table(view), group, request)
+    refused = view.unstartable(group, request)
+    return refused or _placed(view, _table(view), view.as_started(group, request), request)
 
 
 def _table(view: PlanView) -> NodeTable:
@@ -113,6 +74,7 @@ def _table(view: PlanView) -> NodeTable:
 def _placed(
     view: PlanView, table: NodeTable, group: GroupRecord, request: StartRequest
 ) -> Placement | PlacementRefusal:
+    """`group` is as it is started."""
     home = view.home_of(group, request)
     placing = PlacementRequest(
         instance=request.id,
@@ -121,7 +83,7 @@ def _placed(
         avoid=request.avoid,
         prefer=request.prefer,
         last_ports=request.last_ports if group.spec.static else (),
-        failed_on=failed_lately(group, view.now),
+        failed_on=failed_lately(group, view.steady),
     )
     found = place(table, group.spec, placing)
     return found.at_home(request.id, home) if isinstance(found, PlacementRefusal) and home else found
@@ -134,15 +96,15 @@ class _Pass:
         self._view = view
         self._limits = limits
         self._made_table: NodeTable | None = None
-        self._decisions: list[PlannedDecision] = []
+        self._decisions = DecisionList()
         self._groups: dict[str, GroupResult] = {}
         self._unfinished: dict[str, None] = {}
         self._pending: dict[str, Iterator[_Pending]] = {}
         """By group, its starts in their order; made as they are needed, for there may be thousands."""
         self._passes = _PASSED_OVER
         self._tiers = DependencyTiers(view.group)
-        self._without_place: set[tuple[str, str]] = set()
-        """Group and home, which is empty for most, of which no further instance finds a place in this pass."""
+        self._without_place: set[tuple[str, str, int]] = set()
+        """Group, home, which is empty for most, and revision of which no further instance finds a place in this pass."""
 
     def run(self, scope: Collection[str]) -> PlanResult:
         for name in sorted(scope):
@@ -151,8 +113,11 @@ class _Pass:
             except Exception as error:  # one broken group delays no other
                 self._groups[name] = GroupResult(need=GroupNeed(), error=error)
         self._place_all()
+        for name, result in self._groups.items():
+            if result.drain is not None and result.error is None:
+                self._record_drain_wait(name, result)
         return PlanResult(
-            decisions=tuple(self._decisions), groups=self._groups, unfinished=tuple(self._unfinished)
+            decisions=tuple(self._decisions.made), groups=self._groups, unfinished=tuple(self._unfinished)
         )
 
     def _place_all(self) -> None:
@@ -171,6 +136,7 @@ class _Pass:
                 self._unfinished[name] = None
                 if not result.started:
                     result.reason = result.reason or pending.group.reason
+                    result.drain_wait = result.drain_wait or pending.group.drain_wait
                 heapq.heappop(heads)
                 continue
             found = self._try(pending, result)
@@ -190,7 +156,8 @@ class _Pass:
             for pending in self._pending[name]:
                 if pending.request.claimed_by or self._place_of(pending) not in self._without_place:
                     return pending
-                if not pending.group.spec.static or not self._passes:
+                differ = pending.group.spec.static or len(pending.need.batches) > 1
+                if not differ or not self._passes:
                     return None  # all of them have the same place, or this pass has looked at enough of them
                 self._passes -= 1
         except Exception as error:  # one broken group delays no other
@@ -212,71 +179,18 @@ class _Pass:
             self._without_place.add(self._place_of(pending))
         return found
 
-    def _place_of(self, pending: _Pending) -> tuple[str, str]:
-        return pending.group.spec.name, self._view.home_of(pending.group, pending.request)
+    def _place_of(self, pending: _Pending) -> tuple[str, str, int]:
+        group, request = pending.group, pending.request
+        revision = revision_for_start(self._view, group, request)
+        return group.spec.name, self._view.home_of(group, request), revision
 
     def _look_at(self, name: str) -> None:
         group = self._view.group(name)
         if group is None:
             return
-        need = group_need(
-            group, self._view.tally(name), pause_over=self._view.pause_over(name), now=self._view.now
-        )
-        if group.hold is None:
-            need = self._promoted(group, need)
-            need = self._depending(group, need)
-        result = self._groups[name] = GroupResult(need=need, reason=need.reason, wake_at=need.wake_at)
-        if need.rule is not None and need.reason != group.reason:
-            self._decide(DecisionKind.SKIP, need.rule, group, need, need.reason, wake_at=need.wake_at)
-        if group.hold is not None:
-            self._stop_held(group, need, result)
-        elif need.warm_surplus:
-            self._stop_warm(group, need)
-        if need.start or need.refill:
-            self._ask_for_starts(group, need, result)
-
-    def _promoted(self, group: GroupRecord, need: GroupNeed) -> GroupNeed:
-        """Let warm instances serve where some are missing: the oldest that is ready comes first."""
-        if not need.missing or not need.warm:
-            return need
-        warm = [each for each in self._view.instances_of(group.spec.name) if each.warm and stays(each)]
-        ready = [each for each in warm if is_ready(each) and each.wanted is Wanted.RUN]
-        chosen = sorted(ready, key=lambda each: (each.created_at, each.id))[: need.missing]
-        for each in chosen:
-            reason = f"{counted(need.wanted, 'is', 'are')} wanted, {counted(need.present, 'is', 'are')} there: it was kept warm for this"
-            self._decide(DecisionKind.PROMOTE, Rule.WARM_PROMOTE, group, need, reason, instance=each.id)
-        return need.with_promoted(len(chosen), group)
-
-    def _depending(self, group: GroupRecord, need: GroupNeed) -> GroupNeed:
-        """Start nothing before the groups that it depends on have ready instances."""
-        if not need.start and not need.refill:
-            return need
-        for each in group.spec.depends_on:
-            ready = self._view.tally(each.group).ready
-            if ready < each.ready:
-                text = f"waits for '{each.group}': {ready} of {each.ready} ready"
-                return need.waiting(Rule.DEPENDS_WAIT, text)
-        return need
-
-    def _stop_held(self, group: GroupRecord, need: GroupNeed, result: GroupResult) -> None:
-        """Stop what runs though the group is held. Instances with players are looked at again until they have none."""
-        instances = self._view.instances_of(group.spec.name)
-        stopped = stopped_by_hold(
-            group, instances, self._view.players, unknown_is_empty=self._view.players_settled
-        )
-        for each in stopped:
-            self._decide(DecisionKind.STOP, Rule.HOLD_STOP, group, need, need.reason, instance=each.id)
-        if len(stopped) < sum(stays(each) for each in instances):
-            result.wake_at = self._view.now + _REPORT
-
-    def _stop_warm(self, group: GroupRecord, need: GroupNeed) -> None:
-        """Stop warm instances that are too many, the youngest first."""
-        warm = [each for each in self._view.instances_of(group.spec.name) if each.warm and stays(each)]
-        youngest = sorted(warm, key=lambda each: (each.created_at, each.id), reverse=True)
-        promoted = {each.instance for each in self._decisions if each.kind is DecisionKind.PROMOTE}
-        for each in [each for each in youngest if each.id not in promoted][: need.warm_surplus]:
-            reason = f"{counted(group.spec.warm, 'warm one is', 'warm ones are')} wanted, there are more"
-            self._decide(DecisionKind.STOP, Rule.SURPLUS_STOP, group, need, reason, instance=each.id)
+        result = self._groups[name] = look_at_group(self._view, group, self._decisions)
+        if result.need.start or result.need.refill or result.need.moves:
+            self._ask_for_starts(group, result.need, result)
 
     def _ask_for_starts(self, group: GroupRecord, need: GroupNeed, result: GroupResult) -> None:
         name = group.spec.name
@@ -288,15 +202,31 @@ class _Pass:
         self._pending[name] = self._starts(group, need, start)
 
     def _starts(self, group: GroupRecord, need: GroupNeed, start: int) -> Iterator[_Pending]:
-        """The starts of a group in their order: those that serve, then the warm ones."""
+        """The starts of a group in their order: those that serve, those in the place of others, then the warm ones."""
         name = group.spec.name
         requests = self._view.start_requests(group, reason=need.start_reason)
-        for number, request in enumerate(itertools.islice(requests, start + need.refill)):
-            warm = number >= start
+        lost = unreplaced(self._view.instances_of(name)) if self._view.tally(name).lost else []
+        serving = start + len(need.moves)
+        for number, request in enumerate(itertools.islice(requests, serving + need.refill)):
+            warm = number >= serving
+            rule = Rule.WARM_REFILL if warm else need.start_rule
             if warm:
-                request = msgspec.structs.replace(request, warm=True, reason=need.refill_reason(group))
+                request = msgspec.structs.replace(
+                    request, warm=True, reason=need.refill_reason, revision=need.refill_revision
+                )
+            elif number >= start:
+                leaves = need.moves[number - start]
+                request, rule = self._moved(group, request, leaves), Rule.DRAIN_MOVE
+            elif (batch := need.batch_of(number)) is not None:
+                request = msgspec.structs.replace(request, revision=batch.revision, reason=batch.reason)
+                rule = batch.rule
+            if number < min(len(lost), need.missing, start) and not group.spec.static:
+                former = lost[number]
+                reason = f"'{former.id}' is lost: {away_text(former)}"
+                request = msgspec.structs.replace(request, replaces=former.id, reason=reason)
+                rule = Rule.LOST_REPLACE
             order = (
-                int(warm),
+                _URGENCY.get(rule, 0),
                 self._tiers.tier(name),
                 -group.spec.priority,
                 -group.spec.memory_mb,
@@ -304,18 +234,30 @@ class _Pass:
                 name,
                 number,
             )
-            rule = Rule.WARM_REFILL if warm else Rule.MIN_RESTORE
             yield _Pending(order=order, group=group, need=need, request=request, rule=rule)
+
+    def _moved(self, group: GroupRecord, request: StartRequest, leaves: InstanceRecord) -> StartRequest:
+        """The start of an instance in the place of one that leaves its node; while there are two revisions, by the same."""
+        two = bool(group.deployment or group.unsettled)
+        return msgspec.structs.replace(
+            request,
+            moves=leaves.id,
+            moves_run=leaves.incarnation,
+            reason=f"in the place of '{leaves.id}': {self._view.drain_text(leaves.node)}",
+            follows=self._view.drain_decision(leaves.node),
+            revision=leaves.revision if two else 0,
+        )
 
     def _place(self, pending: _Pending, result: GroupResult) -> bool:
         """Find a node for a start; is there one?"""
         group, need, request = pending.group, pending.need, pending.request
-        found = self._view.unstartable(group, request) or _placed(self._view, self._table, group, request)
+        started = self._view.as_started(group, request)
+        found = self._view.unstartable(group, request) or _placed(self._view, self._table, started, request)
         if isinstance(found, PlacementRefusal):
             self._fall_short(pending, found, result)
             return False
-        self._table.take(group.spec, found.node, found.ports)
-        self._decide(
+        self._table.take(started.spec, found.node, found.ports)
+        self._decisions.add(
             request.kind,
             pending.rule,
             group,
@@ -336,55 +278,65 @@ class _Pass:
 
     def _fall_short(self, pending: _Pending, refused: PlacementRefusal, result: GroupResult) -> None:
         """Record why there are fewer instances than wanted: once a pass, by the first refusal."""
-        if result.reason:
+        group, need = pending.group, pending.need.after_starts(result.started)
+        if need.moves and result.move_refusal is None:
+            result.move_refusal = refused
+        if result.reason or pending.rule is Rule.DRAIN_MOVE:
             return
         result.refusal = refused
-        group, need = pending.group, pending.need.after_starts(result.started)
-        returning = refused.returning()
-        if returning:
+        kind, rule, result.reason = self._short_of(refused, result)
+        if result.reason != group.reason:  # else it was decided before
+            lacks = need.refill_reason if pending.request.warm else need.start_reason
+            if need.batches and not pending.request.warm:
+                lacks = pending.request.reason
+            text = f"{lacks}; {result.reason}"
+            self._decisions.add(kind, rule, group, need, text, refusal=refused, wake_at=result.wake_at)
+
+    def _short_of(self, refused: PlacementRefusal, result: GroupResult) -> tuple[DecisionKind, Rule, str]:
+        """Whether a start waits or is refused, by which rule, and why, for people."""
+        if returning := refused.returning():
             until = max(
                 view.reconnect_until
                 for view in self._view.nodes()
                 if view.id in returning and view.reconnect_until is not None
             )
-            result.reason = f"waits for {listed_nodes(returning)} to reconnect, until {until:%H:%M:%S} UTC"
-            result.wake_at = min(result.wake_at or until, until)
-            kind, rule = DecisionKind.SKIP, Rule.RECONNECT_WAIT
-        else:
-            result.reason = f"{refused.code.name}: {refused.summary}"
-            kind, rule = DecisionKind.REFUSE, Rule.PLACE_REFUSE
-            if any(each.waits_for_report for each in refused.refusals):
-                result.wake_at = self._view.now + _REPORT
-        if result.reason != group.reason:  # else it was decided before
-            lacks = need.refill_reason(group) if pending.request.warm else need.start_reason
-            text = f"{lacks}; {result.reason}"
-            self._decide(kind, rule, group, need, text, refusal=refused, wake_at=result.wake_at)
-
-    def _decide(
-        self,
-        kind: DecisionKind,
-        rule: Rule,
-        group: GroupRecord,
-        need: GroupNeed,
-        reason: str,
-        *,
-        instance: str = "",
-        request: StartRequest | None = None,
-        placement: Placement | None = None,
-        refusal: PlacementRefusal | None = None,
-        wake_at: dt.datetime | None = None,
-    ) -> None:
-        self._decisions.append(
-            PlannedDecision(
-                kind=kind,
-                rule=rule,
-                group=group.spec.name,
-                instance=instance,
-                reason=reason,
-                inputs={"wanted": need.wanted, "present": need.present},
-                request=request,
-                placement=placement,
-                refusal=refusal,
-                wake_at=wake_at,
+            result.wake(until)
+            text = f"waits for {listed_nodes(returning)} to reconnect, until {until:%H:%M:%S} UTC"
+            return DecisionKind.SKIP, Rule.RECONNECT_WAIT, text
+        text = f"{refused.code.name}: {refused.summary}"
+        if held_by := refused.emptied():
+            return (
+                DecisionKind.SKIP,
+                Rule.DRAIN_WAIT,
+                f"held until {listed_nodes(held_by)} is open again; {text}",
             )
-        )
+        if any(each.waits_for_report for each in refused.refusals):
+            result.wake(self._view.now + REPORT)
+        return DecisionKind.REFUSE, Rule.PLACE_REFUSE, text
+
+    def _record_drain_wait(self, name: str, result: GroupResult) -> None:
+        """Record why an instance cannot leave a node that is emptied, unless that was done before."""
+        group = self._view.group(name)
+        refused, need = result.move_refusal, result.need.after_starts(result.started)
+        if group is None:
+            return
+        kind = DecisionKind.SKIP
+        if refused is not None and need.moves:
+            first = need.moves[0]
+            kind, _, text = self._short_of(refused, result)
+            result.drain_wait = DrainWait(
+                instance=first.id,
+                reason=f"'{first.id}' stays on node '{first.node}': no replacement is started, {text}",
+                room=True,
+            )
+        waits = result.drain_wait
+        if waits is not None and waits != group.drain_wait:
+            self._decisions.add(
+                kind,
+                Rule.DRAIN_WAIT,
+                group,
+                need,
+                waits.reason,
+                refusal=refused if waits.room else None,
+                wake_at=result.wake_at,
+            )

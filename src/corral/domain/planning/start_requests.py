@@ -10,7 +10,7 @@ import msgspec
 
 from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import InstanceRecord, LeasedPort, StartFailure
-from corral.domain.ids import InstanceId
+from corral.domain.ids import Incarnation, InstanceId
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +42,15 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The decision that this start is a consequence of: of an earlier start under this id, or of its stop."""
     warm: bool = False
     """It is kept ready beside those that serve."""
+    replaces: str = ""
+    """The lost instance in whose place it is started."""
+    revision: int = 0
+    """The revision that it is to be made by; 0: see `revision_for_start`."""
+    former_revision: int = 0
+    """The revision of the earlier run under this id; 0: it had none."""
+    moves: str = ""
+    """The instance on a node that is emptied in whose place it is started."""
+    moves_run: Incarnation = Incarnation(0)
 
     @classmethod
     def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
@@ -54,5 +63,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             home=record.home,
             last_ports=record.ports,
             warm=record.warm,
+            replaces=record.replaces,
+            former_revision=record.revision,
             **{"only": record.node if record.pinned else None, **facts},
         )
