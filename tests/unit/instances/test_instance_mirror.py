@@ -11,7 +11,15 @@ from instance_strategies import CHANGES, GROUPS, NODES
 
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.state.instance_mirror import InstanceMirror
-from corral.domain.groups.instance_records import InstanceRecord, is_ready, live, stays
+from corral.domain.groups.instance_records import (
+    InstanceRecord,
+    is_draining,
+    is_ready,
+    is_starting,
+    live,
+    stays,
+    takes_players,
+)
 from corral.domain.instance_states import ENDED, InstanceState
 from corral.store.port import encode
 
@@ -43,6 +51,9 @@ def check(mirror: InstanceMirror, model: dict[str, InstanceRecord]) -> None:
         ended = [each for each in members if not live(each.state)]
         assert list(counts.held) == [each.id for each in ended if each.held]
         assert list(counts.ended) == [each.id for each in ended if each.exit and each.exit.outcome == ENDED]
+        assert list(counts.open) == [each.id for each in members if takes_players(each)]
+        assert counts.draining == sum(is_draining(each) for each in members)
+        assert counts.starting == sum(is_starting(each) for each in members)
         away = (each.node for each in members if each.state is InstanceState.OFFLINE)
         assert dict(counts.away) == dict(collections.Counter(away))
         for alive in (False, True):

@@ -21,7 +21,6 @@ from corral.controller.state.collections import (
     MODULE_CURSORS,
     MODULE_PACKAGES,
     NODE_LEDGERS,
-    NODES,
     ONLY,
     PLANS,
     SEQUENCES,
@@ -30,8 +29,11 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.indexed_mirrors import (
     CrashMirror,
+    DeploymentMirror,
+    NodeMirror,
     NodeStateMirror,
     ReservationMirror,
+    RevisionMirror,
     TemplateMirror,
 )
 from corral.controller.state.instance_mirror import InstanceMirror
@@ -59,7 +61,7 @@ class ClusterState:
         self.quarantine: Final = Quarantine()
         self.cluster: Final = Mirror(CLUSTER, "cluster")
         self.authority: Final = Mirror(AUTHORITY, "authority")
-        self.nodes: Final = Mirror(NODES, "node")
+        self.nodes: Final = NodeMirror()
         self.spools: Final = Mirror(SPOOLS, "spool")
         self.join_tokens: Final = Mirror(JOIN_TOKENS, "join token")
         self.tokens: Final = Mirror(TOKENS, "token")
@@ -70,9 +72,11 @@ class ClusterState:
         self.node_ledgers: Final = Mirror(NODE_LEDGERS, "ledger")
         self.reservations: Final = ReservationMirror()
         self.plans: Final = Mirror(PLANS, "plan")
+        self.revisions: Final = RevisionMirror()
         self.crashes: Final = CrashMirror()
         self.templates: Final = TemplateMirror()
         self.catalog: Final = Mirror(CATALOG, "catalog entry")
+        self.deployments: Final = DeploymentMirror()
         self.sequences: Final = Mirror(SEQUENCES, "sequence")
         self.modules: Final = Mirror(MODULE_PACKAGES, "module")
         self.module_cursors: Final = Mirror(MODULE_CURSORS, "cursor")
@@ -91,9 +95,11 @@ class ClusterState:
             self.node_ledgers,
             self.reservations,
             self.plans,
+            self.revisions,
             self.crashes,
             self.templates,
             self.catalog,
+            self.deployments,
             self.sequences,
             self.modules,
             self.module_cursors,

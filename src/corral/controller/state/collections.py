@@ -7,8 +7,9 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from corral.domain.groups.artifacts import CatalogRecord
+from corral.domain.groups.crash_records import CrashRecord
+from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.instance_records import (
-    CrashRecord,
     DecisionRecord,
     GroupRecord,
     InstanceRecord,
@@ -17,6 +18,7 @@ from corral.domain.groups.instance_records import (
     Reservation,
     SequenceRecord,
 )
+from corral.domain.groups.revisions import RevisionRecord
 from corral.domain.modules.records import ModuleCursor, NodeModuleState, PackageRecord
 from corral.domain.records import (
     AdminCertificateRecord,
@@ -80,9 +82,12 @@ NODE_LEDGERS: Final = StateCollection("node_ledgers", NodeLedger)
 RESERVATIONS: Final = StateCollection("reservations", Reservation)
 """By `NODE/INSTANCE`."""
 PLANS: Final = StateCollection("plans", PlanRecord)
+REVISIONS: Final = StateCollection("revisions", RevisionRecord)
+"""By `GROUP/NUMBER`."""
 CRASHES: Final = StateCollection("crashes", CrashRecord)
 TEMPLATES: Final = StateCollection("templates", TemplateRecord)
 CATALOG: Final = StateCollection("catalog", CatalogRecord)
+DEPLOYMENTS: Final = StateCollection("deployments", DeploymentRecord)
 SEQUENCES: Final = StateCollection("sequences", SequenceRecord)
 MODULE_PACKAGES: Final = StateCollection("module_packages", PackageRecord)
 MODULE_CURSORS: Final = StateCollection("module_cursors", ModuleCursor)
@@ -107,6 +112,7 @@ DECISIONS_PREFIX: Final = "decisions:"
 INSTANCE_DECISIONS_PREFIX: Final = "decisions:instance/"
 GROUP_DECISIONS_PREFIX: Final = "decisions:group/"
 NODE_DECISIONS_PREFIX: Final = "decisions:node/"
+DEPLOYMENT_DECISIONS_PREFIX: Final = "decisions:deployment/"
 
 
 EVERY_DECISION: Final = Journal(DECISIONS_PREFIX, DecisionRecord)
@@ -126,3 +132,8 @@ def group_decisions(name: str) -> Journal[DecisionRecord]:
 def node_decisions(id: str) -> Journal[DecisionRecord]:
     """The journal of decisions about a node: what was placed there, and why."""
     return Journal(NODE_DECISIONS_PREFIX + id, DecisionRecord)
+
+
+def deployment_decisions(id: str) -> Journal[DecisionRecord]:
+    """The journal of decisions about a deployment: its phases, and what it started and retired."""
+    return Journal(DEPLOYMENT_DECISIONS_PREFIX + id, DecisionRecord)

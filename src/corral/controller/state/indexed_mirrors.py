@@ -1,27 +1,52 @@
-"""Mirrors with indexes: crashes, reservations on nodes, modules on nodes, templates.
+"""Mirrors with indexes: nodes, crashes, deployments, reservations on nodes, revisions, modules on nodes, templates.
 
 The indexes keep events and requests from scanning a whole collection.
 """
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from corral.controller.state.collections import (
     CRASHES,
+    DEPLOYMENTS,
     MODULE_NODE_STATES,
+    NODES,
     RESERVATIONS,
+    REVISIONS,
     TEMPLATES,
 )
 from corral.controller.state.mirrors import Mirror, StoredRecord
 from corral.controller.state.sorted_keys import KeyIndex
-from corral.domain.groups.instance_records import CrashRecord, Reservation
+from corral.domain.groups.crash_records import CrashRecord
+from corral.domain.groups.deployments import DeploymentRecord
+from corral.domain.groups.instance_records import Reservation
+from corral.domain.groups.revisions import RevisionRecord, revision_id
 from corral.domain.modules.records import NodeModuleState
+from corral.domain.node_states import EMPTIED
 from corral.domain.planning.node_usage import ReservedSums, Usage
+from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
+
+
+class NodeMirror(Mirror[NodeRecord]):
+    """All nodes, and which of them are emptied."""
+
+    def __init__(self) -> None:
+        super().__init__(NODES, "node")
+        self.emptied: frozenset[str] = frozenset()
+        """Those that are draining or drained."""
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        super().fold(id, revision, body)
+        stored = self._documents.get(id)
+        emptied = stored is not None and stored.record.admission in EMPTIED
+        if emptied != (id in self.emptied):
+            self.emptied = self.emptied | {id} if emptied else self.emptied - {id}
 
 
 class CrashMirror(Mirror[CrashRecord]):
@@ -86,6 +111,25 @@ class CrashMirror(Mirror[CrashRecord]):
             del self._newest[record.instance]
 
 
+class DeploymentMirror(Mirror[DeploymentRecord]):
+    """The deployments, by id and by group."""
+
+    def __init__(self) -> None:
+        super().__init__(DEPLOYMENTS, "deployment")
+        self._by_group = KeyIndex()
+
+    def of_group(self, group: str) -> list[StoredRecord[DeploymentRecord]]:
+        """The deployments of a group, the last first."""
+        found = [self._documents[id] for id in self._by_group.of(group)]
+        return sorted(found, key=lambda each: (each.record.created_at, each.record.target), reverse=True)
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        old = self._documents.get(id)
+        super().fold(id, revision, body)
+        new = self._documents.get(id)
+        self._by_group.move(id, old.record.group if old else None, new.record.group if new else None)
+
+
 class ReservationMirror(Mirror[Reservation]):
     """What each run reserves on its node, and the sums of each node."""
 
@@ -118,6 +162,46 @@ class ReservationMirror(Mirror[Reservation]):
 
 
 _UNUSED: Final = Usage()
+
+
+class RevisionMirror(Mirror[RevisionRecord]):
+    """The revisions of each group."""
+
+    def __init__(self) -> None:
+        super().__init__(REVISIONS, "revision")
+        self._numbers: dict[str, list[int]] = {}
+
+    def groups(self) -> list[str]:
+        """The groups that have some."""
+        return list(self._numbers)
+
+    def numbers(self, group: str) -> Sequence[int]:
+        """The numbers of a group's revisions, ascending; valid until the next commit."""
+        return self._numbers.get(group, ())
+
+    def of_group(self, group: str) -> list[StoredRecord[RevisionRecord]]:
+        return [self._documents[revision_id(group, number)] for number in self.numbers(group)]
+
+    def numbered(self, group: str, number: int) -> RevisionRecord | None:
+        found = self._documents.get(revision_id(group, number))
+        return found.record if found else None
+
+    def newest(self, group: str) -> RevisionRecord | None:
+        numbers = self._numbers.get(group)
+        return self.numbered(group, numbers[-1]) if numbers else None
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        was = id in self._documents
+        super().fold(id, revision, body)
+        group, _, number = id.rpartition("/")
+        if (body is not None) == was:
+            return
+        if body is not None:
+            bisect.insort(self._numbers.setdefault(group, []), int(number))
+            return
+        self._numbers[group].remove(int(number))
+        if not self._numbers[group]:
+            del self._numbers[group]
 
 
 class NodeStateMirror(Mirror[NodeModuleState]):

@@ -12,10 +12,15 @@ from corral.controller.state.sorted_keys import KeyIndex, SortedKeys
 from corral.domain.groups.instance_records import (
     InstanceRecord,
     ended_by_itself,
+    is_draining,
+    is_lost,
+    is_present,
     is_ready,
+    is_starting,
     live,
-    stays,
+    takes_players,
 )
+from corral.domain.ids import instance_number
 from corral.domain.instance_states import InstanceState
 from corral.domain.number_runs import NumberRuns
 
@@ -23,17 +28,37 @@ from corral.domain.number_runs import NumberRuns
 class GroupCounts:
     """The numbers of a group's instances."""
 
-    __slots__ = ("away", "by_node", "ended", "held", "live", "ready", "serving_ready", "staying", "warm")
+    __slots__ = (
+        "away",
+        "by_node",
+        "draining",
+        "ended",
+        "held",
+        "live",
+        "lost",
+        "open",
+        "ready",
+        "serving_ready",
+        "starting",
+        "staying",
+        "warm",
+    )
 
     def __init__(self) -> None:
         self.live = 0
         """Those that have not ended."""
         self.ready = 0
         self.staying = 0
-        """Those that are alive and not about to stop for good."""
+        """Those that are alive, not about to stop for good, and not lost."""
         self.warm = 0
         """Of these, the ones that do not serve yet."""
         self.serving_ready = 0
+        self.starting = 0
+        """Those that are to serve, and do not run yet."""
+        self.draining = 0
+        """Those that take no more players, and go when they have none."""
+        self.lost = 0
+        """Those whose node is away for longer than the group waits."""
         self.by_node: Counter[str] = Counter()
         """Those that stay, by node."""
         self.held = SortedKeys()
@@ -42,6 +67,8 @@ class GroupCounts:
         """The ids of those that have ended by themselves."""
         self.away: Counter[str] = Counter()
         """Those that are OFFLINE, by node."""
+        self.open = SortedKeys()
+        """The ids of those to which proxies may send players."""
 
     def add(self, id: str, record: InstanceRecord) -> None:
         self._count(record, 1)
@@ -49,6 +76,8 @@ class GroupCounts:
             self.held.add(id)
         if ended_by_itself(record):
             self.ended.add(id)
+        if takes_players(record):
+            self.open.add(id)
 
     def remove(self, id: str, record: InstanceRecord) -> None:
         self._count(record, -1)
@@ -56,17 +85,26 @@ class GroupCounts:
             self.held.discard(id)
         if ended_by_itself(record):
             self.ended.discard(id)
+        if takes_players(record):
+            self.open.discard(id)
 
     def _count(self, record: InstanceRecord, by: int) -> None:
         self.live += by * live(record.state)
         self.ready += by * is_ready(record)
         self.serving_ready += by * (is_ready(record) and not record.warm)
-        if stays(record):
+        self.starting += by * is_starting(record)
+        self.draining += by * is_draining(record)
+        self.lost += by * is_lost(record)
+        if is_present(record):
             self.staying += by
             self.warm += by * record.warm
             _count_at(self.by_node, record.node, by)
         if record.state is InstanceState.OFFLINE:
             _count_at(self.away, record.node, by)
+
+
+def _replaced(record: InstanceRecord | None) -> str | None:
+    return (record.replaces or None) if record is not None else None
 
 
 def _count_at(counts: Counter[str], key: str, by: int) -> None:
@@ -76,14 +114,6 @@ def _count_at(counts: Counter[str], key: str, by: int) -> None:
         del counts[key]
 
 
-def number_of(id: str) -> tuple[str, int]:
-    """Group and number of an id `GROUP-N` as the controller gives them out; number 0: it is none."""
-    group, _, digits = id.rpartition("-")
-    given = digits.isascii() and digits.isdecimal() and not digits.startswith("0") and len(digits) < _DIGITS
-    return group, int(digits) if given else 0
-
-
-_DIGITS: Final = 19
 _NO_NUMBERS: Final = NumberRuns()
 _NO_INSTANCES: Final = GroupCounts()
 
@@ -96,6 +126,7 @@ class InstanceMirror(Mirror[InstanceRecord]):
         self._by_group = KeyIndex()
         self._by_node = KeyIndex()
         self._by_state = KeyIndex()
+        self._by_replaced = KeyIndex()
         self._counts: dict[str, GroupCounts] = {}
         self._live_on: Counter[str] = Counter()
         self._numbers: dict[str, NumberRuns] = {}
@@ -109,6 +140,12 @@ class InstanceMirror(Mirror[InstanceRecord]):
     def of_node(self, node: str) -> list[StoredRecord[InstanceRecord]]:
         """The instances whose present or last run is on this node, in the order of their ids."""
         return self._listed(self._by_node.of(node))
+
+    def replacement_of(self, id: str) -> str:
+        """The live instance that was started in the place of a lost one, the newest if there were several; empty: none."""
+        found = [self._documents[each].record for each in self._by_replaced.of(id)]
+        alive = [each for each in found if live(each.state)]
+        return max(alive, key=lambda each: (each.created_at, each.id)).id if alive else ""
 
     def nodes(self) -> list[str]:
         """The nodes that some instance record names."""
@@ -148,6 +185,7 @@ class InstanceMirror(Mirror[InstanceRecord]):
         self._by_group.move(id, old.group if old else None, new.group if new else None)
         self._by_node.move(id, old.node if old else None, new.node if new else None)
         self._by_state.move(id, old.state if old else None, new.state if new else None)
+        self._by_replaced.move(id, _replaced(old), _replaced(new))
         self._number(id, exists=new is not None, alive=new is not None and live(new.state))
         if old is not None:
             self._counts[old.group].remove(id, old)
@@ -155,11 +193,14 @@ class InstanceMirror(Mirror[InstanceRecord]):
             if old.group not in self._by_group:
                 del self._counts[old.group]
         if new is not None:
-            self._counts.setdefault(new.group, GroupCounts()).add(id, new)
+            counts = self._counts.get(new.group)
+            if counts is None:
+                counts = self._counts[new.group] = GroupCounts()
+            counts.add(id, new)
             self._count_live(new, 1)
 
     def _number(self, id: str, *, exists: bool, alive: bool) -> None:
-        group, number = number_of(id)
+        group, number = instance_number(id)
         if number:
             _set(self._numbers, group, number, exists)
             _set(self._live_numbers, group, number, alive)

@@ -64,7 +64,12 @@ def revoke(stored: StoredRecord[NodeRecord], *, reason: str, now: dt.datetime) -
         return NodeChange(record=record, steps=())
     state = NODE_LIFECYCLE.step(f"node '{record.id}'", record.state, NodeTrigger.REVOKE)
     changed = msgspec.structs.replace(
-        record, state=state, state_since=now, reason=reason or "revoked", serials=()
+        record,
+        state=state,
+        state_since=now,
+        lost_at=record.lost_at or now,
+        reason=reason or "revoked",
+        serials=(),
     )
     event = Draft(type=EventType.NODE_REVOKED, subject=record.id, data={"reason": changed.reason})
     return _changed(stored, changed, event)
