@@ -50,7 +50,7 @@ class Workloads:
         self._state = state
         self._links = links
         self.tokens = WorkloadTokens(key=key, state=state, clock=clock, life=life)
-        self.vitals = Vitals(state)
+        self.vitals = Vitals(state, monotonic=clock.monotonic)
         self._pace = TokenBuckets[str](
             burst=_PER_MINUTE, per_second=_PER_MINUTE / 60, monotonic=clock.monotonic
         )

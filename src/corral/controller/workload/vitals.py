@@ -22,6 +22,8 @@ from corral.store.port import Commit
 
 MAX_METRICS: Final = 64
 """The most metrics kept of one instance; this is no metrics database."""
+METRIC_SECONDS: Final = 60.0
+"""A value that is older says nothing about now."""
 _PREPARED: Final = (InstanceState.SCHEDULED, InstanceState.PREPARING)
 """States in which a start has stages."""
 
@@ -33,8 +35,14 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = False
     """Reported by the workload itself."""
     players: int | None = None
+    counted_by_node: bool = False
+    """The number of players is from a probe of the node, and not from the workload."""
+    players_before: int | None = None
+    """While its node is out of reach: what the workload had reported, if there were any."""
     max_players: int | None = None
     metrics: dict[str, float] = {}
+    reported_at: dict[str, float] = {}
+    """When each of them was reported, by the monotonic clock."""
     stage: str = ""
     """The node's present stage of preparing it."""
     waits_for: str = ""
@@ -46,11 +54,14 @@ class Vitals:
     """The latest values of every live instance. Reports about another start than the present one are dropped:
     they are late, and about the wrong run."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, *, monotonic: Callable[[], float]) -> None:
         self._state = state
+        self._monotonic = monotonic
         self._known: dict[str, Vital] = {}
         self.emptied: Callable[[str], None] = lambda _: None
         """Called with an instance that has no players any more."""
+        self.players_changed: Callable[[str], None] = lambda _: None
+        """Called with the id of an instance whose number of players is another than before."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -62,6 +73,14 @@ class Vitals:
         """The number of players of an instance; None: it was not reported in this run."""
         found = self._known.get(id)
         return found.players if found is not None else None
+
+    def metric_of(self, id: str, name: str) -> float | None:
+        """The present value of a metric of an instance; None: it was not reported in this run, or not for a while."""
+        found = self._known.get(id)
+        if found is None or name not in found.metrics:
+            return None
+        late = self._monotonic() - found.reported_at[name] > METRIC_SECONDS
+        return None if late else found.metrics[name]
 
     def all_players(self) -> list[tuple[str, str, int]]:
         """Group, instance and number of players, of all that reported it."""
@@ -77,11 +96,29 @@ class Vitals:
         yet."""
         self._change(id, incarnation, stage=stage, waits_for=waits_for)
 
-    def players(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
+    def players(
+        self, id: str, incarnation: int, *, count: int | None, maximum: int, by_node: bool = False
+    ) -> None:
+        """The number of players; None: its node does not know it any more."""
         before = self.players_of(id)
-        self._change(id, incarnation, players=count, max_players=maximum)
+        self._change(id, incarnation, players=count, max_players=maximum, counted_by_node=by_node)
         if before != 0 and self.players_of(id) == 0:
             self.emptied(id)
+        if self.players_of(id) != before:
+            self.players_changed(id)
+
+    def players_reported_before(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
+        """What the workload reported before this session of its node, as the node has kept it. A number that is known
+        here is newer; and that there were none says nothing about now."""
+        if count and self.players_of(id) is None:
+            self.players(id, incarnation, count=count, maximum=maximum)
+
+    def node_lost_count(self, id: str, incarnation: int) -> None:
+        """A node has no number of players for this run: one that the node had counted is not true any more. What the
+        workload reported itself stays."""
+        known = self._known.get(id)
+        if known is not None and known.counted_by_node and known.players is not None:
+            self.players(id, incarnation, count=None, maximum=known.max_players or 0, by_node=True)
 
     def metrics(self, id: str, incarnation: int, values: Mapping[str, float]) -> None:
         """Add these metrics to the known ones. INVALID_FIELD when there are too many."""
@@ -95,7 +132,8 @@ class Vitals:
                 f"instance '{id}' would have {len(merged)} figures, and may have {MAX_METRICS}",
                 hint="send fewer names; each keeps its latest value",
             )
-        self._known[id] = msgspec.structs.replace(vital, metrics=merged)
+        at = {**vital.reported_at, **dict.fromkeys(values, self._monotonic())}
+        self._known[id] = msgspec.structs.replace(vital, metrics=merged, reported_at=at)
 
     def follow(self, commit: Commit) -> None:
         """Drop the values of runs that a commit has ended. Never raises: it runs while memory follows the
@@ -114,6 +152,19 @@ class Vitals:
         record = self._living(id, vital.incarnation)
         if record is None or record.incarnation != vital.incarnation:
             del self._known[id]
+        elif record.state is InstanceState.OFFLINE and vital.players is not None:
+            # Nobody can report a change. What a probe of its node counted is unknown until the node sends it again, and
+            # that there were no players says nothing about those who came meanwhile.
+            before = None if vital.counted_by_node else vital.players or None
+            self._known[id] = msgspec.structs.replace(vital, players=None, players_before=before)
+        elif record.state is not InstanceState.OFFLINE and vital.players_before is not None:
+            # No newer report was accepted, and there may be players as before: the workload repeats what was refused.
+            self._known[id] = msgspec.structs.replace(vital, players_before=None)
+            if vital.players is None:
+                self._known[id] = msgspec.structs.replace(
+                    self._known[id], players=vital.players_before, counted_by_node=False
+                )
+                self.players_changed(id)
         elif (vital.stage and record.state not in _PREPARED) or (vital.waits_for and is_ready(record)):
             self._known[id] = msgspec.structs.replace(vital, stage="", waits_for="")
 
