@@ -81,6 +81,7 @@ class NodeCandidates:
         state: ClusterState,
         ledgers: Ledgers,
         changed_instances: Mapping[str, Any],
+        changed_nodes: Mapping[str, Any],
         *,
         now: dt.datetime,
         rules: PlacementRules,
@@ -88,6 +89,7 @@ class NodeCandidates:
         self._state = state
         self._ledgers = ledgers
         self._changed_instances = changed_instances
+        self._changed_nodes = changed_nodes
         self._now = now
         self._rules = rules
         self._known = rules.known or KnownViews()
@@ -100,7 +102,17 @@ class NodeCandidates:
             if space not in self._views:
                 self._views[space] = self._views_of(records)
         unreadable = self._state.quarantine.owners(NODE_LEDGERS.name, RESERVATIONS.name)
-        return [view for views in self._views.values() for view in views if view.id not in unreadable]
+        found = [view for views in self._views.values() for view in views if view.id not in unreadable]
+        return [self._changed(view) for view in found] if self._changed_nodes else found
+
+    def _changed(self, view: NodeView) -> NodeView:
+        """The view with the admission that this transaction gives to the node: nothing else of it is changed by one."""
+        record = self._changed_nodes.get(view.id)
+        if not isinstance(record, NodeRecord):
+            return view
+        return msgspec.structs.replace(
+            view, admission=record.admission, admission_reason=record.admission_reason
+        )
 
     def _views_of(self, records: list[NodeRecord]) -> list[NodeView]:
         if len(records) > 1 or self._ledgers.ledger(records[0].id).refused_ports:

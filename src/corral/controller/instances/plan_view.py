@@ -5,22 +5,28 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from corral.controller.instances.node_candidates import UNPREPARED
+from corral.controller.instances.revisions import find_revision, resolved_by
 from corral.controller.instances.workspace import Workspace
-from corral.controller.state.instance_mirror import number_of
+from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_present, live
 from corral.domain.groups.plan_resolution import ResolvedPlan, check_instance_variables
-from corral.domain.ids import InstanceId
+from corral.domain.groups.revisions import RevisionRecord, started_spec
+from corral.domain.ids import InstanceId, instance_number
+from corral.domain.node_states import Admission, NodeState
+from corral.domain.planning.drain_progress import drain_text
 from corral.domain.planning.group_plans import is_held
-from corral.domain.planning.holds import Players
+from corral.domain.planning.node_loss import grace_seconds
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.signals import Signals
 from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.start_revisions import revision_for_start
 from corral.domain.planning.tallies import GroupTally
 from corral.errors import Rejected
 
@@ -28,27 +34,40 @@ from corral.errors import Rejected
 class WorkspaceView:
     """The `PlanView` of a transaction."""
 
-    def __init__(
-        self,
-        ws: Workspace,
-        *,
-        pause_over: Callable[[str], bool] = lambda _: True,
-        players: Players = lambda _: None,
-        players_settled: bool = True,
-        without: str = "",
-    ) -> None:
+    def __init__(self, ws: Workspace, signals: Signals | None = None, *, without: str = "") -> None:
         """`without`: an instance that is about to get another run in place of its present one."""
         self._ws = ws
-        self._pause_over = pause_over
-        self._players = players
-        self.players_settled = players_settled
+        self._signals = signals or Signals()
+        self.players_settled = self._signals.players_settled
+        self.pause_over = self._signals.pause_over
+        self.players = self._signals.players
+        self.idle_seconds = self._signals.idle_seconds
+        self.unknown_seconds = self._signals.unknown_seconds
+        self.load = self._signals.load
+        self.floor = self._signals.floor
+        self.floor_left = self._signals.floor_left
+        self.cooldown_left = self._signals.cooldown_left
+        self.outdated = self._signals.outdated
+        self.ready_seconds = self._signals.ready_seconds
+        self.unready_seconds = self._signals.unready_seconds
+        self.draining_seconds = self._signals.draining_seconds
+        self.metric = self._signals.metric
+        self.rollout_clock = self._signals.rollout_clock
+        self.is_silent = self._signals.is_silent
+        self.inventory_complete = self._signals.inventory_complete
         self._without = ws.instance(without) if without else None
         self._nodes: list[NodeView] | None = None
-        self._plans: dict[str, tuple[GroupSpec, ResolvedPlan | PlacementRefusal]] = {}
+        self._plans: dict[tuple[str, int], tuple[GroupSpec, ResolvedPlan | PlacementRefusal]] = {}
+        """By group and revision."""
+        self._started: dict[tuple[str, int], tuple[GroupRecord, GroupRecord]] = {}
 
     @property
     def now(self) -> dt.datetime:
         return self._ws.now
+
+    @property
+    def steady(self) -> dt.datetime:
+        return self._ws.steady
 
     @property
     def cpu_overcommit(self) -> float:
@@ -63,11 +82,37 @@ class WorkspaceView:
     def instances_of(self, group: str) -> Sequence[InstanceRecord]:
         return self._ws.instances_of(group)
 
-    def pause_over(self, group: str) -> bool:
-        return self._pause_over(group)
+    def deployment(self, id: str) -> DeploymentRecord | None:
+        return self._ws.deployment(id)
 
-    def players(self, instance: str) -> int | None:
-        return self._players(instance)
+    def is_closed(self, node: str) -> bool:
+        record = self._ws.node(node)
+        return record is None or record.admission is not Admission.OPEN
+
+    def is_online(self, node: str) -> bool:
+        record = self._ws.node(node)
+        return record is not None and record.state is NodeState.ONLINE
+
+    @property
+    def emptied(self) -> frozenset[str]:
+        return self._ws.emptied
+
+    def on_node(self, node: str) -> Sequence[InstanceRecord]:
+        return self._ws.on_node(node)
+
+    def drain_decision(self, node: str) -> str:
+        record = self._ws.node(node)
+        return record.drain.decision if record is not None and record.drain is not None else ""
+
+    def drain_text(self, node: str) -> str:
+        return drain_text(self._ws.require_node(node))
+
+    def grace_left(self, spec: GroupSpec, node: str) -> float | None:
+        away, stored = self._signals.away_seconds(node), self._ws.state.nodes.find(node)
+        if away is None or stored is None:
+            return None
+        grace = grace_seconds(spec.disconnect, stored.record.reconnect_max_seconds)
+        return None if grace is None else grace - away
 
     def unreadable_of(self, group: str) -> Sequence[str]:
         return self._ws.unreadable_of(group)
@@ -87,7 +132,7 @@ class WorkspaceView:
 
     def runs_by_node(self, group: str) -> Mapping[str, int]:
         runs, own = self._ws.runs_by_node(group), self._without
-        if own is None or own.group != group or not stays(own):
+        if own is None or own.group != group or not is_present(own):
             return runs
         return {node: count - (node == own.node) for node, count in runs.items()}
 
@@ -99,9 +144,10 @@ class WorkspaceView:
         the run is started: here the first of each is taken."""
         if request.claimed_by:
             return PlacementRefusal.claimed(request.id, request.claimed_by)
-        found = self._plans.get(group.spec.name)
+        key = group.spec.name, revision_for_start(self, group, request)
+        found = self._plans.get(key)
         if found is None or found[0] is not group.spec:
-            found = self._plans[group.spec.name] = group.spec, self._resolved(group.spec)
+            found = self._plans[key] = group.spec, self._resolved(group.spec, key[1])
         resolved = found[1]
         if isinstance(resolved, PlacementRefusal):
             return resolved
@@ -111,11 +157,26 @@ class WorkspaceView:
             return PlacementRefusal.without_plan(error)
         return None
 
-    def _resolved(self, spec: GroupSpec) -> ResolvedPlan | PlacementRefusal:
+    def _resolved(self, spec: GroupSpec, revision: int) -> ResolvedPlan | PlacementRefusal:
         try:
-            return self._ws.resolve(spec, draw=lambda _: 0)
+            return resolved_by(self._ws, spec, revision, draw=lambda _: 0)
         except Rejected as error:
             return PlacementRefusal.without_plan(error)
+
+    def revision(self, group: str, number: int) -> RevisionRecord | None:
+        return find_revision(self._ws, group, number)
+
+    def as_started(self, group: GroupRecord, request: StartRequest) -> GroupRecord:
+        number = revision_for_start(self, group, request)
+        if not number:
+            return group
+        key = group.spec.name, number
+        known = self._started.get(key)
+        if known is None or known[0] is not group:
+            revision = self.revision(*key)
+            spec = started_spec(group.spec, revision) if revision is not None else group.spec
+            known = self._started[key] = group, msgspec.structs.replace(group, spec=spec)
+        return known[1]
 
     def home_of(self, group: GroupRecord, request: StartRequest) -> str:
         return home_of(self._ws, group, request)
@@ -127,11 +188,12 @@ class WorkspaceView:
 
 
 def plan_run(
-    ws: Workspace, group: GroupRecord, variables: Mapping[str, str]
+    ws: Workspace, group: GroupRecord, variables: Mapping[str, str], revision: int = 0
 ) -> ResolvedPlan | PlacementRefusal:
-    """The plan of a run with these variables of its own, as of now; changes nothing."""
+    """The plan of a run with these variables of its own, as of now; changes nothing. `revision`: instead of the present
+    document."""
     try:
-        resolved = ws.resolve(group.spec)
+        resolved = resolved_by(ws, group.spec, revision)
         check_instance_variables(resolved.plan, variables)
     except Rejected as error:
         return PlacementRefusal.without_plan(error)
@@ -180,7 +242,7 @@ def _ordinal_ids(ws: Workspace, spec: GroupSpec, *, ended: bool) -> Iterator[str
         if record is None or (record.group == spec.name and not _may_run(ws, record, given_up=not ended)):
             yield id
     first = len(spec.static_names) + 1
-    changed = (number_of(id) for id in ws.changed_instances())
+    changed = (instance_number(id) for id in ws.changed_instances())
     own = sorted(number for prefix, number in changed if number >= first and prefix == spec.name)
     stored = ws.state.instances.numbers(spec.name, live=ended).free(first)
     for number, _ in itertools.groupby(heapq.merge(own, stored)):

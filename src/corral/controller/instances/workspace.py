@@ -8,34 +8,46 @@ and a new one made.
 from __future__ import annotations
 
 import datetime as dt
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from corral.controller.instances.crash_changes import CrashChanges
+from corral.controller.instances.decision_entries import bounded_rejections, decision_entries
 from corral.controller.instances.node_candidates import DEFAULT_RULES, NodeCandidates, PlacementRules
-from corral.controller.instances.overlay import Overlay, restoring, runs_by_node, tally_of
+from corral.controller.instances.overlay import (
+    Mark,
+    Overlay,
+    emptied_nodes,
+    on_node,
+    restoring,
+    runs_by_node,
+    tally_of,
+    usage_on,
+)
+from corral.controller.instances.plan_resolver import PlanResolver
 from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     CRASHES,
+    DEPLOYMENTS,
     GROUPS,
     INSTANCES,
     NODE_LEDGERS,
+    NODES,
     PLANS,
     RESERVATIONS,
-    group_decisions,
-    instance_decisions,
-    node_decisions,
+    REVISIONS,
+    StateCollection,
 )
 from corral.controller.state.ledger import Step
 from corral.domain.decisions import Alternative, DecisionKind, Rule
 from corral.domain.events import Draft, EventType
+from corral.domain.groups.crash_records import CrashRecord
+from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import (
-    BootMoment,
-    CrashRecord,
     DecisionRecord,
     GroupRecord,
     InstanceRecord,
@@ -43,18 +55,17 @@ from corral.domain.groups.instance_records import (
     PlanRecord,
     Reservation,
 )
-from corral.domain.groups.plan_resolution import ResolvedPlan, resolve_plan
-from corral.domain.groups.plan_sizes import check_plan_size, refuse_long_texts
+from corral.domain.groups.plan_resolution import ResolvedPlan
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
-from corral.domain.planning.node_usage import Usage, usage_of
+from corral.domain.planning.node_usage import Usage
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.tallies import GroupTally
-from corral.domain.records import Record
+from corral.domain.records import BootMoment, NodeRecord, Record
 from corral.store.port import Append
 from corral.system.entropy import Entropy, new_id
 
-_REJECTED: Final = 20
 _REASON: Final = 1000
+R = TypeVar("R", bound=Record)
 
 
 class StartNumbers(Protocol):
@@ -75,11 +86,13 @@ class Workspace:
         numbers: StartNumbers,
         left_alone: Callable[[], Mapping[str, str]] = dict,
         boot: BootMoment | None = None,
+        steady: dt.datetime | None = None,
         request: str = "",
         by: str = "",
         placing: PlacementRules = DEFAULT_RULES,
     ) -> None:
-        """`request`: the id of the request that the transaction belongs to; `by`: who made it, for people."""
+        """`request`: the id of the request that the transaction belongs to; `by`: who made it, for people. `steady`: the
+        time by a clock that is not set while the controller leads; None: by the wall clock."""
         self.state = state
         self.cause = cause
         self.by = by or cause
@@ -87,6 +100,7 @@ class Workspace:
         self.causes: tuple[str, ...] = ()
         """Ids of what led to the transaction, the nearest first; see `Decision.causes`."""
         self.now = now
+        self.steady = steady or now
         self._boot = boot
         self._epoch = epoch
         self._entropy = entropy
@@ -96,23 +110,28 @@ class Workspace:
         self._overlays = {
             GROUPS.name: Overlay(state.groups),
             INSTANCES.name: Overlay(state.instances),
+            NODES.name: Overlay(state.nodes),
+            DEPLOYMENTS.name: Overlay(state.deployments),
             NODE_LEDGERS.name: Overlay(state.node_ledgers),
             RESERVATIONS.name: Overlay(state.reservations),
             CRASHES.name: Overlay(state.crashes),
+            REVISIONS.name: Overlay(state.revisions),
         }
-        self._crash_ids: dict[str, OrderedDict[str, None]] = {}
-        self._newest: dict[str, str] = {}
-        """By instance, the newest crash that this workspace adds."""
-        self.sources = StateSources(state)
+        self._crashes = CrashChanges(state, self._overlays[CRASHES.name])
+        self.plans = PlanResolver(StateSources(state), entropy)
         self._plans: dict[str, PlanRecord] = {}
-        self._resolved: dict[str, tuple[GroupSpec, ResolvedPlan]] = {}
         self._events: list[Draft] = []
         self._entries: list[Append] = []
         self._undo: list[Callable[[], object]] = []
         """The undo functions of all document changes, the latest last."""
         self.cpu_overcommit = placing.cpu_overcommit
         self._candidates = NodeCandidates(
-            state, self, self._overlays[INSTANCES.name].changed, now=now, rules=placing
+            state,
+            self,
+            self._overlays[INSTANCES.name].changed,
+            self._overlays[NODES.name].changed,
+            now=now,
+            rules=placing,
         )
 
     # reads
@@ -156,6 +175,23 @@ class Workspace:
         """The ids of instances that this transaction changes."""
         return self._overlays[INSTANCES.name].changed
 
+    def node(self, id: str) -> NodeRecord | None:
+        found: NodeRecord | None = self._overlays[NODES.name].get(id)
+        return found
+
+    def require_node(self, id: str) -> NodeRecord:
+        return self.node(id) or self.state.nodes.require(id).record
+
+    @property
+    def emptied(self) -> frozenset[str]:
+        """The nodes that are draining or drained."""
+        changed = self._overlays[NODES.name].changed
+        return emptied_nodes(self.state.nodes, changed) if changed else self.state.nodes.emptied
+
+    def on_node(self, node: str) -> list[InstanceRecord]:
+        """The instances whose present or last run is on a node."""
+        return on_node(self.state.instances, node, self._overlays[INSTANCES.name].changed)
+
     def crash(self, id: str) -> CrashRecord | None:
         found: CrashRecord | None = self._overlays[CRASHES.name].get(id)
         return found
@@ -174,14 +210,7 @@ class Workspace:
         return found
 
     def usage(self, node: str) -> Usage:
-        stored = self.state.reservations
-        changed = self._overlays[RESERVATIONS.name].changed
-        own = [id for id in changed if id.startswith(f"{node}/")]
-        if not own:
-            return stored.usage(node)
-        removed = usage_of(found.record for id in own if (found := stored.find(id)) is not None)
-        added = usage_of(new for id in own if isinstance(new := changed[id], Reservation))
-        return stored.usage(node).changed_by(added, removed)
+        return usage_on(self.state.reservations, node, self._overlays[RESERVATIONS.name].changed)
 
     def nodes(self) -> list[NodeView]:
         """Nodes that may be placed on."""
@@ -211,7 +240,16 @@ class Workspace:
             return None
         return msgspec.structs.replace(self._boot, seconds=self._boot.seconds + seconds)
 
+    def document(self, collection: StateCollection[R], id: str) -> R | None:
+        """A document of a collection that has no words of its own here."""
+        found: R | None = self._overlays[collection.name].get(id)
+        return found
+
     # changes
+
+    def put_document(self, collection: StateCollection[R], id: str, record: R | None) -> None:
+        """None removes it."""
+        self._change(collection.name, id, record)
 
     def put_group(self, record: GroupRecord) -> None:
         self._change(GROUPS.name, record.spec.name, record)
@@ -225,34 +263,25 @@ class Workspace:
     def delete_instance(self, id: str) -> None:
         self._change(INSTANCES.name, id, None)
 
+    def deployment(self, id: str) -> DeploymentRecord | None:
+        found: DeploymentRecord | None = self._overlays[DEPLOYMENTS.name].get(id)
+        return found
+
+    def put_deployment(self, record: DeploymentRecord) -> None:
+        self._change(DEPLOYMENTS.name, record.id, record)
+
+    def delete_deployment(self, id: str) -> None:
+        self._change(DEPLOYMENTS.name, id, None)
+
+    def put_node(self, record: NodeRecord) -> None:
+        self._change(NODES.name, record.id, record)
+
     def put_crash(self, record: CrashRecord, *, most: int, instead: bool = False) -> None:
         """Add a crash, removing its node's oldest ones where more than `most` would be kept; `instead`:
-        replace the newest one of its instance. Each crash is visited once, however many a transaction adds.
-        """
-        ids = self._crashes_of(record.node)
-        newest = self._newest_crash(record.instance) if instead else None
-        if newest is not None and ids.pop(newest, "") is None:
-            self._change(CRASHES.name, newest, None)
-        while len(ids) >= most:
-            oldest, _ = ids.popitem(last=False)
-            self._change(CRASHES.name, oldest, None)
-        ids[record.id] = None
-        self._undo.append(lambda: self._crash_ids.pop(record.node, None))
-        self._undo.append(restoring(self._newest, record.instance))
-        self._newest[record.instance] = record.id
+        replace the newest one of its instance."""
+        for id in self._crashes.add(record, most=most, instead=instead, undo=self._undo):
+            self._change(CRASHES.name, id, None)
         self._change(CRASHES.name, record.id, record)
-
-    def _newest_crash(self, instance: str) -> str | None:
-        return self._newest.get(instance) or self.state.crashes.newest_of(instance)
-
-    def _crashes_of(self, node: str) -> OrderedDict[str, None]:
-        """The ids of this node's crashes, the oldest first, as this transaction leaves them."""
-        if node not in self._crash_ids:
-            changed = self._overlays[CRASHES.name].changed
-            ids = [id for id in self.state.crashes.of_node(node) if id not in changed]
-            ids += [id for id, new in changed.items() if isinstance(new, CrashRecord) and new.node == node]
-            self._crash_ids[node] = OrderedDict.fromkeys(ids)
-        return self._crash_ids[node]
 
     def put_ledger(self, ledger: NodeLedger) -> None:
         self._change(NODE_LEDGERS.name, ledger.node, ledger)
@@ -289,19 +318,10 @@ class Workspace:
         """The plan that an instance of this group would be started with now. Raises what `resolve_plan`
         raises. `draw`: instead of chance. Starts of one transaction share a plan, unless it contains random choices.
         """
-        known = self._resolved.get(spec.name)
-        if known is not None and known[0] is spec:
-            return known[1]
-        refuse_long_texts(spec)
-        resolved = resolve_plan(spec, self.sources, draw or self._draw)
-        check_plan_size(spec, resolved.record)
-        if not resolved.picks:
-            self._resolved[spec.name] = spec, resolved
-        return resolved
+        return self.plans.resolve(spec, draw=draw)
 
-    def _draw(self, count: int) -> int:
-        """A random number from 0, below `count`."""
-        return min(int(self._entropy.fraction() * count), count - 1)
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self._entropy)
 
     def next_incarnation(self) -> Incarnation:
         return self._numbers.take()
@@ -320,7 +340,7 @@ class Workspace:
         causes: Sequence[str] = (),
         **facts: Any,
     ) -> DecisionId:
-        """Record a decision: in the journals of its instance, its group and, where it names one, its node.
+        """Record a decision: in the journals of its instance, its group, if that is not empty, and, where it names one, its node.
         `request`: the id of an earlier request that it continues, where this transaction has none. `causes`: ids of
         what led to it, nearer than the causes of the transaction. `facts`: further fields of a `Decision`."""
         request = self.request or request
@@ -330,24 +350,19 @@ class Workspace:
             id=DecisionId(new_id("dec", self._entropy)),
             cause=self.cause,
             kind=kind,
-            subject=instance or group,
+            subject=instance or group or facts.get("node", ""),
             reason=reason[:_REASON],
             epoch=self._epoch,
             at=self.now,
             inputs=dict(inputs or {}),
-            rejected=_bounded(rejected),
+            rejected=bounded_rejections(rejected),
             request=request,
             rule=rule,
             causes=linked,
             root=linked[-1] if linked else self.cause,
             **facts,
         )
-        if instance is not None:
-            self._entries.append(instance_decisions(instance).append(decision))
-        if group:
-            self._entries.append(group_decisions(group).append(decision))
-        if decision.node:
-            self._entries.append(node_decisions(decision.node).append(decision))
+        self._entries += decision_entries(decision, group=group, instance=instance)
         return decision.id
 
     # result
@@ -379,17 +394,3 @@ class Workspace:
         self._candidates.clear()
         del self._events[mark.events :]
         del self._entries[mark.entries :]
-
-
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A savepoint of a workspace."""
-
-    changes: int
-    events: int
-    entries: int
-
-
-def _bounded(rejected: Sequence[Alternative]) -> tuple[Alternative, ...]:
-    more = len(rejected) - _REJECTED
-    listed = tuple(rejected[:_REJECTED])
-    return (*listed, Alternative(subject="others", reason=f"{more} more")) if more > 0 else listed
