@@ -11,7 +11,8 @@ from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
 from corral.domain.groups.group import CrashLoopSpec
-from corral.domain.groups.instance_records import BootMoment, CrashLoop, GroupRecord
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord
+from corral.domain.records import BootMoment
 from corral.errors import counted
 from corral.system.aio.backoff import doubled
 
@@ -26,13 +27,14 @@ def count_failure(ws: Workspace, name: str, *, node: str, what: str, by: str) ->
     if group is None:
         return
     rule = group.spec.crash_loop
-    strikes = 0 if _calmed_down(group, ws.now) else group.strikes
-    failures = (*group.failures, ws.now)[-rule.failures :]
-    since = ws.now - dt.timedelta(seconds=rule.within_seconds)
+    now = ws.steady  # else a step of the wall clock would forget failures, or remember old ones
+    strikes = 0 if _calmed_down(group, now) else group.strikes
+    failures = (*group.failures, now)[-rule.failures :]
+    since = now - dt.timedelta(seconds=rule.within_seconds)
     failed_on = {each: at for each, at in group.failed_on.items() if at >= since and each != node}
     recent = dict(list(failed_on.items())[-_FAILED_NODES:])
     changed = msgspec.structs.replace(
-        group, failures=failures, strikes=strikes, failed_on={**recent, node: ws.now}
+        group, failures=failures, strikes=strikes, failed_on={**recent, node: now}
     )
     if group.paused is None and sum(1 for at in failures if at >= since) >= rule.failures:
         changed = _paused(ws, changed, what, by)

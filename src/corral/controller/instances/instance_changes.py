@@ -10,21 +10,34 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.plan_view import home_of, next_requests
+from corral.controller.instances.deployment_revisions import start_revision
+from corral.controller.instances.plan_view import WorkspaceView, home_of, next_requests
 from corral.controller.instances.restart_checks import refused_restart
+from corral.controller.instances.revisions import resolved_by
 from corral.controller.instances.run_exits import run_again
-from corral.controller.instances.starts import insist_on_group, start_run
+from corral.controller.instances.serving_counts import serving_count
+from corral.controller.instances.starts import insist_on_group, keep_number, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.ledger import RecordedRefusal
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
-from corral.domain.groups.group import ScalingMode
-from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, live, stays
+from corral.domain.groups.instance_records import (
+    AfterStop,
+    GroupRecord,
+    InstanceRecord,
+    is_draining,
+    live,
+    stays,
+)
 from corral.domain.groups.plan_resolution import check_instance_variables
+from corral.domain.groups.scaling_spec import ScalingMode
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.holds import refuse_held
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, count_codes
+from corral.domain.planning.scaling import wanted_count
+from corral.domain.planning.schedules import ScheduledValues, scheduled
 from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.start_revisions import revision_for_start
 from corral.errors import Code, Rejected, counted, nearest
 from corral.store.port import Append
 
@@ -46,11 +59,15 @@ def start_instance(
     _refuse_over_max(ws, record)
     if variables:
         _check_size(variables)
-        check_instance_variables(ws.resolve(record.spec).plan, variables)
-    started = start_run(ws, record, _request(ws, record, node, variables))
+    request = _request(ws, record, node, variables)
+    if variables:
+        number = revision_for_start(WorkspaceView(ws), record, request)
+        check_instance_variables(resolved_by(ws, record.spec, number).plan, variables)
+    started = start_run(ws, record, request)
     if isinstance(started, PlacementRefusal):
         raise refused_start(ws, record, started)
     insist_on_group(ws, group)
+    keep_number(ws, group)
     return started
 
 
@@ -104,7 +121,10 @@ def _refusal(
         group=group.spec.name,
         instance=instance,
         reason=f"asked for by {ws.by}; {why}",
-        inputs={"wanted": group.desired_count, "present": running_count(ws, group.spec.name)},
+        inputs={
+            "wanted": wanted_count(group, scheduled(group.spec, ws.now)),
+            "present": running_count(ws, group.spec.name),
+        },
         rejected=[refusal.alternative() for refusal in refusals],
         rejected_counts=count_codes(refusals),
     )
@@ -129,6 +149,7 @@ def _request(
     reason = f"asked for by {ws.by}"
     requests = next_requests(ws, group, reason=reason, by_hand=True)
     chosen = next(each for each in requests if node is None or home_of(ws, group, each) in ("", node))
+    chosen = msgspec.structs.replace(chosen, revision=start_revision(ws, group, ws.instance(chosen.id)))
     if node is not None:
         chosen = msgspec.structs.replace(chosen, only=node, pinned=True)
     return msgspec.structs.replace(chosen, variables=variables) if variables else chosen
@@ -136,7 +157,7 @@ def _request(
 
 def running_count(ws: Workspace, group: str) -> int:
     """The number of instances of a group that exist, are to stay, and serve: warm ones come on top."""
-    return ws.tally(group).serving
+    return serving_count(ws, group)
 
 
 def refuse_deleting(group: GroupRecord) -> None:
@@ -157,17 +178,21 @@ def refuse_abstract(group: GroupRecord) -> None:
         )
 
 
-def refuse_by_mode(group: GroupRecord, present: int | None = None) -> None:
-    """Refuse to change the number of instances by hand where the document alone decides about it. `present`: the number
-    before a start, which may bring one back that was stopped."""
-    spec = group.spec
-    if spec.scaling.mode is ScalingMode.STATIC and (present is None or present >= spec.min):
-        raise Rejected(
-            Code.CONFLICT,
-            f"group '{spec.name}' has as many instances as 'min' says: its scaling.mode is STATIC",
-            hint="change 'min', or set scaling.mode to MANUAL",
-            field="scaling/mode",
-        )
+def refuse_by_mode(group: GroupRecord, values: ScheduledValues, present: int | None = None) -> None:
+    """Refuse to change the number of instances by hand where the document alone decides about it now. `present`: the
+    number before a start, which may bring one back that was stopped."""
+    if values.mode is not ScalingMode.STATIC or (present is not None and present < values.min):
+        return
+    name, schedule = group.spec.name, values.by.get("mode", "")
+    mode = f"schedule '{schedule}' sets the mode STATIC now" if schedule else "its scaling.mode is STATIC"
+    raise Rejected(
+        Code.CONFLICT,
+        f"group '{name}' has as many instances as 'min' says: {mode}",
+        hint="change 'min', or the mode in 'schedules'"
+        if schedule
+        else "change 'min', or set scaling.mode to MANUAL",
+        field="schedules" if schedule else "scaling/mode",
+    )
 
 
 def stop_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
@@ -187,15 +212,21 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     group = ws.require_group(record.group)
     _refuse_restart_of(group)
     reason = reason or f"restarted by {ws.by}"
+    serves = stays(record) or (record.warm and live(record.state))
+    if not serves:
+        _refuse_over_max(ws, group)
     if live(record.state):
         if record.after_stop is not AfterStop.RESTART:
             _refuse_outage(ws, group, [record], f"instance '{id}'")
-        return _ordered(ws, record, reason, after=AfterStop.RESTART)
-    _refuse_over_max(ws, group)
+        changed = _ordered(ws, record, reason, after=AfterStop.RESTART)
+        if not serves:
+            keep_number(ws, record.group)
+        return changed
     started = run_again(ws, group, record)
     if isinstance(started, PlacementRefusal):
         raise refused_start(ws, group, started, instance=record.id)
     insist_on_group(ws, record.group)
+    keep_number(ws, record.group)
     return started
 
 
@@ -236,22 +267,40 @@ def _refuse_outage(ws: Workspace, group: GroupRecord, records: list[InstanceReco
 
 
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
-    present = running_count(ws, group.spec.name)
-    refuse_by_mode(group, present)
-    if group.spec.max is not None and present >= group.spec.max:
+    present, values = running_count(ws, group.spec.name), scheduled(group.spec, ws.now)
+    refuse_by_mode(group, values, present)
+    if values.max is not None and present >= values.max:
+        schedule = f" by schedule '{values.by['max']}'" if "max" in values.by else ""
         error = Rejected(
             Code.GROUP_FULL,
-            f"group '{group.spec.name}' has {counted(present, 'instance')}, its max is {group.spec.max}",
+            f"group '{group.spec.name}' has {counted(present, 'instance')}, its max is {values.max}{schedule}",
             hint="raise max, or stop one of them",
         )
         raise RecordedRefusal(error, steps=_refusal(ws, group, f"{error.code.name}: {error.message}"))
 
 
 def order_stop(
-    ws: Workspace, record: InstanceRecord, *, reason: str, rule: Rule = Rule.OPERATOR
+    ws: Workspace,
+    record: InstanceRecord,
+    *,
+    reason: str,
+    rule: Rule = Rule.OPERATOR,
+    node: str = "",
+    causes: Sequence[str] = (),
 ) -> InstanceRecord:
-    """Stop an instance by a decision about its group."""
-    return _stopping(ws, record, reason, after=AfterStop.END, force=False, rule=rule)
+    """Stop an instance by a decision about its group or its `node`. One that was to go when it has no players goes because
+    of that."""
+    drained = (record.decision,) if is_draining(record) else ()
+    return _stopping(
+        ws,
+        record,
+        reason,
+        after=AfterStop.END,
+        force=False,
+        rule=rule,
+        causes=(*drained, *causes),
+        node=node,
+    )
 
 
 def _ordered(
@@ -268,7 +317,7 @@ def _ordered(
     if bool(changed.held) != bool(held):
         changed = msgspec.structs.replace(changed, held=held)
         ws.put_instance(changed)
-    if changed is not record and after is AfterStop.END and stays(record) and not held:
+    if changed is not record and after is AfterStop.END and stays(record):
         _follow_the_operator(ws, record)
     return changed
 
@@ -281,6 +330,8 @@ def _stopping(
     after: AfterStop,
     force: bool,
     rule: Rule = Rule.OPERATOR,
+    causes: Sequence[str] = (),
+    node: str = "",
 ) -> InstanceRecord:
     force = force or record.force_stop
     same = record.wanted is Wanted.STOP and record.after_stop is after and record.force_stop == force
@@ -293,6 +344,8 @@ def _stopping(
         instance=record.id,
         reason=reason,
         inputs={"state": record.state.value, "force": force, "incarnation": record.incarnation},
+        causes=causes,
+        node=node,
     )
     changed = msgspec.structs.replace(
         record,
@@ -314,6 +367,8 @@ def _follow_the_operator(ws: Workspace, record: InstanceRecord) -> None:
     if group is None:
         return
     left = running_count(ws, record.group)
+    if group.deployment:  # which has some beside those that are wanted
+        left = min(left, max(0, wanted_count(group, scheduled(group.spec, ws.now)) - 1))
     if group.target > max(left, group.spec.min):
         ws.put_group(msgspec.structs.replace(group, target=max(left, group.spec.min), updated_at=ws.now))
 

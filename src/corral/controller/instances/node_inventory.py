@@ -13,12 +13,13 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.instances.lost_runs import seen_again
 from corral.controller.instances.order_answers import end_missing
 from corral.controller.instances.report_values import RunReport, leased_ports, report_of
 from corral.controller.instances.reports import announce, fold_report
 from corral.controller.instances.run_match import StartOwnership, Stray, start_ownership, superseded
 from corral.controller.instances.start_identity import StartTickets, Ticket
-from corral.controller.instances.starts import release, reserve
+from corral.controller.instances.starts import keep_number, release, reserve
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
@@ -201,6 +202,7 @@ def _adopt(
     )
     ws.put_instance(record)
     reserve(ws, record)
+    keep_number(ws, record.group)
     ws.event(
         EventType.INSTANCE_ADOPTED,
         record.id,
@@ -251,10 +253,12 @@ def _is_sendable(record: InstanceRecord) -> bool:
 
 def _resolve_missing(ws: Workspace, record: InstanceRecord) -> None:
     state = record.state_before_offline or record.state
-    if state is InstanceState.SCHEDULED and _is_sendable(record) and record.wanted is Wanted.RUN:
+    sendable = state is InstanceState.SCHEDULED and _is_sendable(record) and record.wanted is Wanted.RUN
+    replaced = record.lost and bool(ws.state.instances.replacement_of(record.id))
+    if sendable and not replaced:
         if record.state is InstanceState.OFFLINE:
             back = msgspec.structs.replace(
-                record,
+                seen_again(ws, record),
                 state=next_state(record, InstanceTrigger.REPORTED_SCHEDULED),
                 state_before_offline=None,
                 reason="its node is back",

@@ -12,6 +12,7 @@ import structlog
 
 from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
 from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.node_drain_orders import NodeDrainOrders
 from corral.controller.instances.node_inventory import ListedRuns, add_listed, is_missing, reconcile_listed
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.report_values import report_of, stage_name
@@ -25,6 +26,7 @@ from corral.controller.workload.vitals import Vitals
 from corral.domain.causes import request_of
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
+from corral.domain.node_claims import reported_players
 from corral.store.store_errors import StoreUnavailable
 from corral.system import log_context
 from corral.system.aio.token_bucket import TokenBuckets
@@ -40,6 +42,7 @@ from corral.wire.v1.instance_pb2 import (
     StartInstanceAck,
     StopInstanceAck,
 )
+from corral.wire.v1.node_pb2 import ShutdownNodeAck
 
 T = TypeVar("T")
 InstanceReport = InstanceStatusUpdate | CrashReport | StartInstanceAck | StopInstanceAck
@@ -68,6 +71,7 @@ class InstanceReports:
         numbers: Incarnations,
         tickets: StartTickets,
         dispatcher: Dispatcher,
+        drain_orders: NodeDrainOrders,
         commands: InstanceCommands,
         vitals: Vitals,
         refused: RefusedReports,
@@ -79,6 +83,7 @@ class InstanceReports:
         self._numbers = numbers
         self._tickets = tickets
         self._dispatcher = dispatcher
+        self._drain_orders = drain_orders
         self._commands = commands
         self._vitals = vitals
         self._refused = refused
@@ -244,10 +249,11 @@ class InstanceReports:
         self._dispatcher.opened(node_id)
 
     def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
+        self._drain_orders.inventory_complete(node_id, session_id)
         self._dispatcher.inventory_complete(node_id, session_id)
         self._on_inventory_complete(node_id)
 
-    def transient(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
+    def transient(self, node_id: NodeId, update: InstanceStatusUpdate, *, spooled: bool) -> None:
         stored = self._state.instances.find(update.instance_id)
         record = stored.record if stored else None
         if record is None or start_ownership(record, node_id, update.incarnation) is not StartOwnership.KNOWN:
@@ -256,16 +262,31 @@ class InstanceReports:
         if update.stage:
             stage = "" if update.state in _EXECUTED else stage_name(update.stage)
             self._vitals.stage(update.instance_id, incarnation, stage, update.reason[:_LONGEST_REASON])
-        if update.players_known or update.player_count > 0:
+        if spooled:
+            return  # a node sends the present number of players with each new session
+        if update.players_reported:
+            self._vitals.players_reported_before(
+                update.instance_id,
+                incarnation,
+                count=reported_players(update.player_count),
+                maximum=reported_players(update.max_players),
+            )
+        elif update.players_known or update.player_count > 0:
             self._vitals.players(
                 update.instance_id,
                 incarnation,
-                count=max(0, update.player_count),
-                maximum=max(0, update.max_players),
+                count=reported_players(update.player_count),
+                maximum=reported_players(update.max_players),
+                by_node=True,
             )
+        elif update.incarnation:
+            self._vitals.node_lost_count(update.instance_id, incarnation)
 
     def order_answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
         self._dispatcher.answered(node_id, id, incarnation)
+
+    def drain_answered(self, node_id: NodeId, ack: ShutdownNodeAck) -> None:
+        self._drain_orders.answered(node_id, ack)
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
         if not self._commands.answered(node_id, ack):

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.instances.deployment_revisions import start_revision
 from corral.controller.instances.plans import decoded
 from corral.controller.instances.report_values import cut, exit_record, report_of, stage_name
 from corral.controller.instances.reports import fold_report
@@ -143,6 +144,7 @@ def _try_again(
         attempts=attempts,
         failure=failure,
         follows=record.decision,
+        revision=start_revision(ws, group, record),
     )
     started = start_run(ws, group, request)
     if isinstance(started, PlacementRefusal):

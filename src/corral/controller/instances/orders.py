@@ -132,6 +132,7 @@ def start_message(
         ),
         incarnation=record.incarnation,
         plan_hash=record.plan_hash,
+        deployment_revision=record.revision,
         decision_id=record.decision,
         api_url=api_url,
         ticket=ticket,

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.group import PortProtocol
-from corral.domain.groups.instance_records import CrashRecord, ExitRecord, LeasedPort, Readiness
+from corral.domain.groups.instance_records import ExitRecord, LeasedPort, Readiness
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, run_nonce
 from corral.domain.instance_states import InstanceState
 from corral.domain.modules.records import ModuleChange, Overridden

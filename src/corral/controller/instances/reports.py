@@ -12,13 +12,15 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.instances.deployment_failures import note_failure
+from corral.controller.instances.lost_runs import seen_again
 from corral.controller.instances.report_values import (
     RunReport,
     crash_record,
     cut,
     exit_record,
 )
-from corral.controller.instances.run_exits import end_run, take_place_again
+from corral.controller.instances.run_exits import NOT_THE_WORKLOADS_FAULT, end_run, take_place_again
 from corral.controller.instances.run_match import (
     RunRelation,
     StartOwnership,
@@ -41,6 +43,7 @@ EVENT_OF_STATE: Final = {
     InstanceState.PREPARING: EventType.INSTANCE_PREPARING,
     InstanceState.STARTING: EventType.INSTANCE_STARTING,
     InstanceState.RUNNING: EventType.INSTANCE_RUNNING,
+    InstanceState.DRAINING: EventType.INSTANCE_DRAINING,
     InstanceState.STOPPING: EventType.INSTANCE_STOPPING,
 }
 CRASHES_OF_A_NODE: Final = 1000
@@ -150,6 +153,8 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
     if report.nonce and not record.nonce:
         record = msgspec.structs.replace(record, nonce=report.nonce)
     state = reported(record.state, report.state)
+    if state is InstanceState.RUNNING and record.wanted is Wanted.DRAIN:
+        state = InstanceState.DRAINING  # its node does not know
     readiness = report.readiness or record.readiness
     if not live(state):
         crashed = state is InstanceState.CRASHED
@@ -158,6 +163,7 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         record = msgspec.structs.replace(record, console_end=end)
         end_run(ws, record, state, ended, reason=report.reason or ended.summary)
         return None
+    record = seen_again(ws, record)
     changed = msgspec.structs.replace(
         record,
         state=state,
@@ -229,6 +235,8 @@ def restarted_by_node(
     ws: Workspace, record: InstanceRecord, incarnation: int, *, nonce: str = "", reason: str
 ) -> InstanceRecord:
     """The node restarted the run by itself: a new run of the same start, with the same reservation."""
+    if live(record.state):
+        record = seen_again(ws, record)
     former = record.former_nonces
     if incarnation <= record.incarnation and record.nonce:
         former = (*former, record.nonce)[-_FORMER_NONCES:]
@@ -343,6 +351,8 @@ def _end_by_crash(
     restarts = again > record.incarnation and same_start(record.incarnation, Incarnation(again))
     if restarts and not _is_over(record):
         _announce_crash(ws, record, record.incarnation, exit, crash, restarted_as=again)
+        if record.wanted is Wanted.RUN and exit.outcome not in NOT_THE_WORKLOADS_FAULT:
+            note_failure(ws, record, exit, reason=reason, crash=crash)
         pause = f" in {report.restart_in_ms / 1000:g} s" if report.restart_in_ms > 0 else ""
         restarted_by_node(ws, record, again, reason=f"{reason}; its node restarts it{pause}")
     elif live(record.state):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
+from corral.controller.instances.deployment_failures import note_failure
+from corral.controller.instances.deployment_revisions import start_revision
 from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
@@ -46,12 +48,14 @@ def end_run(
         state=next_state(record, FOUND_IN[state]),
         exit=exit,
         ended_at=exit.ended_at if exit else ws.now,
-        end_received_at=ws.now,
+        end_received_at=ws.steady,
         pid=0,
         readiness=Readiness.FAILED if state is InstanceState.CRASHED else record.readiness,
         reason=reason,
         start_failure=failure or record.start_failure,
         state_before_offline=None,
+        lost_at=None,
+        lost=False,
         # The end may be the first report about a run; the run has left its directory all the same.
         home=settled_home(ws, record) if exit is not None and exit.known else record.home,
     )
@@ -72,10 +76,11 @@ def end_run(
     blameless = exit is not None and exit.outcome in NOT_THE_WORKLOADS_FAULT
     if crashed and record.wanted is Wanted.RUN and not blameless:
         by = f"crash:{crash}" if crash else record.decision
+        note_failure(ws, ended, exit, reason=reason, crash=crash, failure=failure)
         count_failure(ws, record.group, node=record.node, what=f"{record.id}: {reason}", by=by)
     if record.after_stop is AfterStop.RESTART:
         return restart_run(ws, ended)
-    if exit is not None and record.wanted is Wanted.RUN:
+    if exit is not None and record.wanted is Wanted.RUN and not record.lost:  # else another has its place
         if exit.outcome == ENDED:
             return _after_clean_end(ws, ended)
         if crashed and not blameless and exit.outcome not in UNSTARTED:
@@ -124,13 +129,14 @@ def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
 
 def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | PlacementRefusal:
     """Start a new run under the id of an ended one, on the same node if that can take it. The plan is made
-    anew from the present templates and catalog."""
+    anew, by the revision that its group starts by now."""
     stopped_for_it = ended.after_stop is AfterStop.RESTART
     request = StartRequest.after(
         ended,
         kind=DecisionKind.RESTART,
         reason="restarted after its stop" if stopped_for_it else "started again",
         prefer=ended.node,
+        revision=start_revision(ws, group, ended),
         carries_on=ended.request if stopped_for_it else "",
         follows=ended.decision if stopped_for_it or not ws.request else "",
     )
