@@ -21,9 +21,10 @@ from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
 from corral.domain.groups.group import ConfigFormat, GroupSpec
-from corral.domain.groups.instance_records import live
+from corral.domain.groups.instance_records import GroupRecord, live
 from corral.domain.groups.plan_resolution import resolve_plan
 from corral.domain.groups.plans import Plan, PlanArtifact, read_plan
+from corral.domain.groups.revisions import RevisionPins
 from corral.domain.ids import NodeId
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.planning.node_table import unsuited
@@ -51,7 +52,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: frozenset[tuple[PlanArtifact, ConfigFormat]] = frozenset()
 
 
-def needs_of(plan: Plan) -> Needs:
+def needs_of(plan: Plan | RevisionPins) -> Needs:
     artifacts = [(each.artifact, ConfigFormat.NONE) for each in plan.extensions]
     if plan.artifact is not None:
         artifacts.append((plan.artifact, plan.config_format))
@@ -134,6 +135,14 @@ class GroupNeeds:
             spec = stored.record.spec
             if unsuited(spec, node) is None:
                 yield self._remembered(spec)
+                yield from self._of_pin(stored.record)
+
+    def _of_pin(self, group: GroupRecord) -> Iterator[Needs]:
+        """The needs of the revision that a group is started by instead of its document."""
+        number = group.pinned_revision
+        revision = self._state.revisions.numbered(group.spec.name, number) if number else None
+        if revision is not None:
+            yield needs_of(revision.pins)
 
     def of_group(self, spec: GroupSpec) -> Needs:
         """The needs of this group on any node, for all random choices of its starts. Raises what keeps it

@@ -3,14 +3,15 @@ the group, a template, the catalog or a module has changed."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import InstanceRecord, stays
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
 from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.groups.revisions import restarted_basis
 from corral.domain.planning.node_table import unsuited
 from corral.domain.planning.placement import affinity_numbers, label_applies
 from corral.domain.planning.refusals import RefusalCode, sentence
@@ -23,8 +24,10 @@ NODES: Final = 5
 
 
 class _Known(NamedTuple):
+    spec: GroupSpec
     stamp: tuple[int, ...]
     basis: str
+    """Of the document, without restarts."""
     bound: bool
     """Some field restricts the nodes."""
 
@@ -37,6 +40,10 @@ class GroupDrift(NamedTuple):
     counts: dict[Drift, int]
     nodes: dict[str, str]
     """By node, why the group would not choose it now, for those with instances; at most `NODES`."""
+    pinned: int = 0
+    """The revision that its starts are made by instead of the document; 0: none."""
+    pending: bool = False
+    """The document, or what it names, differs from that revision."""
 
 
 class DriftView:
@@ -48,22 +55,32 @@ class DriftView:
 
     def basis(self, group: str) -> str:
         """The basis of the group's next start; empty: it does not exist, is abstract or cannot be planned."""
-        known = self._find(group)
-        return known.basis if known else ""
+        known, stored = self._find(group), self._state.groups.find(group)
+        return self._next_basis(stored.record, known) if known is not None and stored is not None else ""
+
+    def _next_basis(self, group: GroupRecord, known: _Known) -> str:
+        number = next_revision(self._state, group)
+        if not number:
+            return self._present_basis(known)
+        revision = self._state.revisions.numbered(group.spec.name, number)
+        return revision.basis if revision is not None else ""
+
+    def _present_basis(self, known: _Known) -> str:
+        newest = self._state.revisions.newest(known.spec.name)
+        return restarted_basis(known.basis, newest.restart) if newest is not None else known.basis
 
     def of(self, record: InstanceRecord) -> Drift:
         """The drift of an instance; of one that is not to stay there is none."""
         if not stays(record):
             return Drift.NONE
-        known = self._find(record.group)
-        if known is None:
+        known, stored = self._find(record.group), self._state.groups.find(record.group)
+        if known is None or stored is None:
             return Drift.UNKNOWN
-        return drift_of(
-            record.basis, known.basis, elsewhere=known.bound and self._misplaced(record.group, record.node)
-        )
+        elsewhere = known.bound and self._misplaced(record.group, record.node)
+        return drift_of(record.basis, self._next_basis(stored.record, known), elsewhere=elsewhere)
 
     def of_group(self, name: str) -> GroupDrift:
-        found = GroupDrift(ids={}, counts={}, nodes={})
+        found = GroupDrift(ids={}, counts={}, nodes={}, **self._pin(name))
         for stored in self._state.instances.of_group(name):
             drift = self.of(stored.record)
             if drift is Drift.NONE:
@@ -76,6 +93,14 @@ class DriftView:
             if drift is Drift.PLACEMENT and node not in found.nodes and len(found.nodes) < NODES:
                 found.nodes[node] = self._misplacement(name, node)
         return found
+
+    def _pin(self, name: str) -> dict[str, Any]:
+        known, stored = self._find(name), self._state.groups.find(name)
+        if known is None or stored is None or not (number := stored.record.pinned_revision):
+            return {}
+        revision = self._state.revisions.numbered(name, number)
+        pending = revision is None or self._present_basis(known) not in ("", revision.basis)
+        return {"pinned": number, "pending": pending}
 
     def _misplaced(self, group: str, node: str) -> bool:
         stored, there = self._state.groups.find(group), self._state.nodes.find(node)
@@ -98,11 +123,12 @@ class DriftView:
         if stored is None:
             self._known.pop(group, None)
             return None
-        stamp = (stored.revision, state.templates.folds, state.catalog.folds, state.modules.folds)
+        spec, stamp = stored.record.spec, (state.templates.folds, state.catalog.folds, state.modules.folds)
         known = self._known.get(group)
-        if known is None or known.stamp != stamp:
-            spec = stored.record.spec
-            known = self._known[group] = _Known(stamp, self._planned(spec), _bound(spec))
+        if known is None or known.stamp != stamp or (known.spec is not spec and known.spec != spec):
+            known = self._known[group] = _Known(spec, stamp, self._planned(spec), _bound(spec))
+        elif known.spec is not spec:  # the record was written again, with the same document
+            known = self._known[group] = known._replace(spec=spec)
         return known
 
     def _planned(self, spec: GroupSpec) -> str:
@@ -110,6 +136,16 @@ class DriftView:
             return "" if spec.abstract else resolve_plan(spec, StateSources(self._state), _first).basis
         except Rejected:
             return ""
+
+
+def next_revision(state: ClusterState, group: GroupRecord) -> int:
+    """The revision that the next start of a group is to be made by: where its deployment goes, or where it is pinned; 0: its
+    document."""
+    found = state.deployments.find(group.deployment) if group.deployment else None
+    if found is None or not found.record.active:
+        return group.pinned_revision
+    going = found.record
+    return going.stable if going.going_back and going.stable else going.target
 
 
 def _bound(spec: GroupSpec) -> bool:

@@ -1,4 +1,4 @@
-"""Retention: removal of ended instances, unused plans, crashes and empty ledgers."""
+"""Retention: removal of ended instances, unused plans, old revisions, crashes and empty ledgers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import itertools
 from collections.abc import Iterator
 
 from corral.controller.instances.confirmations import has_world
+from corral.controller.instances.revisions import surplus_revisions
 from corral.controller.instances.starts import GROUP_LEDGER
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
+from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS, REVISIONS
 from corral.controller.state.ledger import Step
 from corral.controller.state.mirrors import StoredRecord
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.instance_records import InstanceRecord, live
+from corral.domain.groups.revisions import revision_id
 from corral.system.controller_config import InstanceRetentionSection
 
 
@@ -26,6 +28,7 @@ def forgotten(
     found = itertools.chain(
         _ended_instances(state, config, now),
         _unused_plans(state),
+        _old_revisions(state),
         _old_crashes(state, config),
         _ledgers_without_owner(state),
     )
@@ -72,6 +75,13 @@ def _unused_plans(state: ClusterState) -> Iterator[list[Step]]:
     for hash, stored in state.plans.items():
         if hash not in used:
             yield [PLANS.delete(hash, expect=stored.revision)]
+
+
+def _old_revisions(state: ClusterState) -> Iterator[list[Step]]:
+    for group in state.revisions.groups():
+        for stored in surplus_revisions(state, group):
+            id = revision_id(group, stored.record.number)
+            yield [REVISIONS.delete(id, expect=stored.revision)]
 
 
 def _old_crashes(state: ClusterState, config: InstanceRetentionSection) -> Iterator[list[Step]]:

@@ -1,7 +1,7 @@
 """Garbage collection of contents that no record names.
 
 Named contents are marked: by the versions of all templates, by uploaded entries of the catalog, by installed
-modules, and by stored plans. The rest is dropped when it was not stamped for
+modules, by stored plans, and by revisions of groups. The rest is dropped when it was not stamped for
 `templates.collect_after_seconds`. Code that is about to name a content stamps it first and commits
 afterwards; the store checks a stamp and drops the blob in one step. So records may change while a collection
 is in progress.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from corral.controller.instances.plans import decoded
 from corral.controller.modules.archive_supply import blobs_of
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import PlanRecord
+from corral.domain.groups.revisions import RevisionPins
 from corral.domain.templates import decode_manifest
 from corral.errors import Code, Rejected, Retryable, counted
 from corral.store.port import BlobEngine
@@ -56,9 +58,17 @@ def roots_of(state: ClusterState) -> Roots:
             version.manifest for stored in state.templates for version in stored.record.versions
         ),
         blobs=frozenset(stored.record.sha256 for stored in state.catalog if not stored.record.url)
-        | frozenset(digest for stored in state.modules for digest in blobs_of(stored.record)),
+        | frozenset(digest for stored in state.modules for digest in blobs_of(stored.record))
+        | frozenset(digest for stored in state.revisions for digest in _uploaded(stored.record.pins)),
         plans=tuple(stored.record for stored in state.plans),
     )
+
+
+def _uploaded(pins: RevisionPins) -> Iterator[str]:
+    """The programs and extensions of a revision that nodes fetch from the controller."""
+    for artifact in (pins.artifact, *(extension.artifact for extension in pins.extensions)):
+        if artifact is not None and not artifact.url:
+            yield artifact.sha256
 
 
 class BlobCollector:

@@ -1,4 +1,4 @@
-"""The users of a template: groups, other templates, and the plans of live instances.
+"""The users of a template: groups, other templates, the plans of live instances, and revisions of groups.
 
 The results for all templates are computed together, once per commit: a list of templates needs them for each,
 and scanning every group and instance for each would block the loop.
@@ -41,11 +41,16 @@ def users_of(state: ClusterState, name: str) -> list[str]:
         *(f"group '{group}'" for group in sorted(groups)),
         *(f"template '{child}'" for child in sorted(naming.children.get(name, set()) - {name})),
         *(f"a live instance of '{group}'" for group in sorted(running.groups.get(name, ()))),
+        *(
+            f"revision {pinned} of group '{group}', which is pinned"
+            for group, pinned in sorted(running.pinned.get(name, ()))
+        ),
     ]
 
 
 def hashes_in_use(state: ClusterState, name: str) -> frozenset[str]:
-    """The versions of a template that live instances use; a restart on the node needs them again."""
+    """The versions of a template that live instances use, for a restart on the node needs them again, and those that kept
+    revisions of groups name."""
     return frozenset(_RUNNING.of(state).hashes.get(name, ()))
 
 
@@ -71,7 +76,7 @@ class _Naming:
 
 
 class _Running:
-    """The names in the plans of live instances."""
+    """The names in the plans of live instances, and in revisions."""
 
     def __init__(self, state: ClusterState) -> None:
         self.hashes: Names = defaultdict(set)
@@ -80,6 +85,16 @@ class _Running:
             for template in plan.templates:
                 self.hashes[template.name].add(template.hash)
                 self.groups[template.name].add(plan.group)
+        self.pinned: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+        """Template → pinned revisions, as group and number, that name it."""
+        for stored in state.revisions:
+            revision = stored.record
+            group = state.groups.find(revision.group)
+            pinned = group is not None and group.record.pinned_revision == revision.number
+            for template in revision.pins.templates:
+                self.hashes[template.name].add(template.hash)
+                if pinned:
+                    self.pinned[template.name].add((revision.group, revision.number))
 
 
 class _OncePerCommit(Generic[T]):
