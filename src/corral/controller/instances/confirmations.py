@@ -4,14 +4,15 @@ and the operator repeats the name of the group or node to confirm."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
 
+from corral.controller.instances.drain_progress import is_last_copy
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import InstanceRecord, live
-from corral.errors import Code, Rejected, short_list
+from corral.errors import Code, Rejected, counted, short_list
 
 GIVEN_UP: Final = (
     "given up with its node; it may still run there: 'corral local --data DIR stop-all' on that host ends it"
@@ -120,6 +121,55 @@ def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None
         "'corral local --data DIR stop-all' on that host ends them",
         worlds="could be used by nobody until then",
     )
+
+
+def before_node_is_drained(
+    state: ClusterState,
+    node: str,
+    confirm: str,
+    *,
+    players: Callable[[str], int | None],
+    at_once: bool,
+    strays: int,
+    stranded: Collection[str] = (),
+) -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: worlds are out of reach until the node is undrained, players have to leave,
+    and groups may be left without an instance. `at_once`: everything is stopped now. `strays`: runs there that the end of
+    the daemon ends, too. `stranded`: groups of which no other node takes an instance now."""
+    living = [stored.record for stored in state.instances.of_node(node) if live(stored.record.state)]
+    worlds = [each for each in living if is_static(state, each)]
+    known = [(each, count) for each in living if (count := players(each.id))]
+    effects = []
+    if worlds:
+        when = "now" if at_once else "when they are empty, or at the deadline"
+        effects.append(
+            f"the worlds of {_names(worlds)} would be stopped {when}, and stay stopped until the node is undrained"
+        )
+    if known:
+        named = short_list((f"'{each.id}' ({counted(count, 'player')})" for each, count in known), _SHOWN)
+        cut = "now" if at_once else "at the deadline, if they have not left by then"
+        effects.append(f"players of {named} would be cut off {cut}")
+    if strays:
+        effects.append(
+            f"{counted(strays, 'run')} there that no record knows would be stopped with the daemon"
+        )
+    last = [each for each in living if is_last_copy(state, each)]
+    ending = sorted({each.group for each in last if each.group in stranded})
+    if ending:
+        when = "now" if at_once else "when they are empty, or at the deadline"
+        named = short_list((f"'{name}'" for name in ending), _SHOWN)
+        effects.append(
+            f"nothing would be left of {named}: no other node takes their instances now, and those here are stopped {when}"
+        )
+    if effects:
+        if last:
+            effects.append(f"no other instances of their groups are elsewhere: {_names(last)}")
+        _require(node, confirm, f"with node '{node}' {'; '.join(effects)}")
+
+
+def is_static(state: ClusterState, record: InstanceRecord) -> bool:
+    found = state.groups.find(record.group)
+    return found is not None and found.record.spec.static
 
 
 def _require_for(found: Concerned, kind: str, name: str, confirm: str, *, living: str, worlds: str) -> None:
