@@ -10,7 +10,8 @@ from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
-from corral.controller.instances.plan_signals import PlanSignals
+from corral.controller.instances.node_drain_orders import NodeDrainOrders
+from corral.controller.instances.plan_signals import Metric, PlanSignals
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.session_registry import Sessions
@@ -18,10 +19,11 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES, NODES, ONLY
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.state.mirrors import StoredRecord
-from corral.domain.groups.instance_records import BootMoment, InstanceRecord, live
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.ids import Epoch, Incarnation, NodeId, same_start
 from corral.domain.node_states import NodeState
 from corral.domain.planning.holds import Players
+from corral.domain.records import BootMoment
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
 from corral.system.clock import Clock, boot_id
@@ -123,13 +125,15 @@ class InstanceService:
         resend_seconds: float = 5.0,
         placement: PlacementSection,
         players: Players = lambda _: None,
+        metric: Metric = lambda _id, _name: None,
     ) -> None:
-        """`players`: the number of players of an instance, where it is known."""
+        """`players`: the number of players of an instance, where it is known; `metric`: of one of its metrics."""
         self._ledger = ledger
         self._sessions = sessions
         self._epoch = epoch
         self._clock = clock
         self._boot = boot_id()
+        self._began = clock.now() - dt.timedelta(seconds=clock.boottime())
         self._entropy = entropy
         self._waiters = Waiters(ledger.state)
         self.numbers = Incarnations(ledger, epoch=epoch)
@@ -144,6 +148,7 @@ class InstanceService:
             api_url=api_url,
             resend_seconds=resend_seconds,
         )
+        self.drain_orders = NodeDrainOrders(ledger=ledger, sessions=sessions, clock=clock)
         self._placement = PlacementRules(
             cpu_overcommit=placement.cpu_overcommit,
             wait_reconnect_seconds=placement.wait_reconnect_seconds,
@@ -154,7 +159,9 @@ class InstanceService:
         """Held from the search for a place until its commit: otherwise many concurrent starts would choose
         the same place and conflict with each other repeatedly."""
         self.drift = DriftView(ledger.state)
-        self.signals = PlanSignals(ledger.state, clock=clock, players=players)
+        self.signals = PlanSignals(
+            ledger.state, clock=clock, drift=self.drift, players=players, metric=metric
+        )
         self.documents = asyncio.Lock()
         """Held from the check of group documents until their commit: a document may depend on others, which the
         transaction does not write."""
@@ -172,6 +179,7 @@ class InstanceService:
             numbers=self.numbers,
             left_alone=self._sessions.left_alone,
             boot=BootMoment(boot=self._boot, seconds=self._clock.boottime()),
+            steady=self._began + dt.timedelta(seconds=self._clock.boottime()),
             request=request,
             by=by,
             placing=self._placement,
@@ -189,13 +197,17 @@ class InstanceService:
 
     def follow(self, commit: Commit) -> None:
         """A commit is in memory: send the orders it calls for, and wake the calls that wait for it."""
+        self.drain_orders.follow(commit)
         self.dispatcher.follow(commit)
         self._waiters.follow(commit)
+        self.signals.follow(commit)
 
     def resync(self) -> None:
-        """Check every instance, and wake all waiting calls."""
+        """Check every node and instance, and wake all waiting calls."""
+        self.drain_orders.resync()
         self.dispatcher.resync()
         self._waiters.resync()
+        self.signals.begin()
 
     async def repair_numbers(self, actor: Actor) -> Repair:
         """Set the counter of starts from the numbers that records use; see `Incarnations.repair`."""

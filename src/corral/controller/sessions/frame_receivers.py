@@ -37,7 +37,7 @@ from corral.wire.v1.module_pb2 import (
     ModuleSetEntry,
     ModuleStateUpdate,
 )
-from corral.wire.v1.node_pb2 import Handshake
+from corral.wire.v1.node_pb2 import Handshake, ShutdownNodeAck
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 
@@ -81,13 +81,16 @@ class NodeReports(Protocol):
     def inventory_complete(self, node_id: NodeId, session_id: SessionId) -> None:
         """The inventory is complete: the records match what the node has."""
 
-    def transient(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
-        """The transient part of a report: stage and players. It is not stored."""
+    def transient(self, node_id: NodeId, update: InstanceStatusUpdate, *, spooled: bool) -> None:
+        """The transient part of a report: stage and players. It is not stored. `spooled`: the report may be old."""
 
     def order_answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
         """A node answered an order; its report about the run is folded separately."""
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None: ...
+
+    def drain_answered(self, node_id: NodeId, ack: ShutdownNodeAck) -> None:
+        """A node answered an order of its drain."""
 
 
 _SECONDS: Final = 60.0

@@ -12,7 +12,13 @@ from corral.controller.sessions.published_node import complete_handshake
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id
-from corral.domain.node_claims import NodeClaims, check_labels, checked_claims, differences
+from corral.domain.node_claims import (
+    NodeClaims,
+    check_labels,
+    checked_claims,
+    differences,
+    reported_reconnect_max,
+)
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import NodeRecord, with_claims
 from corral.errors import Code, Rejected
@@ -33,6 +39,9 @@ _MAX_PATH: Final = 1024
 MOST_RUNNING_OF_A_NODE: Final = 100_000
 MOST_LISTED_BYTES: Final = 64 * 1024 * 1024
 _MOST_MODULES: Final = 1000
+
+RESTARTED: Final = "the controller restarted"
+"""Why nodes are out of reach at the start of a term."""
 
 
 def expect_handshake(frame: DaemonMessage) -> Handshake:
@@ -175,7 +184,9 @@ def opened(
         host_info=_host_info(handshake),
         worlds=tuple(sorted({id for id in handshake.worlds[:_MOST_WORLDS] if _is_instance(id)})),
         static_directory=_shown_path(handshake.static_directory),
+        reconnect_max_seconds=reported_reconnect_max(handshake.reconnect_max_ms),
         last_seen=now,
+        lost_at=None,
     )
     claims, _ = claims_of(handshake)
     record = with_claims(record, claims, old.settings)
@@ -189,6 +200,22 @@ def opened(
     if not changed:
         return record, [event]
     return record, [event, Draft(type=EventType.NODE_CLAIMS_CHANGED, subject=old.id, data=changed)]
+
+
+def out_of_reach(
+    record: NodeRecord, trigger: NodeTrigger, reason: str, *, now: dt.datetime
+) -> tuple[NodeRecord, list[Draft]]:
+    """The record of a node whose session is over, and its event."""
+    state = NODE_LIFECYCLE.step(f"node '{record.id}'", record.state, trigger)
+    event = Draft(
+        type=EventType.NODE_UNREACHABLE if state is NodeState.UNREACHABLE else EventType.NODE_DISCONNECTED,
+        subject=record.id,
+        data={"reason": reason, "from": record.state},
+    )
+    changed = msgspec.structs.replace(
+        record, state=state, state_since=now, lost_at=record.lost_at or now, reason=reason
+    )
+    return changed, [event]
 
 
 def _is_instance(id: str) -> bool:

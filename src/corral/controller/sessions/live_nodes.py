@@ -12,10 +12,13 @@ import msgspec
 
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.wire.features import PeerSupport
-from corral.wire.v1.node_pb2 import NodeStatus
+from corral.wire.v1.node_pb2 import NodeStatus, ShutdownNodeAck
 
 _MAX_PORT: Final = 65_535
 _MOST_PORTS: Final = 4096
+_MOST_RUNS: Final = 1_000_000
+_LONGEST_STOP: Final = 7 * 86_400
+_LONGEST_ID: Final = 128
 _STATUSES_OF_MEAN: Final = 12
 """One comes every five seconds."""
 
@@ -27,6 +30,16 @@ class StrayRun(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     incarnation: int
     reason: str
+
+
+class DrainAck(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a node to the order of its drain."""
+
+    drain_id: str
+    running_instances: int
+    """What runs there, strays included."""
+    estimated_seconds: int
+    """The longest stop ladder of what runs there."""
 
 
 class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +60,8 @@ class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
     stray_count: int = 0
     strays: tuple[StrayRun, ...] = ()
     """The first stray runs of the node."""
+    drain_ack: DrainAck | None = None
+    """The last answer in this session to an order of the node's drain."""
 
 
 def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
@@ -62,6 +77,15 @@ def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
         total_disk_mb=max(0, status.total_disk_mb),
         instance_count=max(0, status.instance_count),
         used_ports=_ports(status),
+    )
+
+
+def drain_ack(answer: ShutdownNodeAck) -> DrainAck:
+    """The answer, within plausible bounds."""
+    return DrainAck(
+        drain_id=answer.drain_id[:_LONGEST_ID],
+        running_instances=max(0, min(answer.running_instances, _MOST_RUNS)),
+        estimated_seconds=max(0, min(answer.estimated_drain_seconds, _LONGEST_STOP)),
     )
 
 

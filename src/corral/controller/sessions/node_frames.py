@@ -23,7 +23,7 @@ from corral.system.clock import Clock
 from corral.system.logger import LogQuota
 from corral.wire.frame_table import FrameDelivery, NodeFrame
 from corral.wire.v1.link_pb2 import ControllerMessage
-from corral.wire.v1.node_pb2 import CertificateIssued, NodeStatus
+from corral.wire.v1.node_pb2 import CertificateIssued, NodeStatus, ShutdownNodeAck
 
 Renew = Callable[[bytes], Awaitable[CertificateIssued]]
 
@@ -69,6 +69,11 @@ class NodeStream(ModuleLink, Protocol):
 
     def status_reported(self, status: NodeStatus) -> None:
         """The node's load, as of now."""
+
+    def answer_ping(self, sequence: int) -> None: ...
+
+    def shutdown_answered(self, answer: ShutdownNodeAck) -> None:
+        """The answer to an order of the node's drain."""
 
 
 class NodeFrames:
@@ -149,15 +154,23 @@ class NodeFrames:
     def _pong(self, frame: NodeFrame) -> None:
         self._heartbeat.pong(frame.message.pong.sequence)
 
+    def _ping(self, frame: NodeFrame) -> None:
+        self._stream.answer_ping(frame.message.ping.sequence)
+
     def _node_status(self, frame: NodeFrame) -> None:
         self._stream.status_reported(frame.message.node_status)
+
+    def _shutdown_answered(self, frame: NodeFrame) -> None:
+        self._stream.shutdown_answered(frame.message.shutdown_node_ack)
+        self._reports.drain_answered(self._node_id, frame.message.shutdown_node_ack)
 
     def _certificate_request(self, frame: NodeFrame) -> None:
         self._renewal.requested(frame.message.certificate_request.csr_pem)
 
     # --- instances and their consoles -----------------------------------------------------------
     def _instance_status(self, frame: NodeFrame) -> None:
-        self._reports.transient(self._node_id, frame.message.instance_status)
+        spooled = frame.message.spool_sequence > 0
+        self._reports.transient(self._node_id, frame.message.instance_status, spooled=spooled)
 
     def _start_answered(self, frame: NodeFrame) -> None:
         ack = frame.message.start_instance_ack
@@ -219,7 +232,9 @@ HANDLERS: Final[Mapping[str, Callable[[NodeFrames, NodeFrame], None]]] = {
     "batch": NodeFrames._nested_batch,
     "run_ends": NodeFrames._run_ends,
     "pong": NodeFrames._pong,
+    "ping": NodeFrames._ping,
     "node_status": NodeFrames._node_status,
+    "shutdown_node_ack": NodeFrames._shutdown_answered,
     "certificate_request": NodeFrames._certificate_request,
     "instance_status": NodeFrames._instance_status,
     "start_instance_ack": NodeFrames._start_answered,

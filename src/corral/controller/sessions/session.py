@@ -15,7 +15,7 @@ import msgspec
 from corral.controller.sessions.console_acks import ConsoleAcks
 from corral.controller.sessions.frame_receivers import FrameReceivers
 from corral.controller.sessions.heartbeat import Heartbeat
-from corral.controller.sessions.live_nodes import LiveNode, SessionFacts, loaded
+from corral.controller.sessions.live_nodes import LiveNode, SessionFacts, drain_ack, loaded
 from corral.controller.sessions.node_frames import CertificateRenewal, NodeFrames, Renew
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode
 from corral.controller.sessions.spool_intake import Intake
@@ -29,7 +29,7 @@ from corral.wire.frames import read_frame
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
 from corral.wire.v1.instance_pb2 import ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolAck
+from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong, SetLogLevel, ShutdownNodeAck, SpoolAck
 
 _CERTIFICATE_CHECK_SECONDS: Final = 30.0
 """Short, because a wall clock may step."""
@@ -132,6 +132,13 @@ class Session:
     # --- from the node --------------------------------------------------------------------------
     def status_reported(self, status: NodeStatus) -> None:
         self.live = loaded(self.live, status)
+
+    def shutdown_answered(self, answer: ShutdownNodeAck) -> None:
+        self.live = msgspec.structs.replace(self.live, drain_ack=drain_ack(answer))
+
+    def answer_ping(self, sequence: int) -> None:
+        """Only the latest answer waits to be sent, however many pings arrive."""
+        self.outbox.replace("pong", ControllerMessage(pong=Pong(sequence=sequence)))
 
     async def answers(self, *, within: float) -> bool:
         """Does the node respond? Sends a ping and waits for any answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,7 +21,6 @@ from corral.controller.sessions.session import Session
 from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import NODES
 from corral.controller.state.ledger import Ledger, Step
-from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import NodeRecord
@@ -158,27 +158,14 @@ class Sessions:
     async def _mark(self, session: Session, trigger: NodeTrigger, reason: str) -> None:
         node_id = session.facts.node_id
 
-        def change(stored: StoredRecord[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
+        def change(stored: StoredRecord[NodeRecord]) -> tuple[NodeRecord, Sequence[Step]] | None:
             if node_id in self._by_node or not NODE_LIFECYCLE.allows(stored.record.state, trigger):
                 return None  # already reconnected, or revoked
             seen = msgspec.structs.replace(stored.record, last_seen=session.live.last_seen)
-            return self._offline(seen, trigger, reason)
+            return greeting.out_of_reach(seen, trigger, reason, now=self._clock.now())
 
         if self._ledger.state.nodes.find(node_id) is not None:
             await self._ledger.revise(self._ledger.state.nodes, node_id, change)
-
-    def _offline(
-        self, record: NodeRecord, trigger: NodeTrigger, reason: str
-    ) -> tuple[NodeRecord, list[Step]]:
-        state = NODE_LIFECYCLE.step(f"node '{record.id}'", record.state, trigger)
-        silent = state is NodeState.UNREACHABLE
-        event = Draft(
-            type=EventType.NODE_UNREACHABLE if silent else EventType.NODE_DISCONNECTED,
-            subject=record.id,
-            data={"reason": reason, "from": record.state},
-        )
-        changed = msgspec.structs.replace(record, state=state, state_since=self._clock.now(), reason=reason)
-        return changed, [event]
 
     async def forget_predecessors(self) -> None:
         """Mark all nodes as disconnected at the start of a term, whatever an earlier leader stored."""
@@ -186,8 +173,8 @@ class Sessions:
         for start in range(0, len(online), _PER_COMMIT):
             steps: list[Step] = []
             for stored in online[start : start + _PER_COMMIT]:
-                record, events = self._offline(
-                    stored.record, NodeTrigger.STREAM_ENDED, "the controller restarted"
+                record, events = greeting.out_of_reach(
+                    stored.record, NodeTrigger.STREAM_ENDED, greeting.RESTARTED, now=self._clock.now()
                 )
                 steps += [NODES.put(record.id, record, expect=stored.revision), *events]
             await self._ledger.commit(*steps)

@@ -18,6 +18,7 @@ from corral.controller.state.collections import (
     ADMIN_CERTIFICATES,
     AUDIT,
     DECISIONS_PREFIX,
+    DEPLOYMENT_DECISIONS_PREFIX,
     GROUP_DECISIONS_PREFIX,
     IDEMPOTENCY,
     INSTANCE_DECISIONS_PREFIX,
@@ -136,6 +137,9 @@ class Housekeeping:
         )
         await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None, kept)
         await self._forget(NODE_DECISIONS_PREFIX, lambda name: state.nodes.find(name) is not None, kept)
+        await self._forget(
+            DEPLOYMENT_DECISIONS_PREFIX, lambda name: state.deployments.find(name) is not None, kept
+        )
 
     async def _forget(
         self, prefix: str, exists: Callable[[str], bool], kept: dt.timedelta = dt.timedelta()

@@ -193,6 +193,7 @@ class _TermStart:
         self._keep_running("followers/resync", self._followers.run)
         self._keep_running("distribution/warm", nodes.distribution.run)
         self._keep_running("dispatch/repeat", nodes.instances.dispatcher.run)
+        self._keep_running("drain-orders/run", nodes.instances.drain_orders.run)
         self._keep_running("reconcile/run", nodes.reconciler.run)
         stack.push_async_callback(services.modules.close)
         await services.modules.open()

@@ -108,6 +108,8 @@ class NodeServices:
             config=config.reconcile,
             clock=clock,
         )
+        self.workload.vitals.players_changed = self.instances.signals.players_changed
+        self.instances.signals.begin()
         self.reconciler.begin()
         self.workload.vitals.emptied = self.reconciler.instance_emptied
 
@@ -158,6 +160,7 @@ class NodeServices:
             resend_seconds=deps.config.reconcile.resend_seconds,
             placement=deps.config.placement,
             players=self.workload.vitals.players_of,
+            metric=self.workload.vitals.metric_of,
         )
 
 
@@ -286,6 +289,7 @@ class TermServices:
             numbers=instances.numbers,
             tickets=instances.tickets,
             dispatcher=instances.dispatcher,
+            drain_orders=instances.drain_orders,
             commands=instances.commands,
             vitals=self._nodes.workload.vitals,
             refused=self._nodes.refused,
