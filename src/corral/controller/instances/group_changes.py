@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -9,6 +10,7 @@ import msgspec
 
 from corral.controller.instances.confirmations import before_group_goes
 from corral.controller.instances.crash_loops import end_pause
+from corral.controller.instances.deployments import drop_deployments, end_deployments_of
 from corral.controller.instances.group_writes import (
     StoredGroups,
     documents_of,
@@ -24,6 +26,8 @@ from corral.controller.instances.instance_changes import (
     refuse_deleting,
 )
 from corral.controller.instances.plan_checks import PlanChecks
+from corral.controller.instances.revisions import drop_revisions
+from corral.controller.instances.serving_counts import serving_count
 from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
@@ -37,9 +41,12 @@ from corral.domain.groups.inheritance import (
     patched_document,
     written_document,
 )
-from corral.domain.groups.instance_records import GroupRecord, Hold, live, stays
+from corral.domain.groups.instance_records import GroupRecord, Hold, ScaleFloor, live
 from corral.domain.groups.placement_checks import check_references
+from corral.domain.groups.scaling_spec import ScalingMode
 from corral.domain.ids import group_name
+from corral.domain.planning.scaling import wanted_count
+from corral.domain.planning.schedules import ScheduledValues, scheduled
 from corral.errors import Code, Rejected, counted, short_list
 
 _SHOWN: Final = 10
@@ -135,6 +142,7 @@ def end_group(ws: Workspace, record: GroupRecord) -> GroupRecord | None:
     name = record.spec.name
     present = [each for each in ws.instances_of(name) if live(each.state)]
     insist_on_group(ws, name)
+    end_deployments_of(ws, name, by=ws.by)
     if not present:
         drop_group(ws, name)
         return None
@@ -142,7 +150,7 @@ def end_group(ws: Workspace, record: GroupRecord) -> GroupRecord | None:
         order_stop(ws, each, reason=f"its group is deleted by {ws.by}")
     if record.deleting:
         return record
-    changed = msgspec.structs.replace(record, deleting=True, updated_at=ws.now)
+    changed = msgspec.structs.replace(ws.require_group(name), deleting=True, updated_at=ws.now)
     ws.put_group(changed)
     ws.event(EventType.GROUP_UPDATED, name, changed=["deleting"])
     return changed
@@ -162,43 +170,71 @@ def _refuse_used(ws: Workspace, name: str) -> None:
 
 
 def drop_group(ws: Workspace, name: str) -> None:
+    drop_deployments(ws, name)
     ws.delete_group(name)
+    drop_revisions(ws, name)
     ws.event(EventType.GROUP_DELETED, name)
 
 
-def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
-    """Set the desired number of instances: the youngest ones are stopped, or further ones started right
-    after."""
+def scale_group(ws: Workspace, name: str, count: int, *, seconds: int | None = None) -> GroupRecord:
+    """Set the desired number of instances; what is missing is started right after, and what is too many goes. Where the
+    load decides it is a lower bound, for `seconds`."""
     record = ws.require_group(name)
     refuse_deleting(record)
-    refuse_by_mode(record)
     refuse_abstract(record)
-    low, high = record.spec.min, record.spec.max
+    values = scheduled(record.spec, ws.now)
+    refuse_by_mode(record, values)
+    _check_count(record, values, count)
+    dynamic = values.mode is ScalingMode.DYNAMIC
+    if dynamic != (seconds is not None):
+        raise _wrong_kind(record, count, dynamic=dynamic)
+    before = serving_count(ws, name) if dynamic else wanted_count(record, values)
+    if seconds is not None:
+        until = ws.now + dt.timedelta(seconds=seconds)
+        changed = msgspec.structs.replace(record, floor=ScaleFloor(count=count, until=until))
+    elif record.target == count and before == count:
+        return record
+    else:
+        changed = msgspec.structs.replace(record, target=count)
+    lasting = f" for {seconds} s" if seconds is not None else ""
+    made = ws.decide(
+        DecisionKind.SCALE,
+        group=name,
+        reason=f"scaled from {before} to {count}{lasting} by {ws.by}",
+        inputs={"from": before, "to": count, "present": serving_count(ws, name)},
+    )
+    ws.put_group(msgspec.structs.replace(changed, updated_at=ws.now, request=ws.request))
+    ws.event(EventType.GROUP_SCALED, name, **{"from": before, "to": count, "decision": made})
+    return ws.require_group(name)
+
+
+def _check_count(record: GroupRecord, values: ScheduledValues, count: int) -> None:
+    low, high = values.min, values.max
     if count < low or (high is not None and count > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"
         raise Rejected(
             Code.INVALID_FIELD,
-            f"count {count} is out of bounds for group '{name}'",
+            f"count {count} is out of bounds for group '{record.spec.name}'",
             hint=f"use {bounds}, or change min and max first",
             field="count",
         )
-    present = [each for each in ws.instances_of(name) if stays(each) and not each.warm]
-    surplus = sorted(present, key=lambda each: (each.created_at, each.incarnation))[count:]
-    if record.target == count and record.desired_count == count and not surplus:
-        return record
-    made = ws.decide(
-        DecisionKind.SCALE,
-        group=name,
-        reason=f"scaled from {record.desired_count} to {count} by {ws.by}",
-        inputs={"from": record.desired_count, "to": count, "present": len(present)},
+
+
+def _wrong_kind(record: GroupRecord, count: int, *, dynamic: bool) -> Rejected:
+    name = record.spec.name
+    if dynamic:
+        return Rejected(
+            Code.CONFLICT,
+            f"the load decides how many instances group '{name}' has: its scaling.mode is DYNAMIC",
+            hint=f"keep at least so many for a while: corral group scale {name} {count} --for 15m",
+            field="for_seconds",
+        )
+    return Rejected(
+        Code.CONFLICT,
+        f"group '{name}' keeps the number until the next 'scale': its scaling.mode is not DYNAMIC",
+        hint="leave out 'for_seconds' (--for)",
+        field="for_seconds",
     )
-    ws.causes = (made, *ws.causes)
-    for each in surplus:
-        order_stop(ws, each, reason=f"scaled down to {count} by {ws.by}")
-    changed = msgspec.structs.replace(record, target=count, updated_at=ws.now, request=ws.request)
-    ws.put_group(changed)
-    ws.event(EventType.GROUP_SCALED, name, **{"from": record.desired_count, "to": count, "decision": made})
-    return changed
 
 
 def unpause_group(ws: Workspace, name: str) -> GroupRecord:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.instances.revision_upgrade import record_first_revisions
 from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import CLUSTER, GROUPS, ONLY
 from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
@@ -14,8 +15,9 @@ from corral.domain.events import Draft, EventType
 from corral.domain.groups.group import GroupSpec, Isolation
 from corral.domain.groups.instance_records import GroupRecord
 
-GROUP_FORMAT: Final = 2
-"""1: `isolate: auto` exists, and is the default. 2: the default of `min_alive_ms` is not 0 any more."""
+GROUP_FORMAT: Final = 4
+"""1: `isolate: auto` exists, and is the default. 2: the default of `min_alive_ms` is not 0 any more. 3: instances beyond
+the desired number are stopped. 4: groups have revisions."""
 _log = structlog.get_logger("corral.controller.instances")
 
 
@@ -29,9 +31,16 @@ async def upgrade_groups(ledger: Ledger) -> None:
         for group in ledger.state.groups:
             if group.record.spec.isolate is Isolation.SHARED and (steps := _upgraded(ledger, group)):
                 await ledger.commit(*steps)
-    for group in ledger.state.groups:
-        if not group.record.spec.min_alive_ms:
-            await ledger.commit(*_with_time_to_live(group))
+    if stored.record.group_format < 2:
+        for group in ledger.state.groups:
+            if not group.record.spec.min_alive_ms:
+                await ledger.commit(*_with_time_to_live(group))
+    if stored.record.group_format < 3:
+        for group in ledger.state.groups:
+            counts = ledger.state.instances.counts(group.record.spec.name)
+            if (serving := counts.staying - counts.warm) > group.record.target:
+                await ledger.commit(*_with_target(group, serving))
+    await record_first_revisions(ledger)
     marked = msgspec.structs.replace(stored.record, group_format=GROUP_FORMAT)
     await ledger.commit(CLUSTER.put(ONLY, marked, expect=stored.revision))
 
@@ -67,6 +76,17 @@ def _with_time_to_live(group: StoredRecord[GroupRecord]) -> list[Step]:
             before={"min_alive_ms": 0},
             after={"min_alive_ms": default},
         ),
+    ]
+
+
+def _with_target(group: StoredRecord[GroupRecord], serving: int) -> list[Step]:
+    """The group with the number that it has as its desired one. Starts by hand did not raise it before, and instances
+    that it did not cover were left alone."""
+    name, before = group.record.spec.name, group.record.target
+    _log.info("group_target.changed", group=name, before=before, target=serving)
+    return [
+        GROUPS.put(name, msgspec.structs.replace(group.record, target=serving), expect=group.revision),
+        audit(SYSTEM, "groups.scale", name, before={"target": before}, after={"target": serving}),
     ]
 
 

@@ -11,6 +11,7 @@ import msgspec
 from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.starts import release, settled_home
 from corral.controller.instances.workspace import Workspace
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import AfterStop, GroupRecord, InstanceRecord, Reservation
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import NodeState
@@ -101,10 +102,11 @@ def _placed_again(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> 
     if not isinstance(found, Placement):
         found = place_one(view, group, request)
     if isinstance(found, Placement):
-        if found.node == record.node and held is not None and _same_room(group, held):
+        spec = view.as_started(group, request).spec
+        if found.node == record.node and held is not None and _same_room(spec, held):
             ws.back_to(mark)  # it takes what it has: many changes make each look at the nodes slower
         else:
-            _take(ws, group, ended, found)
+            _take(ws, spec, ended, found)
         return None
     if any(each.waits_for_report for each in found.refusals):
         return None  # it is known by the time that it has stopped
@@ -116,15 +118,13 @@ def _placed_again(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> 
     )
 
 
-def _same_room(group: GroupRecord, held: Reservation) -> bool:
-    spec = group.spec
+def _same_room(spec: GroupSpec, held: Reservation) -> bool:
     needs = spec.memory_mb, spec.cpu, sorted(spec.ports)
     return needs == (held.memory_mb, held.cpu, sorted(port.name for port in held.ports))
 
 
-def _take(ws: Workspace, group: GroupRecord, ended: InstanceRecord, found: Placement) -> None:
+def _take(ws: Workspace, spec: GroupSpec, ended: InstanceRecord, found: Placement) -> None:
     """Let the next one see what this one takes."""
-    spec = group.spec
     started = msgspec.structs.replace(
         ended, state=InstanceState.SCHEDULED, wanted=Wanted.RUN, after_stop=AfterStop.END, node=found.node
     )

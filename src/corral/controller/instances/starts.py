@@ -7,9 +7,12 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.plan_view import WorkspaceView, plan_run
+from corral.controller.instances.revisions import recorded_revision
+from corral.controller.instances.serving_counts import serving_count
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import Rule
 from corral.domain.events import EventType
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import (
     GroupRecord,
     InstanceRecord,
@@ -19,6 +22,7 @@ from corral.domain.groups.instance_records import (
     earlier_starts,
 )
 from corral.domain.groups.plan_resolution import ResolvedPlan
+from corral.domain.groups.scaling_spec import ScalingMode
 from corral.domain.ids import DecisionId, GroupName, NodeId, same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.node_usage import port_keys
@@ -26,7 +30,10 @@ from corral.domain.planning.node_views import BUSY, refused_ports
 from corral.domain.planning.placement import Placement, PlacementChoice
 from corral.domain.planning.planner import place_one
 from corral.domain.planning.refusals import PlacementRefusal
+from corral.domain.planning.scaling import wanted_count
+from corral.domain.planning.schedules import scheduled
 from corral.domain.planning.start_requests import StartRequest
+from corral.domain.planning.start_revisions import revision_for_start
 from corral.errors import Rejected, short_list
 
 GROUP_LEDGER: Final = "@group/"
@@ -48,10 +55,11 @@ def start_run(
     """Plan, place and reserve a new run; `found`: it is placed already. Without a plan or a node nothing is changed."""
     if request.claimed_by:
         return PlacementRefusal.claimed(request.id, request.claimed_by)
-    resolved = plan_run(ws, group, request.variables)
+    view = WorkspaceView(ws, without=request.id)
+    revision = revision_for_start(view, group, request)
+    resolved = plan_run(ws, group, request.variables, revision)
     if isinstance(resolved, PlacementRefusal):
         return resolved
-    view = WorkspaceView(ws, without=request.id)
     placed = found or place_one(view, group, request)
     if isinstance(placed, PlacementRefusal):
         return placed
@@ -59,7 +67,10 @@ def start_run(
         incarnation = ws.next_incarnation()
     except Rejected as error:  # the counter is exhausted: the other folded changes must not be lost
         return PlacementRefusal.without_number(error)
-    decision = _decide(ws, group, request, resolved, placed, rule)
+    spec, basis = view.as_started(group, request).spec, resolved.basis
+    if not revision:
+        revision, basis = recorded_revision(ws, group, resolved)
+    decision = _decide(ws, spec, request, resolved, placed, rule, revision)
     record = InstanceRecord(
         id=request.id,
         group=GroupName(group.spec.name),
@@ -69,9 +80,10 @@ def start_run(
         state=InstanceState.SCHEDULED,
         wanted=Wanted.RUN,
         ports=placed.ports,
-        memory_mb=group.spec.memory_mb,
+        memory_mb=spec.memory_mb,
         plan_hash=resolved.record.hash,
-        basis=resolved.basis,
+        basis=basis,
+        revision=revision,
         decision=decision,
         reason=request.reason,
         created_at=request.created_at or ws.now,
@@ -83,24 +95,28 @@ def start_run(
         earlier=earlier_starts(ws.instance(request.id)),
         request=ws.request or request.carries_on,
         warm=request.warm,
+        replaces=request.replaces,
+        moves=request.moves,
+        moves_run=request.moves_run,
     )
     ws.put_plan(resolved.record)
-    _schedule(ws, record, cpu=group.spec.cpu)
+    _schedule(ws, record, cpu=spec.cpu)
     return record
 
 
 def _decide(
     ws: Workspace,
-    group: GroupRecord,
+    spec: GroupSpec,
     request: StartRequest,
     resolved: ResolvedPlan,
     found: Placement,
     rule: Rule,
+    revision: int,
 ) -> DecisionId:
     """Record the placement decision, with its inputs."""
     return ws.decide(
         request.kind,
-        group=group.spec.name,
+        group=spec.name,
         instance=request.id,
         rule=rule,
         node=found.node,
@@ -109,10 +125,13 @@ def _decide(
             "node": found.node,
             "score": found.score,
             "choice": found.choice.value,
-            "memory_mb": group.spec.memory_mb,
+            "memory_mb": spec.memory_mb,
             "ports": ", ".join(f"{port.name}={port.port}/{port.protocol}" for port in found.ports),
             "plan": resolved.record.hash,
             "attempts": request.attempts,
+            "revision": revision,
+            **({"replaces": request.replaces} if request.replaces else {}),
+            **({"moves": request.moves} if request.moves else {}),
             **({"picks": ", ".join(resolved.picks)} if resolved.picks else {}),
             **_brought(resolved),
         },
@@ -195,10 +214,23 @@ def insist_on_group(ws: Workspace, name: str) -> None:
     """Make the transaction fail when a group is concurrently started and deleted, held or bounded anew.
 
     A start of a further instance writes nothing that such a change writes. So both also write a document of their own
-    beside the ledgers, and one of two concurrent ones conflicts. The group itself is not written by starts: its
-    revision is that of its document.
+    beside the ledgers, and one of two concurrent ones conflicts. The group itself is written only by starts that raise
+    its desired number.
     """
     ws.put_ledger(NodeLedger(node=NodeId(f"{GROUP_LEDGER}{name}")))
+
+
+def keep_number(ws: Workspace, name: str) -> None:
+    """Raise the desired number of a group to what serves now, after a start by hand or an adoption, so that it is kept."""
+    group, serving = ws.group(name), serving_count(ws, name)
+    if group is not None and group.deployment:  # which has some beside those that are wanted
+        serving = min(serving, wanted_count(group, scheduled(group.spec, ws.now)) + 1)
+    if (
+        group is not None
+        and group.target < serving
+        and scheduled(group.spec, ws.now).mode is ScalingMode.MANUAL
+    ):
+        ws.put_group(msgspec.structs.replace(group, target=serving, updated_at=ws.now))
 
 
 def release(ws: Workspace, record: InstanceRecord) -> None:
