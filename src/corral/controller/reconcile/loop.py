@@ -16,15 +16,25 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.instances.service import InstanceService
 from corral.controller.reconcile.apply_plan import Wake, keep_groups
+from corral.controller.reconcile.auto_deployments import AutoDeployments
 from corral.controller.reconcile.dependents import Dependents
-from corral.controller.reconcile.lost_nodes import Observation, forget_node, lose_node
-from corral.controller.reconcile.wake_causes import decision_behind, event_behind, joined, mended_by
+from corral.controller.reconcile.due_schedules import compute_schedules
+from corral.controller.reconcile.emptied_nodes import EmptiedNodes
+from corral.controller.reconcile.lost_nodes import LostNodes, Observation
+from corral.controller.reconcile.ports import ReconciledInstances, SessionLookup
+from corral.controller.reconcile.wake_causes import (
+    event_behind,
+    joined,
+    mended_by,
+    node_changed,
+    wake_for,
+    woken_by_players,
+)
 from corral.controller.sessions.commit_faults import conflict_pause
-from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.collections import (
     CATALOG,
+    DEPLOYMENTS,
     GROUPS,
     INSTANCES,
     MODULE_PACKAGES,
@@ -35,8 +45,8 @@ from corral.controller.state.collections import (
 )
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Event, EventType
+from corral.domain.groups.instance_records import is_draining
 from corral.domain.ids import NodeId
-from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit
 from corral.store.store_errors import Conflict, Fenced, StoreUnavailable
@@ -44,9 +54,6 @@ from corral.system.aio.tasks import Tasks, set_within
 from corral.system.clock import Clock
 from corral.system.controller_config import ReconcileSection
 
-_PER_COMMIT: Final = 200
-_LOST_COMMITS: Final = 10
-"""The most commits about lost nodes before groups have their turn again."""
 _SHORT_SWEEP_SECONDS: Final = 0.2
 _SWEPT: Final = 50
 """The most groups short of instances that are checked at once."""
@@ -57,15 +64,6 @@ _MAY_MEND: Final = frozenset(
     {NODE_LEDGERS.name, RESERVATIONS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name}
 )
 """A change of these collections may provide what a group lacked."""
-_ASKED_FOR: Final = frozenset(
-    {
-        EventType.GROUP_CREATED,
-        EventType.GROUP_UPDATED,
-        EventType.GROUP_SCALED,
-        EventType.GROUP_HELD,
-        EventType.GROUP_RELEASED,
-    }
-)
 _TAKES: Final = frozenset({EventType.INSTANCE_SCHEDULED, EventType.GROUP_SHORT})
 """Events with which nothing becomes free."""
 _log = structlog.get_logger("corral.controller.reconcile")
@@ -78,8 +76,8 @@ class Reconciler:
         self,
         *,
         ledger: Ledger,
-        instances: InstanceService,
-        sessions: Sessions,
+        instances: ReconciledInstances,
+        sessions: SessionLookup,
         observation: Observation,
         config: ReconcileSection,
         clock: Clock,
@@ -87,7 +85,7 @@ class Reconciler:
         self._ledger = ledger
         self._instances = instances
         self._signals = instances.signals
-        self._sessions = sessions
+        self._signals.wake = self._players_changed
         self._observation = observation
         self._config = config
         self._clock = clock
@@ -105,7 +103,17 @@ class Reconciler:
         self._collected_at = 0.0
         self._due: dict[str, tuple[float, Wake]] = {}
         """When a group is to be looked at again though nothing happens, and because of what."""
-        self._lost: dict[str, float] = {}
+        self._lost = LostNodes(
+            ledger=ledger,
+            instances=instances,
+            sessions=sessions,
+            offline_after_seconds=config.offline_after_seconds,
+            clock=clock,
+        )
+        self._emptied = EmptiedNodes(
+            ledger=ledger, instances=instances, clock=clock, wake=self._wake_by_drain
+        )
+        self._auto = AutoDeployments(ledger=ledger, instances=instances, clock=clock)
         self._wake = asyncio.Event()
         self._signals.observing = True
 
@@ -121,7 +129,9 @@ class Reconciler:
         no start of the controller."""
         for name, _ in self._ledger.state.groups.items():
             self._noted(self._note_group, name)
-        for node in self._ledger.state.instances.nodes():
+        self._auto.begin()
+        nodes = self._ledger.state.nodes
+        for node in {*self._ledger.state.instances.nodes(), *nodes.emptied}:
             self._noted(self._note_node, node)
 
     def _noted(self, note: Callable[[str], None], name: str) -> None:
@@ -132,14 +142,19 @@ class Reconciler:
 
     def follow(self, commit: Commit) -> None:
         """Note the groups and nodes that a commit touched. Synchronous."""
+        self._auto.follow(commit)
         for change in commit.changes:
             if change.collection == GROUPS.name:
                 self._note_group(change.id)
                 self._mark(change.id, commit, change)
             elif change.collection == INSTANCES.name:
                 self._note_instance(commit, change)
+            elif change.collection == DEPLOYMENTS.name:
+                found = self._ledger.state.deployments.find(change.id)
+                if found is not None:
+                    self._mark(found.record.group, commit, change)
             elif change.collection == NODES.name:
-                self._note_node(change.id)
+                self._note_node(change.id, node_changed(commit, change))
                 self._note_capacity(commit)
             elif change.collection in _MAY_MEND:
                 self._note_capacity(commit)
@@ -151,9 +166,16 @@ class Reconciler:
         if not isinstance(group, str):
             return
         self._mark(group, commit, change)
+        if stored is not None and stored.record.node in self._ledger.state.nodes.emptied:
+            self._emptied.note(stored.record.node)
         for name in self._dependents.of(group):
             if name in self._short:
                 self._mark(name, commit, change, own=False)
+
+    def _players_changed(self, group: str, instance: str) -> None:
+        """The players of an instance may need another number of instances."""
+        self._dirty[group] = joined(self._dirty.get(group), woken_by_players(instance))
+        self._wake.set()
 
     def _note_capacity(self, commit: Commit) -> None:
         self._capacity_changed = True
@@ -170,68 +192,56 @@ class Reconciler:
         self.begin()
 
     def inventory_complete(self, node: NodeId) -> None:
-        """The inventory of this node is complete."""
+        """The inventory of this node is complete: it can be decided which copy of a returned instance goes."""
         self._observation.reported(node)
+        self._signals.note_inventory(node)
+        self._emptied.note(node)
+        instances = self._ledger.state.instances
+        there = [stored.record for stored in instances.of_node(node)]
+        for name in {record.group for record in there if instances.replacement_of(record.id)}:
+            self._wake_waiting(name, f"node '{node}' has reported everything")
 
     def instance_emptied(self, id: str) -> None:
-        """This instance has no players any more: its group may be held until then."""
+        """This instance has no players any more: it may be stopped then, or its group held until then."""
         stored = self._ledger.state.instances.find(id)
         group = self._ledger.state.groups.find(stored.record.group) if stored is not None else None
-        if group is not None and group.record.hold is not None and group.record.hold.when_empty:
-            name = group.record.spec.name
-            _, waits = self._due.get(name, (0.0, Wake(cause="")))
-            wake = msgspec.structs.replace(waits, cause=f"the last player has left '{id}'")
-            self._dirty[name] = joined(self._dirty.get(name), wake)
-            self._wake.set()
+        if stored is None or group is None:
+            return
+        held = group.record.hold is not None and group.record.hold.when_empty
+        if held or is_draining(stored.record):
+            self._wake_waiting(group.record.spec.name, f"the last player has left '{id}'")
+
+    def _wake_waiting(self, name: str, cause: str) -> None:
+        """Have a group checked before it is due, for the reason for which it waits."""
+        _, waits = self._due.get(name, (0.0, Wake(cause="")))
+        wake = msgspec.structs.replace(waits, cause=cause)
+        self._dirty[name] = joined(self._dirty.get(name), wake)
+        self._wake.set()
 
     def _mark(self, group: str, commit: Commit, change: Change, *, own: bool = True) -> None:
         """Have a group checked; `own`: the change is of the group itself or of one of its instances."""
-        event = event_behind(commit, change, group)
-        request = self._request_behind(event)
-        unannounced = decision_behind(change, self._ledger.state)
-        causes = (f"event:{event.cursor}",) if event is not None else unannounced
-        new = Wake(
-            cause=f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}",
-            causes=(*causes, f"request:{request}") if request else causes,
-            request=request,
-            after_crash=own and event is not None and event.type is EventType.INSTANCE_CRASHED,
-        )
+        new = wake_for(commit, change, group, self._ledger.state, own=own)
         self._dirty[group] = joined(self._dirty.get(group), new)
         self._wake.set()
-
-    def _request_behind(self, event: Event | None) -> str:
-        """The request whose change of a group may require new instances."""
-        asked = event is not None and (
-            event.type in _ASKED_FOR
-            or (event.type is EventType.CRASH_LOOP_ENDED and event.data.get("by") == "operator")
-        )
-        stored = self._ledger.state.groups.find(event.subject) if event is not None and asked else None
-        return stored.record.request if stored is not None else ""
 
     def _note_group(self, name: str) -> None:
         """Note the end of the group's pause, what it depends on, and whether it is short of instances."""
         stored = self._ledger.state.groups.find(name)
         self._dependents.note(name, stored.record.spec if stored is not None else None)
         self._signals.note_pause(name)
-        if stored is not None and stored.record.reason and stored.record.paused is None:
+        waits = stored is not None and (stored.record.reason or stored.record.drain_wait is not None)
+        if stored is not None and waits and stored.record.paused is None:
             self._short.add(name)
         else:
             self._short.discard(name)
 
-    def _note_node(self, node: str) -> None:
-        """Set the deadline of a disconnected node to reconnect; a removed one is lost at once. A node with an
-        unreadable record is not removed."""
-        stored = self._ledger.state.nodes.find(node)
-        if self._ledger.state.quarantine.holds(NODES.name, node):
-            self._lost.pop(node, None)
-            return
-        if stored is None:
-            self._lost[node] = self._clock.monotonic()
-        elif stored.record.state is NodeState.ONLINE:
-            self._lost.pop(node, None)
-        elif node not in self._lost:
-            self._lost[node] = self._clock.monotonic() + self._config.offline_after_seconds
+    def _note_node(self, node: str, wake: Wake | None = None) -> None:
+        self._lost.note(node)
+        self._emptied.note(node, wake)
         self._wake.set()
+
+    def _wake_by_drain(self, group: str, wake: Wake) -> None:
+        self._dirty[group] = joined(self._dirty.get(group), wake)
 
     # actions
 
@@ -243,6 +253,7 @@ class Reconciler:
             while True:
                 self._wake.clear()
                 try:
+                    await compute_schedules(self._ledger.state, self._about_to_look_at, self._clock)
                     await self._turn()
                     conflicts = 0
                 except (StoreUnavailable, Conflict) as error:
@@ -267,18 +278,40 @@ class Reconciler:
         silent = await self._observation.finish(self._config.observe_seconds)
         if silent:
             _log.warning("reconcile_observation.finished", silent=sorted(silent)[:20], count=len(silent))
+        self.end_observation()
+
+    def end_observation(self) -> None:
+        """Nodes were waited for long enough: act from now on."""
         self._signals.observing = False
         self._wake.set()
+
+    async def settle(self) -> float:
+        """Work until nothing is left to do at this moment, for those who do not `run` it; the seconds until then."""
+        await self._turn()
+        while self._dirty and not self.observing:
+            await self._turn()
+        return self._pause()
 
     async def _turn(self) -> None:
         """Some of each kind of work: what keeps one kind busy all the time delays no other."""
         await self._instances.numbers.refill()
-        await self._lose_nodes()
+        await self._lost.turn()
         if self.observing:
             return
+        await self._emptied.turn()
+        await self._auto.turn()
         self._collect()
         if self._dirty:
             await self._keep()
+
+    def _about_to_look_at(self) -> list[str]:
+        """The groups of the next pass, as far as they are known."""
+        now = self._clock.monotonic()
+        if self.observing:
+            return []
+        if now >= self._floor_at:
+            return [name for name, _ in self._ledger.state.groups.items()]
+        return [*self._dirty, *(name for name, (due, _) in self._due.items() if now >= due)]
 
     def _collect(self) -> None:
         """Add the groups that are due."""
@@ -315,13 +348,14 @@ class Reconciler:
         """Wait until something is due without an event."""
         now = self._clock.monotonic()
         moments = [self._floor_at] if not self.observing else []
-        moments += self._lost.values()
+        moments += self._lost.moments()
         if not self.observing:
             # A pause that was over at the last check was handled, or cannot be: it is no reason to wake
             # again.
             ends = self._signals.pause_deadlines().values()
             moments += [deadline for deadline in ends if deadline > self._collected_at]
             moments += [due for due, _ in self._due.values()]
+            moments += (*self._emptied.moments(), *self._auto.moments())
             if self._to_sweep or (self._capacity_changed and self._short):
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
@@ -338,13 +372,7 @@ class Reconciler:
             async with self._instances.placing:
                 wakes = {name: self._explained(name, wake) for name, wake in wakes.items()}
                 ws = self._instances.workspace(cause=_FLOOR)
-                result = keep_groups(
-                    ws,
-                    wakes,
-                    pause_over=self._signals.pause_over,
-                    players=self._signals.players,
-                    players_settled=self._signals.players_settled,
-                )
+                result = keep_groups(ws, wakes, signals=self._signals.now())
                 if steps := ws.steps():
                     await self._ledger.commit(*steps)
         except BaseException:
@@ -364,33 +392,3 @@ class Reconciler:
             due = self._clock.monotonic() + max(0.0, (at - now).total_seconds())
             waits = joined(known[1] if known is not None else None, wake)
             self._due[name] = due, msgspec.structs.replace(waits, cause=_DUE)
-
-    async def _lose_nodes(self) -> None:
-        """Handle the loss of nodes in parts; what is left stays due."""
-        now = self._clock.monotonic()
-        commits = 0
-        for node in [node for node, due in self._lost.items() if due <= now]:
-            more = True
-            while more and commits < _LOST_COMMITS and node in self._lost:  # it may return meanwhile
-                stored = self._ledger.state.nodes.find(node)
-                if stored is not None and self._sessions.find(NodeId(node)) is not None:
-                    # it is reconnecting; if that fails, no other event will follow
-                    self._lost[node] = now + self._config.offline_after_seconds
-                    break
-                more = await self._lose_part(node, forget_node if stored is None else lose_node)
-                commits += 1
-            if not more:
-                self._lost.pop(node, None)
-
-    async def _lose_part(self, node: str, change: Callable[..., bool]) -> bool:
-        """Change some instances of a lost node; are more left?"""
-        stored = self._ledger.state.nodes.find(node)
-        ws = self._instances.workspace(cause=f"the loss of node '{node}'")
-        more = change(ws, node, limit=_PER_COMMIT)
-        steps = ws.steps()
-        if steps and stored is not None:
-            # A node that connects meanwhile makes this a conflict.
-            steps = (*steps, NODES.put(node, stored.record, expect=stored.revision))
-        if steps:
-            await self._ledger.commit(*steps)
-        return more
