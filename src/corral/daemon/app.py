@@ -14,6 +14,7 @@ import structlog
 from corral.daemon.cache.cache import NodeCache, open_cache
 from corral.daemon.console.consoles import NodeConsoles
 from corral.daemon.link.connection import CurrentConnection
+from corral.daemon.link.controller_contact import ControllerContact
 from corral.daemon.link.link import DaemonLink, Order
 from corral.daemon.link.spool import LogForwarding, Spool, open_spool
 from corral.daemon.modules.module_host import NodeModules
@@ -31,7 +32,7 @@ from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
 from corral.system.addresses import raise_descriptors
-from corral.system.aio.tasks import Tasks
+from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock, SystemClock
 from corral.system.daemon_config import DaemonConfig
 from corral.system.entropy import Entropy, SystemEntropy
@@ -63,6 +64,7 @@ class DaemonApp:
         supervision: Supervision,
         link: DaemonLink,
         linked: asyncio.Task[None],
+        exit_ordered: asyncio.Event,
         shutdown: Shutdown,
     ) -> None:
         self.identity: Final = identity
@@ -72,6 +74,7 @@ class DaemonApp:
         self._spool = spool
         self._parts = parts
         self._linked = linked
+        self._exit_ordered = exit_ordered
         self._shutdown = shutdown
 
     @property
@@ -91,8 +94,11 @@ class DaemonApp:
         return self._parts.modules
 
     async def run(self) -> None:
-        """Run the link; returns or raises only when it fails in a way that needs a restart."""
-        await asyncio.shield(self._linked)
+        """Run the link; returns when a controller ordered the daemon to end, and raises only when the link fails in a
+        way that needs a restart."""
+        linked, *_ = await first_of(self._linked, self._exit_ordered, name="daemon/exit")
+        if linked is not None:
+            linked.result()
 
     async def stop(self) -> None:
         """Detach, never kill: close the link, write what must not be lost, release the data directory. Leaving
@@ -163,7 +169,7 @@ class _DaemonStart:
         )
         parts = await self._open_modules(identity, spool, node_runs)
         supervision = await self._supervise(runtime, node_runs, consoles, parts)
-        orders = InstanceOrders(supervision, clock=self._clock, entropy=self._entropy)
+        orders = InstanceOrders(supervision, spool=spool, data=data, clock=self._clock, entropy=self._entropy)
         self._shutdown.at("instances", orders.close)
         link = DaemonLink(
             data=data,
@@ -186,6 +192,7 @@ class _DaemonStart:
             supervision=supervision,
             link=link,
             linked=await self._connect(link, identity.node_id, supervision),
+            exit_ordered=orders.exit_ordered,
             shutdown=self._shutdown,
         )
 
@@ -229,6 +236,7 @@ class _DaemonStart:
             clock=self._clock,
             entropy=self._entropy,
             hooks=parts.modules.hooks,
+            contact=ControllerContact(self._config.data, clock=self._clock),
         )
         self._shutdown.at("instances", supervision.end)
         parts.modules.begin()

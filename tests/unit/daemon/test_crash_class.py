@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.daemon.runs.crash_class import classify, ending, normalised, signature
-from corral.domain.groups.instance_records import CrashClass
+from corral.domain.groups.crash_records import CrashClass
 from corral.sdk.runtime import RunExit
 
 FAILED = RunExit(known=True, code=1)

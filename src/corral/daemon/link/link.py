@@ -38,7 +38,7 @@ from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong
 _STEADY_SECONDS: Final = 5.0
 _ERROR_TEXT_MAX: Final = 500
 _log = structlog.get_logger("corral.daemon.link")
-_OFTEN: Final = frozenset(("ping", "spool_ack", "console_ack"))
+_OFTEN: Final = frozenset(("ping", "pong", "spool_ack", "console_ack"))
 """Frames that are not logged one by one: logging that a log record was confirmed would never end."""
 
 

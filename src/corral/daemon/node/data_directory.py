@@ -30,7 +30,8 @@ OURS: Final = frozenset(
             "spool",
             "static",
         ),
-        *("daemon.sock", "enrolment.json", "identity.json", "link.json", "machine-id", "renewal.json"),
+        *("contact.json", "daemon.sock", "enrolment.json", "identity.json", "link.json", "machine-id"),
+        "renewal.json",
         *("static.key", "uids.json", _LOCK),
         "lost+found",  # of a file system that is mounted for the daemon
     )

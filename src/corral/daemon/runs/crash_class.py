@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from corral.domain.groups.instance_records import CrashClass
+from corral.domain.groups.crash_records import CrashClass
 from corral.sdk.runtime import RunExit
 from corral.system.signals import signal_name
 

@@ -11,8 +11,8 @@ from corral.daemon.runs.run_files import FailedStart, RunOutcome, StopOrder
 from corral.daemon.runs.stop_ladder import KILL
 from corral.daemon.workload.start_order import StartOrder
 from corral.daemon.workload.start_stages import PROCESS_START
-from corral.domain.groups.instance_records import CrashClass
-from corral.domain.instance_states import ENDED, InstanceState
+from corral.domain.groups.crash_records import CrashClass
+from corral.domain.instance_states import ENDED, ISOLATED, InstanceState
 from corral.errors import CorralError, Rejected
 from corral.sdk.runtime import RunExit
 
@@ -90,6 +90,8 @@ def is_clean(exit: RunExit, order: StartOrder, *, uptime_ms: int) -> bool:
 
 def _stopped(base: RunOutcome, life: Life) -> RunOutcome:
     outcome = "killed" if life.rung == KILL else "stopped"
+    if life.stop is not None and life.stop.isolated:
+        outcome = ISOLATED
     by = f" ({life.rung})" if life.rung else ""
     return msgspec.structs.replace(base, outcome=outcome, summary=f"stopped{by}: {ending(life.exit)}")
 

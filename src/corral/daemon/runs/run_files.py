@@ -1,10 +1,10 @@
 """Files that the supervision writes into a run's directory.
 
 `commands` (see `command_ids`), allocated space for the outcome and `intent.json` before anything of the run exists,
-`ready` when its probes have succeeded, `order.json` before a stop begins, `outcome.json` before its exit is reported,
-`reported` once the report is in the spool, `modules.json` when modules changed its start, `told` once modules were
-notified of its exit: it is empty, or names the modules whose notification is pending. The runtime has its own files
-beside them.
+`ready` when its probes have succeeded, `players` when the workload has counted some, `order.json` before a stop
+begins, `outcome.json` before its exit is reported, `reported` once the report is in the spool, `modules.json` when
+modules changed its start, `told` once modules were notified of its exit: it is empty, or names the modules whose
+notification is pending. The runtime has its own files beside them.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A local `restart`: the next run begins when this one has ended."""
     too_old: bool = False
     """The run reached its maximum lifetime, and is restarted."""
+    isolated: bool = False
+    """Its node was without a controller for as long as its group allows."""
     decision: str = ""
     request: str = ""
     """The ids of the decision and of the request behind it, for log records."""
@@ -210,6 +212,19 @@ class RunFiles:
 
     def is_waiting(self) -> bool:
         return (self.directory / "waiting").exists()
+
+    def mark_players(self, online: int, most: int) -> None:
+        """The players as the workload counts them. Not flushed, as above."""
+        with contextlib.suppress(OSError):  # then a later daemon does not know them until the next report
+            (self.directory / "players").write_text(f"{online} {most}\n")
+
+    def players(self) -> tuple[int, int] | None:
+        """None: the workload has not reported any."""
+        try:
+            online, most = (self.directory / "players").read_text().split()
+            return int(online), int(most)
+        except (OSError, ValueError):
+            return None
 
     def mark_reported(self, spool_number: int) -> None:
         """The report of its exit is in the spool under this number. Not flushed: losing it costs a second report,

@@ -39,6 +39,7 @@ _TRANSIENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_TRANSIENT
 class ReadinessView(Protocol):
     ready: bool
     players: PlayerCount | None
+    reported_players: PlayerCount | None
 
 
 class RunView(Protocol):
@@ -135,6 +136,16 @@ def metrics_update(run: RunView) -> DaemonMessage:
             nonce=run.nonce,
         )
     )
+
+
+def reported_players_update(run: RunView) -> DaemonMessage:
+    """Its players as it reported them itself, for a controller that may not know them."""
+    message, players = metrics_update(run), run.readiness.reported_players
+    if players is not None:
+        status = message.instance_status
+        status.players_known = status.players_reported = True
+        status.player_count, status.max_players = players.online, players.maximum
+    return message
 
 
 def _final_console_end(run: RunView) -> int:

@@ -14,7 +14,7 @@ import structlog
 from corral.daemon.probes.built_in_rule import FIRST_WORD_SECONDS, WORD_SECONDS, BuiltInRule, PacedReasons
 from corral.daemon.probes.listening_sockets import RunSockets, SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
-from corral.daemon.probes.minecraft_ping import PlayerCount
+from corral.daemon.probes.minecraft_ping import PlayerCount, counted
 from corral.daemon.probes.probe_runner import ReadinessProbes
 from corral.daemon.runs.run_files import RunFiles
 from corral.daemon.runs.run_messages import RunView, metrics_update, status_update
@@ -101,7 +101,7 @@ class ReadyWatch:
         """Every probe has succeeded, now or under an earlier daemon."""
         if ready or not order.probes:
             self.probed.set()
-        self._counts = any(probe.kind is ProbeKind.MINECRAFT for probe in order.probes)
+        self._counts = counts_players(order)
 
     @property
     def last_seen(self) -> str:
@@ -152,6 +152,11 @@ class ReadyWatch:
 _log = structlog.get_logger("corral.daemon.runs")
 
 
+def counts_players(order: StartOrder) -> bool:
+    """Does a probe of the run count its players?"""
+    return any(probe.kind is ProbeKind.MINECRAFT for probe in order.probes)
+
+
 class WatchedRun(RunView, Protocol):
     """The run that becomes ready."""
 
@@ -179,6 +184,8 @@ class RunReadiness:
         """Can it be used?"""
         self.players: PlayerCount | None = None
         """As its probe counted them last; None: unknown."""
+        self.reported_players: PlayerCount | None = None
+        """As it reported them itself last; None: it has not."""
         self._watch: ReadyWatch | None = None
         self._workload_ready = False
 
@@ -186,6 +193,8 @@ class RunReadiness:
         """The state of a living run of an earlier daemon. Without probes it counts as ready until a look shows
         otherwise."""
         order, files = self._run.order, self._run.files
+        if (known := files.players()) is not None:
+            self.reported_players = counted(*known)
         if order.probes:
             self.ready = files.was_ready()
             return InstanceState.RUNNING if self.ready else InstanceState.STARTING
@@ -225,6 +234,12 @@ class RunReadiness:
         self._workload_ready = True
         if self._watch is not None:
             self._watch.workload_reported_ready()
+
+    def workload_reported_players(self, players: PlayerCount) -> None:
+        """Its own count. The controller has it, and gets it again in the next session: a workload reports changes."""
+        if players != self.reported_players:
+            self.reported_players = players
+            self._run.files.mark_players(players.online, players.maximum)
 
     # calls of the watch
 

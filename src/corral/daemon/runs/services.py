@@ -15,7 +15,7 @@ from corral.daemon.probes.listening_sockets import SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.runs.orphan_runs import OrphanRuns
 from corral.daemon.runs.reporter import Reporter
-from corral.daemon.runs.run_files import RunDirectories
+from corral.daemon.runs.run_files import RunDirectories, RunIntent, StopOrder
 from corral.daemon.workload.start_order import StartOrder
 from corral.domain.ids import Incarnation, same_start
 from corral.sdk.runtime import RuntimeProvider
@@ -99,6 +99,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """To the connected controller; for what is not worth storing."""
     release_uids: Callable[[Callable[[str], bool]], None] = lambda _: None
     """Frees the uids of instances of which nothing is left: those whose id the argument accepts. Blocks."""
+    overdue: Callable[[RunIntent], StopOrder | None] = lambda _: None
+    """The order to stop a run whose node has been without a controller for too long."""
     known_runs: KnownRuns = msgspec.field(default_factory=KnownRuns)
     hooks: InstanceHooks | None = None
     """None: no daemon runs, and no module either."""

@@ -21,6 +21,7 @@ from corral.wire.v1.module_pb2 import ModuleSetEntry
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 
 DEFAULT_RUNTIME: Final = "process"
+_MOST_MS: Final = 2**32 - 1
 
 
 class NodeHandshake:
@@ -67,6 +68,7 @@ class NodeHandshake:
             modules=self._modules(),
             worlds=self._supervision.directories.worlds(),
             static_directory=str(self._supervision.directories.static.absolute()),
+            reconnect_max_ms=min(round(self._config.link.reconnect_max_seconds * 1000), _MOST_MS),
         )
 
     def status(self) -> NodeStatus:

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
+from corral.daemon.link.controller_contact import ControllerContact
 from corral.daemon.probes.listening_sockets import SocketTables
 from corral.daemon.probes.log_probe import ConsoleGrowth
 from corral.daemon.runs.orphan_runs import OrphanRuns
@@ -20,6 +21,7 @@ from corral.daemon.runs.run_files import RunDirectories, RunFiles
 from corral.daemon.runs.run_hooks import RunEnd, ended_handle, exit_info, find_pending, find_unsent
 from corral.daemon.runs.services import RunConsoles, Services
 from corral.daemon.supervise.cleanup import EndedRunCleanup
+from corral.daemon.supervise.isolation import IsolationWatch
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.errors import CorralError
@@ -81,7 +83,11 @@ class Supervision:
         clock: Clock,
         entropy: Entropy,
         hooks: InstanceHooks | None = None,
+        contact: ControllerContact | None = None,
     ) -> None:
+        """`contact`: None where no daemon runs."""
+        self.contact = contact
+        self.isolation = IsolationWatch(contact, node_runs.instances) if contact is not None else None
         self._preparation = node_runs.preparation
         self.directories = self._preparation.directories
         self._growth = ConsoleGrowth()
@@ -105,6 +111,7 @@ class Supervision:
             send=node_runs.send,
             release_uids=self._preparation.users.release,
             hooks=hooks,
+            overdue=self.isolation.overdue if self.isolation is not None else lambda _: None,
         )
         self.supervisor = InstanceSupervisor(self.services, node_runs.instances)
         self.housekeeping = EndedRunCleanup(
@@ -124,6 +131,8 @@ class Supervision:
         await self._notify_old_exits()
         await self._find_lost()
         await self.supervisor.adopt()
+        if self.isolation is not None:
+            self._tasks.spawn(self.isolation.run(), name="supervise/isolation")
         self._tasks.spawn(self.housekeeping.run(), name="supervise/tidy")
 
     async def _find_lost(self) -> None:
@@ -151,6 +160,8 @@ class Supervision:
         """Detach from everything, and write every report that the disk accepts: an unreported exit is reported by the
         next daemon. Nothing that runs is touched."""
         await self.supervisor.detach()
+        if self.contact is not None:
+            await self.contact.save()
         await self.services.lost.close()
         await self._preparation.close()
         reporter = self.services.reporter

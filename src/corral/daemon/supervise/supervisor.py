@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.daemon.probes.minecraft_ping import PlayerCount
 from corral.daemon.runs.command_ids import CommandIds, Fate, check_id, may_have_arrived
 from corral.daemon.runs.exit_outcome import failed_start
 from corral.daemon.runs.orphan_runs import OrphanRun
@@ -35,6 +36,7 @@ from corral.wire.v1.instance_pb2 import RunningInstance
 
 _ADOPT_AT_ONCE: Final = 32
 _ADOPT_SECONDS: Final = 5.0
+_DRAINED_SECONDS: Final = 5.0
 _MOST_ABOUT_MODULES: Final = 256 * 1024
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -55,6 +57,8 @@ class InstanceSupervisor:
         self._services = services
         self.instances: Final = instances
         self._strays: list[Instance] = []
+        self.drained_for: str | None = None
+        """Why the node is drained: no new runs are taken until it is undrained. None: it is not."""
 
     # inventory
 
@@ -76,8 +80,8 @@ class InstanceSupervisor:
 
     def start(self, order: StartOrder, *, begun: Callable[[Run], None]) -> Run:
         """Start this run, or find it started already; `begun` is called in the first case only, when its start has
-        succeeded or failed. StartRefusal when the id is taken by another run. An order without an incarnation is for
-        the current run; when that has ended, a new one begins."""
+        succeeded or failed. StartRefusal when the id is taken by another run, or the node is drained. An order without
+        an incarnation is for the current run; when that has ended, a new one begins."""
         existing = self.instances.get(order.instance_id)
         if not order.incarnation:
             if existing is not None and not existing.current.ended:
@@ -88,6 +92,8 @@ class InstanceSupervisor:
             if present.order.incarnation == order.incarnation:
                 return present
             self._refuse_other(present, existing, order)
+        if self.drained_for is not None:
+            raise StartRefusal(failed_start(VALIDATION, _drained(self.drained_for)), None)
         if (lost := self._services.lost.of(order.instance_id)) is not None:
             raise StartRefusal(failed_start(VALIDATION, lost.refusal()), None)
         intent = RunIntent(
@@ -199,6 +205,12 @@ class InstanceSupervisor:
         run.readiness.workload_reported_ready()
         return True
 
+    def workload_reported_players(self, instance_id: str, incarnation: int, players: PlayerCount) -> None:
+        """A workload's own count, of this very run: a restart has other players."""
+        run = self.instances.find(instance_id)
+        if run is not None and run.order.incarnation == incarnation and not run.ended:
+            run.readiness.workload_reported_players(players)
+
     async def stop_all(self, order: StopOrder) -> None:
         """Stop everything and wait until nothing is left."""
         everything = (*self.instances.all(), *self._strays)
@@ -250,6 +262,7 @@ class InstanceSupervisor:
         instance = Instance(self._services, run)
         if leftover.newest:
             self.instances.put(instance)
+        await self._stop_overdue(leftover, run)
         if leftover.outcome is not None:
             instance.remember(leftover.outcome, reported=leftover.reported, newest=leftover.newest)
             return
@@ -268,6 +281,15 @@ class InstanceSupervisor:
         # Before it can be stopped: what its process was given can be read only while that lives.
         await run.mask.learn(found.handle if found and found.kind is AdoptionKind.ALIVE else None)
         instance.adopt(found)
+
+    async def _stop_overdue(self, leftover: Leftover, run: Run) -> None:
+        """Before anything follows: a run that was to be stopped meanwhile is neither started nor restarted."""
+        over = leftover.outcome is not None and leftover.outcome.restarted_as is None
+        order = None if over or not leftover.newest else self._services.overdue(run.intent)
+        if order is not None:
+            _log.warning("isolated_instance.stopped", run=run.name, reason=order.reason)
+            run.stop.restore()
+            await run.stop.make(order)
 
     async def detach(self) -> None:
         """Detach from everything; what runs goes on running."""
@@ -302,6 +324,15 @@ def _shorten(listed: list[RunningInstance]) -> None:
         if size > _MOST_ABOUT_MODULES:
             run.ClearField("module_changes")
             run.ClearField("modules_missing")
+
+
+def _drained(reason: str) -> Retryable:
+    return Retryable(
+        Code.NODE_DRAINING,
+        f"this node is drained and takes no new runs: {reason}",
+        hint="it is placed on another node, or starts here after 'corral node undrain'",
+        retry_after=_DRAINED_SECONDS,
+    )
 
 
 def _unknown(instance_id: str) -> Rejected:

@@ -88,6 +88,8 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     min_alive_seconds: float = 0.0
     clean_exit_codes: tuple[int, ...] = ()
     max_lifetime_seconds: float = 0.0
+    stop_after_seconds: float = 0.0
+    """Without a controller for so long, it is stopped; 0: never."""
     crash_keep_seconds: float = _CRASH_KEEP_SECONDS
     plan_hash: str = ""
     decision: str = ""
@@ -143,6 +145,7 @@ def read_start(message: StartInstance) -> StartOrder:
         min_alive_seconds=plan.min_alive_ms / 1000,
         clean_exit_codes=plan.clean_exit_codes,
         max_lifetime_seconds=float(plan.max_lifetime_seconds),
+        stop_after_seconds=float(plan.stop_after_seconds),
         crash_keep_seconds=float(plan.crash_keep_seconds),
         runtime=_runtime(plan.runtime),
         probes=plan.probes,
