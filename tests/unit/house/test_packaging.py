@@ -46,4 +46,16 @@ def test_the_settings_that_a_unit_names_ship_and_are_accepted(role: str) -> None
 @pytest.mark.trap("T96")
 def test_a_unit_whose_settings_are_refused_is_not_started_again() -> None:
     for unit in UNITS.glob("*.service"):
-        assert f"\nRestartPreventExitStatus={BadConfiguration.exit_code}\n" in unit.read_text()
+        assert str(BadConfiguration.exit_code) in final_codes(unit)
+
+
+def test_a_daemon_that_was_ordered_to_end_is_not_started_again() -> None:
+    """It ends with 0, as 'corral node shutdown' has it end; a controller is started again whatever it ends with."""
+    assert "0" in final_codes(UNITS / "corral-daemon.service")
+    assert "0" not in final_codes(UNITS / "corral-controller.service")
+
+
+def final_codes(unit: pathlib.Path) -> list[str]:
+    """The exit codes after which a unit is not started again."""
+    [codes] = re.findall(r"^RestartPreventExitStatus=(.*)$", unit.read_text(), re.MULTILINE)
+    return codes.split()

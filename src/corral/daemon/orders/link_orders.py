@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.daemon.probes.minecraft_ping import counted
 from corral.daemon.runs.exit_outcome import failed_start
 from corral.daemon.runs.run import Run
 from corral.daemon.runs.run_files import FailedStart, RunDirectories, RunIntent, RunOutcome, StopOrder
@@ -185,10 +186,13 @@ class LinkOrders:
         reply(DaemonMessage(run_ends=RunEnds(runs=ends)))
 
     def _workload_report(self, _: Reply, message: ControllerMessage) -> None:
-        """Player counts and metrics in it have reached the controller already."""
+        """Player counts in it have reached the controller already; they are kept for its next session or successor."""
         report = message.workload_report
         if report.ready:
             self._supervisor.workload_reported_ready(report.instance_id, report.incarnation)
+        if report.players_known:
+            players = counted(report.player_count, report.max_players)
+            self._supervisor.workload_reported_players(report.instance_id, report.incarnation, players)
 
     def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
         id = message.send_command.instance_id
