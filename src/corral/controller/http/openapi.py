@@ -23,6 +23,7 @@ from corral.controller.http.pipeline.route_table import (
     FormUpload,
     Once,
     Probe,
+    ProxyRead,
     Relay,
     Route,
     Socket,
@@ -193,6 +194,8 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.permission is WORKLOAD:
         return [{"workload": []}]
     schemes: list[dict[str, list[str]]] = [{"token": []}]
+    if isinstance(route, ProxyRead):
+        schemes.append({"workload": []})
     if isinstance(route, Stream) and route.ticketed:
         schemes.append({"ticket": []})
     return schemes

@@ -80,6 +80,15 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCall(Generic[Q]):
+    """One request to a route that some workloads may use as well as callers."""
+
+    path: Mapping[str, str]
+    query: Q
+    now: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall(Generic[B, Q]):
     """One request to one route."""
 

@@ -35,6 +35,7 @@ from corral.controller.http.pipeline.read_servers import (
     AssetServer,
     DownloadServer,
     ProbeServer,
+    ProxyReadServer,
     ReadServer,
     RelayServer,
     ReportServer,
@@ -50,6 +51,7 @@ from corral.controller.http.pipeline.route_table import (
     Mutate,
     Once,
     Probe,
+    ProxyRead,
     Read,
     Relay,
     Report,
@@ -251,6 +253,8 @@ def server_of(route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> Ro
             return ProbeServer(route, admission)
         case Read():
             return ReadServer(route, admission)
+        case ProxyRead():
+            return ProxyReadServer(route, admission)
         case Asset():
             return AssetServer(route, admission)
         case Report():

@@ -10,7 +10,10 @@ from corral.controller.http.messages.call import Caller
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.api_context import Network, TermContext
 from corral.controller.state.api_tokens import is_expired, verify
-from corral.controller.workload.tokens import WorkloadRun
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.workload.tokens import PREFIX, WorkloadRun
+from corral.domain.groups.group import Category
+from corral.domain.groups.plan_resolution import effective_category
 from corral.domain.permissions import Permission, Role, allows
 from corral.errors import Code, Rejected
 
@@ -27,6 +30,35 @@ def authenticate_workload(leading: TermContext, request: HttpRequest, *, late: b
     """The run of the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
     text = _bearer(request, "send 'Authorization: Bearer ' and the value of CORRAL_INSTANCE_TOKEN")
     return leading.workload.admit(text, late=late)
+
+
+def has_workload_token(request: HttpRequest) -> bool:
+    """Whether the request carries the token of a run, valid or not."""
+    _, _, text = (request.header(b"authorization") or "").partition(" ")
+    return text.strip().startswith(f"{PREFIX}.")
+
+
+def authenticate_proxy(leading: TermContext, request: HttpRequest) -> WorkloadRun:
+    """The run of the bearer token; FORBIDDEN unless its group is one of proxies."""
+    run = authenticate_workload(leading, request, late=False)
+    record = leading.state.instances.require(run.instance).record
+    if not _is_proxy(leading.state, record.group):
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"instance '{run.instance}' is of group '{record.group}', whose category is not 'proxy'",
+            hint="set 'category: proxy' in that group, or use an API token that grants 'groups.read'",
+        )
+    return run
+
+
+def _is_proxy(state: ClusterState, name: str) -> bool:
+    stored = state.groups.find(name)
+    if stored is None:
+        return False
+    artifact = stored.record.spec.artifact
+    program = state.catalog.find(f"{artifact.platform}/{artifact.version}") if artifact else None
+    category = effective_category(stored.record.spec, program.record if program is not None else None)
+    return category is Category.PROXY
 
 
 def _bearer(request: HttpRequest, hint: str) -> str:

@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from corral.controller.http.messages.call import SharedCall
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import EVENT_STREAM, ApiResponse, shaped
 from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
-from corral.controller.http.pipeline.authentication import authenticate_workload, is_within
+from corral.controller.http.pipeline.authentication import (
+    authenticate_proxy,
+    authenticate_workload,
+    has_workload_token,
+    is_within,
+)
 from corral.controller.http.pipeline.caller_limits import OpenStream
 from corral.controller.http.pipeline.handler_parameters import bound
 from corral.controller.http.pipeline.module_calls import relay
@@ -19,6 +25,7 @@ from corral.controller.http.pipeline.route_table import (
     Asset,
     Download,
     Probe,
+    ProxyRead,
     Read,
     Report,
     Socket,
@@ -64,6 +71,33 @@ class ReadServer:
         found = await self._handler(admitted.leading, admitted.call)
         shown = found if sees_all(admitted.call.caller.token.role) else redacted(found)
         return shaped(shown, status=self._status)
+
+
+class ProxyReadServer:
+    """Serves a `ProxyRead`; fields that a role may not see are left out, proxies see them."""
+
+    def __init__(self, route: ProxyRead, admission: RouteAdmission) -> None:
+        self._status = route.status
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        if not has_workload_token(request):
+            admitted = await self._admission.admit(request)
+            call = admitted.call
+            found = await self._handler(
+                admitted.leading, SharedCall(path=call.path, query=call.query, now=call.now)
+            )
+            return shaped(found if sees_all(call.caller.token.role) else redacted(found), status=self._status)
+        leading = self._admission.leading()
+        run = authenticate_proxy(leading, request)
+        request.made_by(f"instance:{run.instance}")
+        shared = SharedCall(
+            path=request.scope.get("path_params", {}),
+            query=self._admission.query(request),
+            now=self._admission.setting.clock.now(),
+        )
+        return shaped(await self._handler(leading, shared), status=self._status)
 
 
 class AssetServer:

@@ -10,7 +10,8 @@ The kind of a route determines what it may do:
 - a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` is a WebSocket, an
   `Asset` is a whole file that browsers keep;
 - a `Relay` hands a request on to a module, which declares what it takes and what permission that needs;
-- a `Report` comes from a workload, by the token of its run, and is neither stored nor audited.
+- a `Report` comes from a workload, by the token of its run, and is neither stored nor audited;
+- a `ProxyRead` is a read that instances of proxies may make, too.
 """
 
 from __future__ import annotations
@@ -173,6 +174,14 @@ class Probe(Route):
 @dataclass(frozen=True, kw_only=True)
 class Read(Route):
     """Answers from the state and changes nothing that is stored, whatever its method."""
+
+    handler: ReadHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxyRead(Route):
+    """Answers from the state: callers with the permission, and instances of groups whose category is `proxy`, by the
+    token of their run. These see all of it."""
 
     handler: ReadHandler
 
