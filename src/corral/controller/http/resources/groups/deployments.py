@@ -1,0 +1,206 @@
+"""Deployments: orders that begin one, those that are about one, and the list of all, the newest first."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.messages.paging import Page, decode_cursor, encode_cursor
+from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.resources.dry_runs import (
+    DryRunQuery,
+    DryRunShape,
+    deployment_described,
+    dry_mutation,
+)
+from corral.controller.http.resources.groups.deployment_schemas import (
+    DeploymentOrder,
+    DeploymentQuery,
+    DeploymentReason,
+    DeploymentShape,
+    audited_deployment,
+    deployment_shape,
+    present_view,
+)
+from corral.controller.http.resources.instances.instance_changes import caller_name, placing, workspace
+from corral.controller.instances import deployments as changes
+from corral.controller.instances.instance_changes import to_restart
+from corral.controller.instances.restart_checks import refused_restart
+from corral.controller.instances.workspace import Workspace
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.ledger import Mutation
+from corral.controller.workload.service import Workloads
+from corral.domain.groups.deployments import DeploymentRecord
+from corral.domain.permissions import Permission
+
+_KIND: Final = "deployments"
+
+
+def the_deployment(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[DeploymentRecord]:
+    return state.deployments.require(path["id"])
+
+
+async def list_deployments(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[None, DeploymentQuery]
+) -> Page[DeploymentShape]:
+    query = call.query
+    before = decode_cursor(_KIND, query.cursor)
+    known = state.deployments.of_group(query.group) if query.group else list(state.deployments)
+    found = sorted(
+        (
+            (_order(stored.record), stored)
+            for stored in known
+            if not query.state or stored.record.state in query.state
+        ),
+        key=lambda item: item[0],
+        reverse=True,
+    )
+    left = [item for item in found if before is None or item[0] < before]
+    shown = left[: query.limit]
+    view = present_view(instances, call.now)
+    return Page(
+        items=[deployment_shape(instances, stored, call.now, view) for _, stored in shown],
+        next=encode_cursor(_KIND, shown[-1][0]) if len(left) > len(shown) else None,
+    )
+
+
+def _order(record: DeploymentRecord) -> str:
+    """A key that sorts by the time of creation; the id separates deployments of one moment."""
+    return f"{record.created_at.astimezone(dt.UTC).isoformat(timespec='microseconds')} {record.id}"
+
+
+async def get_deployment(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]
+) -> DeploymentShape:
+    return deployment_shape(instances, state.deployments.require(call.path["id"]), call.now)
+
+
+def deploy_group(
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[DeploymentOrder, DryRunQuery],
+) -> Mutation:
+    name, order, by = call.path["name"], call.body, caller_name(call)
+    ws = workspace(instances, call, "groups.deploy")
+    refuse_unplanned(ws, name)
+    record = changes.deploy_group(ws, name, by=by, reason=order.reason, options=order.given())
+    if call.query.dry_run:
+        shape = deployment_described(ws, instances.signals, workload, record)
+        return dry_mutation("groups.deploy", name, shape)
+    return begun(state, instances, call, ws, "groups.deploy", record)
+
+
+def refuse_unplanned(ws: Workspace, name: str) -> None:
+    """Refuse a deployment whose starts could not even be planned; nodes may have room later."""
+    group = ws.require_group(name)
+    refused = refused_restart(ws, group, to_restart(ws, group)[:1])
+    if refused is not None and refused.refusal.cause is not None:
+        raise refused.error(f"group '{name}'", name)
+
+
+def begun(
+    state: ClusterState,
+    instances: InstanceControl,
+    call: ApiCall[Any, Any],
+    ws: Workspace,
+    action: str,
+    record: DeploymentRecord,
+) -> Mutation:
+    """The change that begins a deployment; without steps: it is under way already, with the same target and options."""
+    known = state.deployments.find(record.id)
+    return Mutation(
+        action=action,
+        subject=record.group,
+        steps=ws.steps(),
+        body=deployment_shape(instances, StoredRecord(known.revision if known else 0, record), call.now),
+        before=audited_deployment(known.record) if known else None,
+        after=audited_deployment(record),
+    )
+
+
+def _ordered(verb: str, order: Callable[..., DeploymentRecord], *, reasoned: bool) -> Callable[..., Mutation]:
+    """The handler of an order about a deployment. `reasoned`: the order takes the reason that was given."""
+
+    def change(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, NoQuery]) -> Mutation:
+        stored = state.deployments.require(call.path["id"])
+        action = f"deployments.{verb}"
+        ws = workspace(instances, call, action)
+        given = {"reason": call.body.reason} if reasoned else {}
+        record = order(ws, stored.record.id, by=caller_name(call), **given)
+        known = state.deployments.find(record.id)
+        return Mutation(
+            action=action,
+            subject=stored.record.id,
+            steps=ws.steps(),
+            body=deployment_shape(instances, StoredRecord(known.revision if known else 0, record), call.now),
+            before=audited_deployment(stored.record),
+            after=audited_deployment(record),
+        )
+
+    return change
+
+
+def _operation(verb: str, summary: str, order: Callable[..., DeploymentRecord], body: Any = None) -> Mutate:
+    return Mutate(
+        method="POST",
+        path=f"/api/v1/deployments/{{id}}/{verb}",
+        permission=Permission.GROUPS_MANAGE,
+        summary=summary,
+        body=body,
+        response=DeploymentShape,
+        handler=_ordered(verb, order, reasoned=body is not None),
+        revises=the_deployment,
+        turn=placing,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Mutate(
+        method="POST",
+        path="/api/v1/groups/{name}/deploy",
+        permission=Permission.GROUPS_MANAGE,
+        summary="Bring the instances of a group to its present document, templates and programs",
+        body=DeploymentOrder,
+        query=DryRunQuery,
+        response=DeploymentShape,
+        handler=deploy_group,
+        dry_run=DryRunShape,
+        turn=placing,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/deployments",
+        permission=Permission.GROUPS_READ,
+        summary="List deployments, the newest first",
+        query=DeploymentQuery,
+        response=Page[DeploymentShape],
+        handler=list_deployments,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/deployments/{id}",
+        permission=Permission.GROUPS_READ,
+        summary="Show a deployment and how far it is",
+        response=DeploymentShape,
+        handler=get_deployment,
+    ),
+    _operation("pause", "Let a deployment rest; healing goes on", changes.pause_deployment),
+    _operation("resume", "Let a paused deployment go on", changes.resume_deployment),
+    _operation("promote", "Let all other instances follow the canaries now", changes.promote_deployment),
+    _operation(
+        "rollback",
+        "Bring the instances back to the stable revision, and pin the group to it",
+        changes.roll_back_deployment,
+        DeploymentReason,
+    ),
+    _operation(
+        "cancel",
+        "End a deployment where it is; what it started stays",
+        changes.cancel_deployment,
+        DeploymentReason,
+    ),
+)
