@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
@@ -18,6 +19,7 @@ from corral.controller.http.resources.dry_runs import (
     dry_mutation,
     removal_described,
 )
+from corral.controller.http.resources.node_drain_schemas import NodeDrainShape, drain_shape
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked, on_node
 from corral.controller.modules_on_nodes.module_states import forget_node
 from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
@@ -73,6 +75,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     """Settings by operators."""
     stray_count: int
     strays: list[StrayRun]
+    drain: NodeDrainShape | None
     """The first of the runs that it has and nothing proves to be this cluster's; they are left alone."""
     revision: int
 
@@ -108,7 +111,15 @@ class Reason(RequestBody, frozen=True, kw_only=True):
     reason: Text = ""
 
 
-def node_shape(state: ClusterState, nodes: LiveNodes, stored: StoredRecord[NodeRecord]) -> NodeShape:
+def node_shape(
+    state: ClusterState,
+    nodes: LiveNodes,
+    stored: StoredRecord[NodeRecord],
+    players: Callable[[str], int | None] = lambda _: None,
+    empty_at: Callable[[str], dt.datetime | None] = lambda _: None,
+) -> NodeShape:
+    """For what a drain waits for: `players`: the number of players of an instance; `empty_at`: when it counts as empty,
+    where that is not known."""
     record = stored.record
     live = nodes.live(record.id)
     return NodeShape(
@@ -141,6 +152,7 @@ def node_shape(state: ClusterState, nodes: LiveNodes, stored: StoredRecord[NodeR
         settings=record.settings,
         stray_count=live.stray_count if live else 0,
         strays=list(live.strays) if live else [],
+        drain=drain_shape(state, record, live, players, empty_at),
         revision=stored.revision,
     )
 
@@ -166,7 +178,7 @@ def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 async def list_nodes(
-    state: ClusterState, nodes: LiveNodes, call: ApiCall[None, NodeQuery]
+    state: ClusterState, nodes: LiveNodes, workload: Workloads, call: ApiCall[None, NodeQuery]
 ) -> Page[NodeShape]:
     query = call.query
     labels = _labels(query.label)
@@ -178,11 +190,22 @@ async def list_nodes(
             and all(record.labels.get(key) == value for key, value in labels)
         )
 
-    return page_of(state.nodes, query, accepts=accepts, shape=lambda stored: node_shape(state, nodes, stored))
+    def shape(stored: StoredRecord[NodeRecord]) -> NodeShape:
+        return node_shape(state, nodes, stored, workload.vitals.players_of)
+
+    return page_of(state.nodes, query, accepts=accepts, shape=shape)
 
 
-async def get_node(state: ClusterState, nodes: LiveNodes, call: ApiCall[None, NoQuery]) -> NodeShape:
-    return node_shape(state, nodes, state.nodes.require(call.path["id"]))
+async def get_node(
+    state: ClusterState,
+    nodes: LiveNodes,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[None, NoQuery],
+) -> NodeShape:
+    stored = state.nodes.require(call.path["id"])
+    empty_at = instances.signals.counts_as_empty_at
+    return node_shape(state, nodes, stored, workload.vitals.players_of, empty_at)
 
 
 def the_node(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[NodeRecord]:
