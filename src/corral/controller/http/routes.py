@@ -13,12 +13,21 @@ from corral.controller.http.resources import (
     events,
     join_tokens,
     logs,
+    node_drains,
     nodes,
     probes,
     tokens,
     workload,
 )
-from corral.controller.http.resources.groups import apply, group_operations, groups, reload
+from corral.controller.http.resources.groups import (
+    apply,
+    deployments,
+    group_operations,
+    groups,
+    registry,
+    reload,
+    revisions,
+)
 from corral.controller.http.resources.instances import (
     commands,
     consoles,
@@ -49,9 +58,13 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *tokens.ROUTES,
         *join_tokens.ROUTES,
         *nodes.ROUTES,
+        *node_drains.ROUTES,
         *node_caches.ROUTES,
         *groups.ROUTES,
         *group_operations.ROUTES,
+        *deployments.ROUTES,
+        *revisions.ROUTES,
+        *registry.ROUTES,
         *apply.ROUTES,
         *reload.ROUTES,
         *instances.ROUTES,

@@ -13,6 +13,7 @@ from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.state.collections import (
     EVERY_DECISION,
     Journal,
+    deployment_decisions,
     group_decisions,
     instance_decisions,
     node_decisions,
@@ -56,6 +57,7 @@ class DecisionShape(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     rule: str
     node: str
+    deployment: str
     rejected_counts: dict[str, int]
     ties: list[str]
     causes: list[str]
@@ -67,7 +69,12 @@ class DecisionQuery(TimedPageQuery, frozen=True, kw_only=True):
     subject: Subject | None = None
 
 
-_JOURNALS: Final = {"instance": instance_decisions, "group": group_decisions, "node": node_decisions}
+_JOURNALS: Final = {
+    "instance": instance_decisions,
+    "group": group_decisions,
+    "node": node_decisions,
+    "deployment": deployment_decisions,
+}
 
 
 def _journal(subject: str) -> Journal[DecisionRecord]:
@@ -77,7 +84,7 @@ def _journal(subject: str) -> Journal[DecisionRecord]:
     raise Rejected(
         Code.INVALID_FIELD,
         f"'{subject}' is no subject of decisions",
-        hint="use instance/ID, group/NAME or node/ID",
+        hint="use instance/ID, group/NAME, node/ID or deployment/ID",
         field="subject",
     )
 
@@ -121,6 +128,7 @@ def decision_shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionSh
         request=record.request,
         rule=record.rule,
         node=record.node,
+        deployment=record.deployment,
         rejected_counts=record.rejected_counts,
         ties=list(record.ties),
         causes=list(record.causes),

@@ -8,22 +8,39 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import Confirmed, Query
-from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group
+from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group, on_node
+from corral.controller.instances.deployments import unplannable_stable
+from corral.controller.instances.drain_progress import is_last_copy
 from corral.controller.instances.plan_signals import PlanSignals
+from corral.controller.instances.plan_view import WorkspaceView
+from corral.controller.instances.revisions import present_basis
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
 from corral.domain.decisions import DecisionKind
+from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.drift import Drift, drift_of, misplaced
-from corral.domain.groups.field_effects import EFFECTS, FieldEffect
+from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group_documents import brief_document, changed_fields
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
 from corral.domain.instance_states import Wanted
-from corral.domain.planning.planner import PlannedDecision, plan
+from corral.domain.planning.node_drains import Way, could_run_elsewhere, way_of
+from corral.domain.planning.plan_results import PlannedDecision
+from corral.domain.planning.planner import plan
 from corral.errors import Rejected, counted
 
 MOST_DECISIONS: Final = 200
+_ENDS: Final = {DecisionKind.STOP: "stopped", DecisionKind.DRAIN: "stopped_when_empty"}
+_LEAVES: Final = {
+    Way.MOVE: "moved",
+    Way.EMPTY: "stopped_when_empty",
+    Way.AT_ONCE: "stopped",
+    Way.SICK: "stopped",
+    Way.LEAVING: "stopped_when_empty",
+    Way.AWAY: "waited_for",
+}
+"""What becomes of an instance on a node that would be emptied."""
 DryRun = Annotated[bool, msgspec.Meta(description="Answer what it would do, and do nothing.")]
 
 
@@ -43,7 +60,7 @@ class FieldChangeShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupChangeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of a group: `created`, `updated`, `deleted`, `held` or `released`."""
+    """What would become of a group: `created`, `updated`, `deployed`, `deleted`, `held` or `released`."""
 
     group: str
     change: str
@@ -85,8 +102,8 @@ def dry_mutation(action: str, subject: str, shape: DryRunShape) -> Mutation:
     return Mutation(action=action, subject=subject, steps=(), body=shape, remembered=False)
 
 
-def described(ws: Workspace, workload: Workloads) -> DryRunShape:
-    """What the changes of a workspace would do."""
+def described(ws: Workspace, signals: PlanSignals, workload: Workloads) -> DryRunShape:
+    """What the changes of a workspace would do, and what would be decided about its groups at once."""
     state, after = ws.state, ws.groups()
     before = {name: stored.record for name, stored in state.groups.items()}
     changes: list[GroupChangeShape] = []
@@ -109,7 +126,18 @@ def described(ws: Workspace, workload: Workloads) -> DryRunShape:
         record, stored = ws.instance(id), state.instances.find(id)
         if record is not None and stored is not None and record.wanted is Wanted.STOP:
             touched[id] = _touched(stored.record, workload, "killed" if record.force_stop else "stopped")
-    return _shape(changes, touched.values(), worlds, warnings)
+    gone = {each.group for each in changes if each.change == "deleted"}
+    staying = sorted({*(each.group for each in changes), *(each.group for each in touched.values())} - gone)
+    decisions = plan(signals.view(ws), staying).decisions if staying else ()
+    for decision in decisions:
+        effect = _ENDS.get(decision.kind)
+        stored = state.instances.find(decision.instance) if effect else None
+        if stored is not None:
+            touched[decision.instance] = _touched(stored.record, workload, str(effect))
+    found = _shape(changes, touched.values(), worlds, warnings)
+    return msgspec.structs.replace(
+        found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
+    )
 
 
 def planned_shape(each: PlannedDecision) -> PlannedShape:
@@ -142,6 +170,30 @@ def hold_described(ws: Workspace, signals: PlanSignals, workload: Workloads, nam
     )
 
 
+def deployment_described(
+    ws: Workspace, signals: PlanSignals, workload: Workloads, deployment: DeploymentRecord
+) -> DryRunShape:
+    """What a deployment would do: whom it would replace, and what would be decided at once. Nothing changes where one to
+    the same revision, with the same options, is under way or done."""
+    name = deployment.group
+    group = ws.require_group(name)
+    if ws.state.deployments.find(deployment.id) is not None:
+        return _shape((), (), (), ())
+    effect = "restarted" if group.spec.static else "replaced"
+    touched = [
+        _touched(each, workload, effect)
+        for each in ws.instances_of(name)
+        if stays(each) and not deployment.is_target(each)
+    ]
+    decisions = plan(signals.view(ws), [name]).decisions
+    lacking = unplannable_stable(ws, deployment) if deployment.stable else "there is no stable revision"
+    warnings = [f"there will be no way back: {lacking}"] if lacking and touched else []
+    found = _shape([GroupChangeShape(group=name, change="deployed")], touched, (), warnings)
+    return msgspec.structs.replace(
+        found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
+    )
+
+
 def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:
     """What the removal of a node would do."""
     touched = [_touched(each, workload, "given_up") for each in concerned.living]
@@ -149,6 +201,79 @@ def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:
         "what is given up may still run there: 'corral local --data DIR stop-all' on that host ends it"
     ]
     return _shape((), touched, concerned.worlds, warnings if touched else ())
+
+
+def drain_described(
+    ws: Workspace, signals: PlanSignals, workload: Workloads, node: str, *, strays: int
+) -> DryRunShape:
+    """What the drain of a node, which is a change of this workspace, would do."""
+    drain = ws.require_node(node).drain
+    at_once = drain is not None and drain.deadline_seconds == 0
+    living = [each for each in ws.on_node(node) if live(each.state)]
+    groups = {each.group: ws.group(each.group) for each in living}
+    view = signals.view(ws)
+    result = plan(view, sorted(name for name, group in groups.items() if group))
+    effects: dict[str, str] = {
+        each.id: "stopped" if at_once else _drain_effect(view, groups[each.group], each) for each in living
+    }
+    touched = [_touched(each, workload, effects[each.id]) for each in living]
+    worlds = [each for each in on_node(ws.state, node).worlds if effects.get(each.id)]
+    warnings = [
+        f"'{each.id}' is the only instance of group '{each.group}'"
+        for each in living
+        if sum(stays(other) for other in ws.instances_of(each.group)) == 1
+    ]
+    warnings += [
+        f"no node has room: {found.drain_wait.reason}"
+        for found in result.groups.values()
+        if found.drain_wait is not None and found.drain_wait.room
+    ]
+    warnings += [
+        f"nothing is started in the place of '{each.id}' until the node is undrained: no other node could take it"
+        for each in living
+        if (group := groups[each.group]) is not None
+        and not group.spec.static
+        and not could_run_elsewhere(view, group.spec, node)
+    ]
+    stranded = stranded_groups(ws, signals, node)
+    ending = sorted(
+        {each.group for each in living if each.group in stranded and is_last_copy(ws.state, each)}
+    )
+    warnings += [
+        f"nothing would be left of group '{name}': no other node takes its instances now" for name in ending
+    ]
+    if strays:
+        warnings.append(
+            f"{counted(strays, 'run')} there that no record knows would be stopped with the daemon"
+        )
+    found = _shape((), touched, worlds, warnings)
+    return msgspec.structs.replace(
+        found, decisions=tuple(planned_shape(each) for each in result.decisions[:MOST_DECISIONS])
+    )
+
+
+def stranded_groups(ws: Workspace, signals: PlanSignals, node: str) -> set[str]:
+    """The groups with instances on a node, whose drain is a change of this workspace, that no other node takes now; static
+    ones stay there anyway. Without a deadline those that another node could take are waited for."""
+    drain = ws.require_node(node).drain
+    groups = {each.group: ws.group(each.group) for each in ws.on_node(node) if live(each.state)}
+    view = signals.view(ws)
+    found: set[str] = {
+        name
+        for name, group in groups.items()
+        if group is not None and not group.spec.static and not could_run_elsewhere(view, group.spec, node)
+    }
+    if drain is None or drain.deadline_seconds is None:
+        return found
+    planned = plan(view, sorted(name for name, group in groups.items() if group)).groups
+    return found | {name for name, each in planned.items() if each.drain_wait and each.drain_wait.room}
+
+
+def _drain_effect(view: WorkspaceView, group: GroupRecord | None, record: InstanceRecord) -> str:
+    """How an instance would leave its node."""
+    if record.wanted is Wanted.STOP:
+        return "stopped"
+    return _LEAVES[way_of(view, group.spec, record) if group is not None else Way.LEAVING]
 
 
 def _shape(
@@ -187,7 +312,7 @@ def _group_change(name: str, old: GroupRecord | None, new: GroupRecord | None) -
 
 
 def _field(name: str, before: Any, after: Any) -> FieldChangeShape:
-    return FieldChangeShape(field=name, before=before, after=after, effect=EFFECTS[name])
+    return FieldChangeShape(field=name, before=before, after=after, effect=effect_of(name, before, after))
 
 
 def _refused(state: ClusterState, name: str) -> list[str]:
@@ -200,10 +325,7 @@ def _refused(state: ClusterState, name: str) -> list[str]:
 
 def _drifting(ws: Workspace, group: GroupRecord, workload: Workloads) -> Iterable[TouchedInstance]:
     """The instances that would not run as the new document says."""
-    try:
-        basis = ws.resolve(group.spec).basis
-    except Rejected:
-        basis = ""
+    basis = present_basis(ws, group.spec)
     for record in ws.instances_of(group.spec.name):
         if not stays(record):
             continue

@@ -13,10 +13,11 @@ from corral.controller.http.pipeline.route_table import WORKLOAD, Report, Route
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import WorkloadRun
 from corral.controller.workload.vitals import MAX_METRICS
+from corral.domain.node_claims import MOST_PLAYERS
+from corral.domain.spec import MetricName
 from corral.errors import Code, Rejected
 
-PlayerCount = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-MetricName = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}(?!\n)$")]
+PlayerCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_PLAYERS)]
 Metrics = Annotated[dict[MetricName, float], msgspec.Meta(max_length=MAX_METRICS)]
 
 

@@ -30,17 +30,18 @@ from corral.controller.instances.group_apply import (
 from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.plans import StateSources, awaited_template
+from corral.controller.instances.revisions import present_basis
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation, Step, audit
 from corral.domain.groups.drift import Drift, drift_of, misplaced
-from corral.domain.groups.field_effects import EFFECTS, FieldEffect, effects_of
-from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.instance_records import live, stays
 from corral.domain.permissions import Permission
-from corral.domain.planning.planner import PlanResult, plan
+from corral.domain.planning.plan_results import PlanResult
+from corral.domain.planning.planner import plan
 from corral.domain.spec import invalid
-from corral.errors import Rejected, counted
+from corral.errors import counted
 
 MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
@@ -133,7 +134,7 @@ async def apply_documents(
 
     def begin() -> Workspace:
         ws = workspace(instances, call, "POST /apply")
-        ws.sources = StateSources(state, new)
+        ws.plans.sources = StateSources(state, new)
         return ws
 
     checks = DocumentChecks(begin)
@@ -281,8 +282,9 @@ def _field_changes(each: AppliedGroup) -> tuple[FieldChange, ...]:
         return ()
     old, new = each.before.spec, each.after.spec
     return tuple(
-        FieldChange(field=name, effect=EFFECTS[name], before=getattr(old, name), after=getattr(new, name))
+        FieldChange(field=name, effect=effect_of(name, before, after), before=before, after=after)
         for name in each.fields
+        for before, after in [(getattr(old, name), getattr(new, name))]
     )
 
 
@@ -299,23 +301,16 @@ def touched_instances(ws: Workspace, each: AppliedGroup) -> TouchedInstances:
     those that are stopped with their group."""
     if each.after is None:
         return TouchedInstances(stopped=[one.id for one in ws.instances_of(each.name) if live(one.state)])
-    if effects_of(each.fields) <= {FieldEffect.NOW}:
+    if {change.effect for change in _field_changes(each)} <= {FieldEffect.NOW}:
         return TouchedInstances()
     found: dict[Drift, list[str]] = {}
     staying = [record for record in ws.instances_of(each.name) if stays(record)]
-    basis = _basis(ws, each.after.spec) if staying else ""
+    basis = present_basis(ws, each.after.spec) if staying else ""
     for record in staying:
         node = ws.state.nodes.find(record.node)
         elsewhere = node is not None and misplaced(each.after.spec, node.record)
         found.setdefault(drift_of(record.basis, basis, elsewhere=elsewhere), []).append(record.id)
     return TouchedInstances(outdated=found.get(Drift.OUTDATED, ()), placement=found.get(Drift.PLACEMENT, ()))
-
-
-def _basis(ws: Workspace, spec: GroupSpec) -> str:
-    try:
-        return "" if spec.abstract else ws.resolve(spec, draw=lambda _: 0).basis
-    except Rejected:
-        return ""
 
 
 ROUTES: Final[tuple[Route, ...]] = (

@@ -35,11 +35,12 @@ def changing(
 ) -> Mutation:
     stored = state.groups.require(call.path["name"])
     ws = workspace(instances, call, action)
-    return changed(state, ws, action, stored.record.spec.name, stored, change(ws))
+    return changed(state, instances, ws, action, stored.record.spec.name, stored, change(ws))
 
 
 def changed(
     state: ClusterState,
+    instances: InstanceControl,
     ws: Workspace,
     action: str,
     name: str,
@@ -48,11 +49,12 @@ def changed(
     *,
     status: int = 200,
 ) -> Mutation:
-    return group_mutation(state, ws.steps(), action, name, before, record, status=status)
+    return group_mutation(state, instances, ws.steps(), action, name, before, record, status=status)
 
 
 def group_mutation(
     state: ClusterState,
+    instances: InstanceControl,
     steps: tuple[Step, ...],
     action: str,
     name: str,
@@ -65,7 +67,11 @@ def group_mutation(
         action=action,
         subject=name,
         steps=steps,
-        body=group_shape(state, StoredRecord(before.revision if before else 0, record)),
+        body=group_shape(
+            state,
+            StoredRecord(before.revision if before else 0, record),
+            instances.signals,
+        ),
         status=status,
         before=audited(before.record) if before else None,
         after=audited(record),

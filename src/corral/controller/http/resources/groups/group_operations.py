@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from corral.controller.http.messages.call import ApiCall, GivenText, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import InstanceControl
@@ -11,24 +13,31 @@ from corral.controller.http.pipeline.route_table import Mutate, Route
 from corral.controller.http.resources.dry_runs import (
     DryRunQuery,
     DryRunShape,
+    deployment_described,
+    described,
     dry_mutation,
     hold_described,
 )
+from corral.controller.http.resources.groups.deployment_schemas import RestartOrder
+from corral.controller.http.resources.groups.deployments import refuse_unplanned
 from corral.controller.http.resources.groups.group_changes import changing, the_group
 from corral.controller.http.resources.groups.group_schemas import GroupShape
 from corral.controller.http.resources.instances.instance_changes import caller_name, placing, workspace
-from corral.controller.instances import group_changes, instance_changes
+from corral.controller.instances import deployments, group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
+from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.instance_records import GroupRecord
 from corral.domain.permissions import Permission
-from corral.domain.spec import Count
+from corral.domain.spec import Count, invalid
 
 
 class Scale(RequestBody, frozen=True, kw_only=True):
     count: Count
+    for_seconds: Annotated[int, msgspec.Meta(ge=1, le=604_800)] | None = None
+    """For so long at least `count` are kept, where the load decides (scaling.mode DYNAMIC)."""
 
 
 class HoldOrder(RequestBody, frozen=True, kw_only=True):
@@ -36,11 +45,19 @@ class HoldOrder(RequestBody, frozen=True, kw_only=True):
     when_empty: bool = False
 
 
-def scale_group(state: ClusterState, instances: InstanceControl, call: ApiCall[Scale, NoQuery]) -> Mutation:
-    name, count = call.path["name"], call.body.count
-    return changing(
-        state, instances, call, "groups.scale", lambda ws: group_changes.scale_group(ws, name, count)
-    )
+def scale_group(
+    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Scale, DryRunQuery]
+) -> Mutation:
+    name, order = call.path["name"], call.body
+
+    def change(ws: Workspace) -> GroupRecord:
+        return group_changes.scale_group(ws, name, order.count, seconds=order.for_seconds)
+
+    if not call.query.dry_run:
+        return changing(state, instances, call, "groups.scale", change)
+    ws = workspace(instances, call, "groups.scale")
+    change(ws)
+    return dry_mutation("groups.scale", name, described(ws, instances.signals, workload))
 
 
 def unpause_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
@@ -98,9 +115,39 @@ def _held_or_released(
     return dry_mutation(action, name, hold_described(ws, instances.signals, workload, name))
 
 
-def restart_group(state: ClusterState, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
-    """All of its instances that are wanted, at once."""
+def restart_group(
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[RestartOrder, DryRunQuery],
+) -> Mutation:
+    """By a deployment to a revision with the same contents; `at_once`: all of its instances that are wanted."""
+    if call.body.at_once:
+        return _restart_at_once(state, instances, call)
+    name, order, by = call.path["name"], call.body, caller_name(call)
+
+    def begin(ws: Workspace) -> DeploymentRecord:
+        refuse_unplanned(ws, name)
+        return deployments.restart_revision(ws, name, by=by, reason=order.reason, options=order.given())
+
+    def restart(ws: Workspace) -> GroupRecord:
+        return ws.require_group(begin(ws).group)
+
+    if not call.query.dry_run:
+        return changing(state, instances, call, "groups.restart", restart)
+    ws = workspace(instances, call, "groups.restart")
+    record = begin(ws)
+    return dry_mutation("groups.restart", name, deployment_described(ws, instances.signals, workload, record))
+
+
+def _restart_at_once(
+    state: ClusterState, instances: InstanceControl, call: ApiCall[RestartOrder, DryRunQuery]
+) -> Mutation:
     name = call.path["name"]
+    if call.query.dry_run or call.body.reason or call.body.given():
+        raise invalid(
+            "at_once", "a restart of all at once is no deployment", "leave out reason, options and dry_run"
+        )
 
     def restart(ws: Workspace) -> GroupRecord:
         record = ws.require_group(name)
@@ -126,12 +173,22 @@ def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _operation("scale", "How many instances a group shall have", scale_group, body=Scale),
+    _operation(
+        "scale",
+        "How many instances a group shall have",
+        scale_group,
+        body=Scale,
+        query=DryRunQuery,
+        dry_run=DryRunShape,
+    ),
     _operation("unpause", "Try a crash-looping group again now", unpause_group),
     _operation(
         "restart",
-        "Restart every instance of a group, all at once",
+        "Replace every instance of a group by a deployment; with `at_once` restart all at the same time",
         restart_group,
+        body=RestartOrder,
+        query=DryRunQuery,
+        dry_run=DryRunShape,
         turn=placing,
     ),
     _operation(

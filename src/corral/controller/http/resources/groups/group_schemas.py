@@ -16,16 +16,20 @@ from corral.controller.http.messages.call import RequestBody
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.instance_changes import to_restart
+from corral.controller.instances.plan_signals import GroupScaling, PlanSignals
 from corral.controller.instances.restart_checks import refused_restart
+from corral.controller.instances.revisions import newest_number
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.groups.document_sets import document_digest, field_faults
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import ArtifactSpec, GroupSpec
 from corral.domain.groups.inheritance import written_document
-from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord, Hold, LastScale, ScaleFloor
+from corral.domain.groups.scaling_spec import MaintenanceSpec, ScalingMode
 from corral.domain.groups.schema_bounds import OTHERS
 from corral.domain.planning.holds import hold_text
+from corral.domain.planning.schedules import ScheduledValues
 from corral.domain.spec import Spec
 from corral.domain.urls import shown_url
 from corral.errors import counted
@@ -44,23 +48,61 @@ class GroupDriftShape(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, str]
     command: str
     refused: str
+    pinned_revision: int
+    document_pending: bool
+
+
+class MaintenanceShape(MaintenanceSpec, frozen=True, kw_only=True):
+    """Whether a group is closed to players now; `schedule` is the one that says so, empty for the group itself."""
+
+    schedule: str = ""
+
+    @classmethod
+    def of(cls, values: ScheduledValues) -> MaintenanceShape:
+        return cls(**msgspec.structs.asdict(values.maintenance), schedule=values.by.get("maintenance", ""))
+
+
+class GroupScalingShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides about the number of instances now, active schedules included. Where the mode is not DYNAMIC, players
+    decide about nothing, and `need` is null."""
+
+    mode: ScalingMode
+    min: int
+    max: int | None
+    players: int
+    unknown: int
+    need: int | None
+    waits_for: str
+    floor: ScaleFloor | None
+    last_scale: LastScale | None
+    cooldown_until: dt.datetime | None
+    schedules: tuple[str, ...]
+    changes_at: dt.datetime | None
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a group fares. `wanted` instances are kept, `instances` exist, `ready` of them are ready; `warm` come on
-    top."""
+    """How a group fares. `wanted` instances are kept, `instances` exist, `ready` of them are ready; `warm` and `lost` come
+    on top."""
 
     wanted: int
     target: int
     instances: int
     ready: int
     warm: int
+    lost: int
+    draining: int
+    scaling: GroupScalingShape
+    maintenance: MaintenanceShape
     reason: str
     paused: CrashLoop | None
     deleting: bool
     owner: str
     file_gone: bool
     hold: Hold | None
+    deployment: str
+    deployment_revision: int
+    stable_revision: int
+    pinned_revision: int
     drift: GroupDriftShape | None
     document_sha256: str
     created_at: dt.datetime
@@ -125,30 +167,59 @@ GroupDocument: Final = document_type("GroupDocument", whole=False)
 def group_shape(
     state: ClusterState,
     stored: StoredRecord[GroupRecord],
+    signals: PlanSignals,
     *,
     drift: GroupDriftShape | None = None,
     folder: GroupFolder | None = None,
+    surplus_reason: str = "",
 ) -> GroupShape:
     record = stored.record
+    scaling = signals.scaling(record)
     counts = state.instances.counts(record.spec.name)
     status = GroupStatus(
-        wanted=record.desired_count,
+        wanted=scaling.wanted,
         target=record.target,
-        instances=counts.live - counts.warm,
+        instances=counts.live - counts.warm - counts.lost,
         ready=counts.serving_ready,
         warm=counts.warm,
-        reason=record.reason or _away(counts.away),
+        lost=counts.lost,
+        draining=counts.draining,
+        scaling=_scaling_shape(record, scaling),
+        maintenance=MaintenanceShape.of(scaling.values),
+        reason=record.reason or _away(counts.away) or surplus_reason,
         paused=record.paused,
         deleting=record.deleting,
         owner=record.owner,
         file_gone=folder is not None and record.spec.name in folder.gone,
         hold=record.hold,
+        deployment=record.deployment,
+        deployment_revision=newest_number(state, record.spec.name),
+        stable_revision=record.stable_revision,
+        pinned_revision=record.pinned_revision,
         drift=drift,
         document_sha256=document_digest(written_document(record)),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
     return GroupShape(**msgspec.structs.asdict(record.spec), status=status, revision=stored.revision)
+
+
+def _scaling_shape(record: GroupRecord, found: GroupScaling) -> GroupScalingShape:
+    values, verdict = found.values, found.verdict
+    return GroupScalingShape(
+        mode=values.mode,
+        min=values.min,
+        max=values.max,
+        players=found.load.players,
+        unknown=found.load.unknown,
+        need=verdict.need if verdict is not None else None,
+        waits_for=verdict.waits_for if verdict is not None else "",
+        floor=found.floor,
+        last_scale=record.last_scale,
+        cooldown_until=found.cooldown_until,
+        schedules=values.active,
+        changes_at=values.changes_at,
+    )
 
 
 def _away(away: Mapping[str, int]) -> str:
@@ -174,9 +245,17 @@ def drift_shape(view: DriftView, ws: Workspace, name: str) -> GroupDriftShape:
         placement_count=counts.get(Drift.PLACEMENT, 0),
         unknown_count=counts.get(Drift.UNKNOWN, 0),
         nodes=found.nodes,
-        command=f"corral group restart {name}" if stale and not refused else "",
+        command=_command(name, moved=bool(counts.get(Drift.PLACEMENT))) if stale and not refused else "",
         refused=refused,
+        pinned_revision=found.pinned,
+        document_pending=found.pending,
     )
+
+
+def _command(name: str, *, moved: bool) -> str:
+    """What brings the instances up to date. `moved`: some would be placed elsewhere now; they may be of the present
+    revision, which a deployment leaves alone."""
+    return f"corral group restart {name}" if moved else f"corral deploy {name}"
 
 
 def _refused_restart(ws: Workspace, name: str) -> str:

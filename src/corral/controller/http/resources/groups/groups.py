@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import functools
 from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from corral.controller.http.meanings import explain_fields
-from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
@@ -39,8 +41,12 @@ from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
+from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.groups.scaling_spec import BypassList, MaintenanceMessage
 from corral.domain.groups.schema_bounds import MAPS, OTHERS
 from corral.domain.permissions import Permission
+from corral.domain.planning.group_decisions import look_at_group
+from corral.domain.planning.plan_results import DecisionList
 from corral.domain.sensitive_fields import redacted_document, sees_all
 
 _ATTEMPTS: Final = 20
@@ -59,13 +65,16 @@ class Cascade(ConfirmedOrDry, frozen=True, kw_only=True):
 
 
 async def list_groups(
-    state: ClusterState, group_folder: GroupFolder | None, call: ApiCall[None, PageQuery]
+    state: ClusterState,
+    instances: InstanceControl,
+    group_folder: GroupFolder | None,
+    call: ApiCall[None, PageQuery],
 ) -> Page[GroupShape]:
     return page_of(
         state.groups,
         call.query,
         accepts=lambda _: True,
-        shape=lambda stored: group_shape(state, stored, folder=group_folder),
+        shape=lambda stored: group_shape(state, stored, instances.signals, folder=group_folder),
     )
 
 
@@ -76,9 +85,19 @@ async def get_group(
     call: ApiCall[None, NoQuery],
 ) -> GroupShape:
     stored = state.groups.require(call.path["name"])
+    copies = copies_text(instances, stored.record, call.now)
     ws = instances.workspace(cause="drift", now=call.now)
     drift = drift_shape(instances.drift, ws, stored.record.spec.name)
-    return group_shape(state, stored, drift=drift, folder=group_folder)
+    return group_shape(
+        state, stored, instances.signals, drift=drift, folder=group_folder, surplus_reason=copies
+    )
+
+
+def copies_text(instances: InstanceControl, record: GroupRecord, now: dt.datetime) -> str:
+    """Why a group has returned instances and their replacements; empty: it has not, or not for long."""
+    view = instances.signals.view(instances.workspace(cause="status", now=now))
+    found = look_at_group(view, record, DecisionList())
+    return "; ".join(each.reason for each in found.copies[:1])
 
 
 def create_group(
@@ -87,14 +106,33 @@ def create_group(
     ws = workspace(instances, call, "POST /groups")
     record = group_changes.create_document(ws, _written(call))
     if call.query.dry_run:
-        return dry_mutation("groups.create", record.spec.name, described(ws, workload))
-    return changed(state, ws, "groups.create", record.spec.name, None, record, status=201)
+        return dry_mutation("groups.create", record.spec.name, described(ws, instances.signals, workload))
+    return changed(state, instances, ws, "groups.create", record.spec.name, None, record, status=201)
 
 
 def _written(call: ApiCall[Any, Any]) -> dict[str, Any]:
     """The document as it was sent: what it leaves out is not the same as a default."""
     document: dict[str, Any] = msgspec.json.decode(call.raw or b"{}")
     return document
+
+
+class MaintenanceOrder(RequestBody, frozen=True, kw_only=True):
+    enabled: bool
+    message: MaintenanceMessage | UnsetType = UNSET
+    bypass: BypassList | UnsetType = UNSET
+
+
+async def set_maintenance(
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[MaintenanceOrder, ConfirmedOrDry],
+) -> Describe:
+    """An edit of the document: what is left out stays as it is there."""
+    patch = {"maintenance": msgspec.to_builtins(call.body)}
+    return _revision(
+        state, instances, workload, call, group_changes.patched(patch), action="groups.maintenance"
+    )
 
 
 async def patch_group(
@@ -114,9 +152,10 @@ def _revision(
     workload: Workloads,
     call: ApiCall[Any, ConfirmedOrDry],
     revise: group_changes.Revise,
+    *,
+    action: str = "groups.update",
 ) -> Describe:
     """A new document, checked with all that inherit it: aside from the loop, for these may be many."""
-    action = "groups.update"
     checks = DocumentChecks(lambda: workspace(instances, call, action), attempts=_ATTEMPTS)
 
     async def describe() -> Mutation:
@@ -127,9 +166,9 @@ def _revision(
         before = state.groups.require(name)
         record = group_changes.write_revised(ws, plans, revised, confirm=_confirmed(name, call.query))
         if call.query.dry_run:
-            return dry_mutation(action, name, described(ws, workload))
+            return dry_mutation(action, name, described(ws, instances.signals, workload))
         steps = await asyncio.to_thread(ws.pending_steps())
-        return group_mutation(state, steps, action, name, before, record)
+        return group_mutation(state, instances, steps, action, name, before, record)
 
     return describe
 
@@ -173,7 +212,9 @@ def delete_group(
     confirm = _confirmed(stored.record.spec.name, call.query)
     group_changes.delete_group(ws, stored.record.spec.name, cascade=call.query.cascade, confirm=confirm)
     if call.query.dry_run:
-        return dry_mutation("groups.delete", stored.record.spec.name, described(ws, workload))
+        return dry_mutation(
+            "groups.delete", stored.record.spec.name, described(ws, instances.signals, workload)
+        )
     return Mutation(
         action="groups.delete",
         subject=stored.record.spec.name,
@@ -223,6 +264,19 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=ConfirmedOrDry,
         response=GroupShape,
         handler=patch_group,
+        revises=the_group,
+        dry_run=DryRunShape,
+        turn=writing,
+    ),
+    Build(
+        method="POST",
+        path="/api/v1/groups/{name}/maintenance",
+        permission=Permission.GROUPS_MANAGE,
+        summary="Close a group to players, or open it; its instances run on",
+        body=MaintenanceOrder,
+        query=ConfirmedOrDry,
+        response=GroupShape,
+        handler=set_maintenance,
         revises=the_group,
         dry_run=DryRunShape,
         turn=writing,

@@ -18,7 +18,7 @@ from corral.controller.http.messages.paging import (
 from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.http.resources.instances.instance_schemas import ExitShape, exit_shape
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.groups.instance_records import CrashClass, CrashRecord
+from corral.domain.groups.crash_records import CrashClass, CrashRecord
 from corral.domain.permissions import Permission
 
 NameFilter = Annotated[str, msgspec.Meta(max_length=63)]

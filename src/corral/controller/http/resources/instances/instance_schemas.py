@@ -15,7 +15,14 @@ from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import PRIMARY
-from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
+from corral.domain.groups.instance_records import (
+    ExitRecord,
+    InstanceRecord,
+    StartFailure,
+    is_lost,
+    is_ready,
+    live,
+)
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.modules.records import ModuleChange
 
@@ -74,6 +81,11 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     deployment_revision: int
     drift: Drift
     warm: bool
+    lost: bool
+    lost_at: dt.datetime | None
+    replaces: str
+    moves: str
+    replaced_by: str
     uptime_ms: int
     last_seen: dt.datetime | None
     """Time of the last report about it, by its node, which may be gone since; of an ended one, its end."""
@@ -125,8 +137,13 @@ def instance_shape(view: InstanceView, stored: StoredRecord[InstanceRecord]) -> 
         incarnation=record.incarnation,
         restarts=record.restarts,
         runtime=group.record.spec.runtime if group else "process",
-        deployment_revision=0,
+        deployment_revision=record.revision,
         warm=record.warm,
+        lost=is_lost(record),
+        lost_at=record.lost_at,
+        replaces=record.replaces,
+        moves=record.moves,
+        replaced_by=view.state.instances.replacement_of(record.id) if is_lost(record) else "",
         drift=view.instances.drift.of(record),
         uptime_ms=_uptime_ms(record, view.setting.clock.now()),
         last_seen=_last_seen(view, record),

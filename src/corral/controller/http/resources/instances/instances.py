@@ -217,7 +217,7 @@ def _dry_kill(
         raise invalid("wait", "a dry run changes nothing that could be waited for", "leave one of them out")
     ws = workspace(instances, call, "instances.kill")
     record = instance_changes.kill_instance(ws, call.path["id"], reason=reason)
-    return dry_mutation("instances.kill", record.id, described(ws, view.workload))
+    return dry_mutation("instances.kill", record.id, described(ws, instances.signals, view.workload))
 
 
 def restart_instance(
