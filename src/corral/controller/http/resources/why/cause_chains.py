@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from corral.controller.http.messages.paging import TimedPageQuery, newest_entries
@@ -11,9 +11,16 @@ from corral.controller.http.resources.why.decision_history import DecisionHead, 
 from corral.controller.http.resources.why.event_authors import author_of, remover_of
 from corral.controller.http.resources.why.why_answer import ChainShape
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.collections import AUDIT, Journal, group_decisions, instance_decisions
+from corral.controller.state.collections import (
+    AUDIT,
+    Journal,
+    group_decisions,
+    instance_decisions,
+    node_decisions,
+)
 from corral.domain.events import Cursor, Event, EventType
-from corral.domain.groups.instance_records import CrashRecord, DecisionRecord
+from corral.domain.groups.crash_records import CrashRecord
+from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission, Role, allows
@@ -22,6 +29,8 @@ from corral.errors import Code, CorralError, counted
 from corral.store.port import ReadEngine
 
 LONGEST: Final = 20
+_EMPTIED: Final = 10
+"""The most nodes that are emptied among whose decisions a cause is looked for."""
 _GETS_READY: Final = frozenset({EventType.INSTANCE_RUNNING, EventType.INSTANCE_READY_CHANGED})
 _BEFORE: Final = dt.timedelta(seconds=60)
 _AFTER: Final = dt.timedelta(seconds=5)
@@ -48,20 +57,28 @@ class ChainReader:
         self._given_up = ""
         """The node of the first event, if that is about an instance and the node is not there any more."""
 
-    async def find(self, id: str, *, near: str = "") -> DecisionHead | None:
-        """A decision by its id, among the newest of its journals; `near`: and of those of an instance, or a group."""
-        for journal in (*self._journals, *(self._journals_near(near) if near else ())):
+    async def find(self, id: str, *, near: str = "", node: str = "") -> DecisionHead | None:
+        """A decision by its id, among the newest of its journals; `near`: and of those of an instance, a group or a node,
+        and of the nodes that it may have left; `node`: and of this one."""
+        for journal in (*self._journals, *(self._journals_near(near, node) if near else ())):
             found = (await self._history.heads(journal)).get(id)
             if found is not None:
                 return found
         return None
 
-    def _journals_near(self, subject: str) -> Sequence[Journal[DecisionRecord]]:
+    def _journals_near(self, subject: str, node: str) -> Iterator[Journal[DecisionRecord]]:
         stored = self._state.instances.find(subject)
         group = stored.record.group if stored is not None else subject.rpartition("-")[0]
         known = stored is not None or self._state.groups.find(group) is not None
-        of_group = group_decisions(group if known else subject)
-        return instance_decisions(subject), of_group
+        yield instance_decisions(subject)
+        yield group_decisions(group if known else subject)
+        moved = self._state.instances.find(stored.record.moves) if stored is not None else None
+        left = moved.record.node if moved is not None else ""
+        own = subject if self._state.nodes.find(subject) is not None else ""
+        here = stored.record.node if stored is not None else ""
+        for each in dict.fromkeys((own, node, here, left, *sorted(self._state.nodes.emptied)[:_EMPTIED])):
+            if each:
+                yield node_decisions(each)
 
     async def chain(self, last: DecisionHead | None) -> list[ChainShape]:
         """The steps to a decision, the first cause first, `LONGEST` at most."""
@@ -99,7 +116,7 @@ class ChainReader:
         for cause in decision.causes:
             kind, _, id = cause.partition(":")
             if cause.startswith("dec-"):
-                return await self._decision(cause, decision.subject)
+                return await self._decision(cause, decision.subject, decision.node)
             if kind == "event":
                 following, subject = await self._event(id)
                 if following:
@@ -110,12 +127,14 @@ class ChainReader:
                 await self._request(id, decision)
             elif kind == "node":
                 self._add("cause", "", id, f"node '{id}' reported it", decision.at)
+            elif kind == "players":
+                self._add("cause", "", id, f"the players of '{id}' changed", decision.at)
             else:
                 self._add("cause", "", decision.subject, cause, None)
         return None
 
-    async def _decision(self, id: str, near: str) -> DecisionHead | None:
-        found = await self.find(id, near=near)
+    async def _decision(self, id: str, near: str, node: str = "") -> DecisionHead | None:
+        found = await self.find(id, near=near, node=node)
         if found is None:
             self._steps.append(_cut(f"decision {id} is no longer kept"))
         return found

@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.controller.http.pipeline.route_table import Read, ReadHandler, Route
 from corral.controller.http.resources.why.why_answer import WhyShape
+from corral.controller.http.resources.why.why_deployments import why_deployment
 from corral.controller.http.resources.why.why_groups import why_group
 from corral.controller.http.resources.why.why_instances import why_instance
 from corral.controller.http.resources.why.why_modules import why_module
@@ -33,4 +34,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("/api/v1/groups/{name}/why", "Why a group has as many instances as it has", why_group),
     _route("/api/v1/nodes/{id}/why", "Why a node runs what it runs, and refuses what it refuses", why_node),
     _route("/api/v1/modules/{id}/why", "Why a module is in its phase", why_module),
+    _route("/api/v1/deployments/{id}/why", "Why a deployment is in its state", why_deployment),
 )

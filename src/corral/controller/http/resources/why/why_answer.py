@@ -21,7 +21,8 @@ from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind, Rule
 from corral.domain.groups.instance_records import DecisionRecord, GroupRecord
 from corral.domain.planning.counterfactuals import Counterfactual
-from corral.domain.planning.planner import GroupResult, PassLimits, PlannedDecision, PlanResult, plan
+from corral.domain.planning.plan_results import GroupResult, PlannedDecision, PlanResult
+from corral.domain.planning.planner import PassLimits, plan
 from corral.domain.planning.refusals import PlacementRefusal, count_codes
 from corral.errors import Rejected
 from corral.store.port import ReadEngine
@@ -158,11 +159,13 @@ def planned_shape(planned: PlannedDecision) -> NowShape:
 
 def refusal_shape(group: str, found: GroupResult, refused: PlacementRefusal) -> NowShape:
     """Why no node takes the next instance of a group. The planner decides this once; it holds until it changes."""
-    waits = bool(refused.returning())
+    rule = Rule.PLACE_REFUSE
+    if refused.returning() or refused.emptied():
+        rule = Rule.RECONNECT_WAIT if refused.returning() else Rule.DRAIN_WAIT
     return NowShape(
-        topic=(DecisionKind.SKIP if waits else DecisionKind.REFUSE).value,
+        topic=(DecisionKind.REFUSE if rule is Rule.PLACE_REFUSE else DecisionKind.SKIP).value,
         subject=f"group/{group}",
-        rule=(Rule.RECONNECT_WAIT if waits else Rule.PLACE_REFUSE).value,
+        rule=rule.value,
         reason=found.reason,
         rejected=[worded(each.alternative()) for each in refused.refusals[:LISTED]],
         rejected_counts=count_codes(refused.refusals),

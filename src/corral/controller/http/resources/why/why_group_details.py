@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from typing import Final
 
 from corral.controller.http.resources.why.why_answer import NowShape, WhyParts, WouldChangeShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.decisions import Rule
-from corral.domain.groups.instance_records import CrashRecord, GroupRecord, stays
+from corral.domain.groups.crash_records import CrashRecord
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_lost, stays
 from corral.domain.node_states import NodeState
 from corral.domain.planning.holds import hold_text
-from corral.domain.planning.planner import GroupResult
+from corral.domain.planning.plan_results import GroupResult
+from corral.domain.planning.plan_view import PlanView
 from corral.errors import nearest
 
 _NAMED: Final = 5
@@ -30,7 +34,9 @@ def group_details(parts: WhyParts, record: GroupRecord, found: GroupResult) -> l
     ]
 
 
-def group_remedies(state: ClusterState, record: GroupRecord, found: GroupResult) -> list[WouldChangeShape]:
+def group_remedies(
+    state: ClusterState, view: PlanView, record: GroupRecord, found: GroupResult
+) -> list[WouldChangeShape]:
     """What would change it, beside the conditions of a placement."""
     shapes = [
         WouldChangeShape(condition=f"{node} joins", effect="it can take instances", at=None)
@@ -44,7 +50,18 @@ def group_remedies(state: ClusterState, record: GroupRecord, found: GroupResult)
             else "its instance there is reachable again"
         )
         shapes.append(WouldChangeShape(condition=f"{node} reconnects", effect=effect, at=None))
+        shapes += loss_shape(view, record.spec, node)
     return shapes
+
+
+def loss_shape(view: PlanView, spec: GroupSpec, node: str) -> list[WouldChangeShape]:
+    """When the instances of a group on a node that is away are lost and replaced; empty: never, or they are."""
+    left = view.grace_left(spec, node)
+    if spec.static or left is None or left <= 0:
+        return []
+    effect = "what is there is lost, and replaced"
+    at = view.now + dt.timedelta(seconds=left)
+    return [WouldChangeShape(condition=f"{node} stays away", effect=effect, at=at)]
 
 
 def _shape(topic: str, record: GroupRecord, reason: str, *, node: str = "") -> NowShape:
@@ -78,21 +95,31 @@ def _away_nodes(state: ClusterState, record: GroupRecord) -> dict[str, int]:
     """The nodes with instances of the group that are not connected, with the numbers of these."""
     counts = state.instances.counts(record.spec.name)
     away = {}
-    for node, count in counts.by_node.items():
+    for node in {*counts.by_node, *counts.away}:
         stored = state.nodes.find(node)
         if stored is not None and stored.record.state in _AWAY:
-            away[node] = count
+            away[node] = max(counts.by_node[node], counts.away[node])
     return dict(sorted(away.items())[:_NAMED])
 
 
 def _away(state: ClusterState, record: GroupRecord) -> Iterable[NowShape]:
     for node in _away_nodes(state, record):
         there = state.instances.of_group(record.spec.name)
-        ids = [each.record.id for each in there if each.record.node == node and stays(each.record)]
+        ids = [
+            _named(state, each.record) for each in there if each.record.node == node and stays(each.record)
+        ]
         named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
         runs = state.nodes.require(node).record
         since = f"{runs.state} since {runs.state_since:%Y-%m-%d %H:%M:%S} UTC"
         yield _shape("away", record, f"{node}, which has {named}, is {since}", node=node)
+
+
+def _named(state: ClusterState, record: InstanceRecord) -> str:
+    """An instance on a node that is away, and what took its place."""
+    if not is_lost(record):
+        return record.id
+    other = state.instances.replacement_of(record.id)
+    return f"{record.id} (lost, replaced by {other})" if other else f"{record.id} (lost)"
 
 
 def _dependencies(parts: WhyParts, record: GroupRecord, found: GroupResult) -> Iterable[NowShape]:
@@ -103,11 +130,12 @@ def _dependencies(parts: WhyParts, record: GroupRecord, found: GroupResult) -> I
         stored = parts.state.groups.find(each.group)
         if stored is None or parts.state.instances.counts(each.group).serving_ready >= each.ready:
             continue
-        text = _trouble(parts.as_of_now(stored.record)) or "its instances are not ready yet"
+        wanted = parts.instances.signals.wanted(stored.record)
+        text = _trouble(parts.as_of_now(stored.record), wanted) or "its instances are not ready yet"
         yield _shape("depends_on", record, f"'{each.group}': {text}; see 'corral why group/{each.group}'")
 
 
-def _trouble(record: GroupRecord) -> str:
+def _trouble(record: GroupRecord, wanted: int) -> str:
     name = record.spec.name
     if record.hold is not None:
         return hold_text(record.hold, name)
@@ -116,7 +144,7 @@ def _trouble(record: GroupRecord) -> str:
         return f"it is crash-looping and paused until {until}: {record.paused.reason}"
     if record.reason:
         return record.reason
-    return "it wants no instances" if not record.desired_count else ""
+    return "" if wanted else "it wants no instances"
 
 
 def _last_crash(state: ClusterState, record: GroupRecord) -> Iterable[NowShape]:

@@ -19,6 +19,8 @@ from corral.controller.http.resources.why.why_answer import (
     refusal_shape,
     would_change_shapes,
 )
+from corral.controller.http.resources.why.why_deployments import deployment_shapes
+from corral.controller.http.resources.why.why_drains import drain_of_group
 from corral.controller.http.resources.why.why_group_details import group_details, group_remedies
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.collections import group_decisions
@@ -28,13 +30,16 @@ from corral.domain.groups.instance_records import (
     CrashLoop,
     GroupRecord,
     InstanceRecord,
+    is_draining,
     is_ready,
     live,
 )
 from corral.domain.planning.counterfactuals import group_counterfactuals
+from corral.domain.planning.plan_results import GroupResult
 from corral.domain.planning.plan_view import PlanView
-from corral.domain.planning.planner import GroupResult
 from corral.domain.planning.refusals import RefusalCode
+from corral.domain.planning.rollout_reasons import rollout_counterfactuals
+from corral.domain.planning.scaling_reasons import players_text, scaling_counterfactuals, scaling_reasons
 from corral.domain.planning.tallies import GroupTally
 from corral.errors import Rejected, counted, short_list
 
@@ -52,25 +57,28 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         return await parts.gone("group", name, journal, error)
     there = [each.record for each in state.instances.of_group(name)]
     view, result = parts.plan([name], call.now)
-    has = _Counts.of(record, view.tally(name))
     found = result.groups[name]
+    has = _Counts.of(record, view.tally(name), found)
     now = [_need(record, has, found)]
     now += [_observing(name)] if parts.instances.signals.observing else []
+    now += deployment_shapes(parts, record)
     now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
     now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
+    now += _scaling(view, record, found)
+    now += drain_of_group(parts, there, found)
     now += group_details(parts, record, found)
     now += _holders(parts, record, found)
     now += _waiting(parts.workload, there)
     history = DecisionHistory(parts.reads)
     decisions = await history.recent(journal)
     chains = ChainReader(state, parts.reads, call.caller.token.role, history, [journal])
-    short = has.serving < record.desired_count
+    short = has.serving < found.need.wanted
     last = next((each.id for each in decisions if not short or each.kind in _WAITS), "")
     last = last or (decisions[0].id if decisions else "")
     return WhyShape(
         subject=f"group/{name}",
         state=_state(record, short=short),
-        summary=_summary(record, has) + _not_ready(parts.workload, there),
+        summary=_summary(view, record, found, has) + _not_ready(parts.workload, there),
         decisions=decisions,
         now=now[:LISTED],
         chain=await chains.chain(await chains.find(last)),
@@ -81,9 +89,14 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
 def _would_change(
     parts: WhyParts, view: PlanView, record: GroupRecord, found: GroupResult
 ) -> list[WouldChangeShape]:
-    shapes = would_change_shapes(group_counterfactuals(view, record, found))
+    shapes = would_change_shapes(
+        [*group_counterfactuals(view, record, found), *scaling_counterfactuals(view, record, found)]
+    )
     known = {each.condition for each in shapes}
-    more = [each for each in group_remedies(parts.state, record, found) if each.condition not in known]
+    remedies = group_remedies(parts.state, view, record, found)
+    if found.rollout is not None and record.deployment:
+        remedies += would_change_shapes(rollout_counterfactuals(view, record.spec, found.rollout.record))
+    more = [each for each in remedies if each.condition not in known]
     return [*shapes, *more][:LISTED]
 
 
@@ -98,26 +111,43 @@ class _Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     serving: int
     warm: int
+    wants_warm: int
+    draining: int
     stopping: int
+    lost: int
 
     @classmethod
-    def of(cls, record: GroupRecord, tally: GroupTally) -> _Counts:
+    def of(cls, record: GroupRecord, tally: GroupTally, found: GroupResult) -> _Counts:
         """As the planner counts them: a static instance that is stopping keeps its place."""
-        stopping = 0 if record.spec.static else tally.live - tally.staying
-        return cls(serving=tally.live - tally.warm - stopping, warm=tally.warm, stopping=stopping)
+        lost = 0 if record.spec.static else tally.lost
+        leaving = 0 if record.spec.static else tally.live - tally.staying - lost
+        draining = min(leaving, tally.draining)
+        return cls(
+            serving=tally.live - tally.warm - leaving - lost,
+            warm=tally.warm,
+            wants_warm=found.need.wants_warm,
+            draining=draining,
+            stopping=leaving - draining,
+            lost=lost,
+        )
 
-    def beside(self, record: GroupRecord) -> str:
+    def beside(self) -> str:
         """Those that do not serve."""
         parts = []
-        if self.warm or record.spec.warm:
-            parts.append(f"{self.warm} of {record.spec.warm} warm")
+        if self.warm or self.wants_warm:
+            parts.append(f"{self.warm} of {self.wants_warm} warm")
+        if self.draining:
+            parts.append(f"{self.draining} draining")
         if self.stopping:
             parts.append(f"{self.stopping} stopping")
+        if self.lost:
+            parts.append(f"{self.lost} lost")
         return f", beside {' and '.join(parts)}" if parts else ""
 
 
 def _need(record: GroupRecord, has: _Counts, found: GroupResult) -> NowShape:
-    reason = f"{counted(record.desired_count, 'is', 'are')} wanted, {counted(has.serving, 'is', 'are')} there{has.beside(record)}"
+    wanted = found.need.wanted
+    reason = f"{counted(wanted, 'is', 'are')} wanted, {counted(has.serving, 'is', 'are')} there{has.beside()}"
     if found.error is not None:
         reason += "; it could not be planned, see the log of the controller"
     elif record.paused is not None and found.need.rule is Rule.CRASH_PAUSE:
@@ -171,17 +201,30 @@ def _waiting(workload: Workloads, there: list[InstanceRecord]) -> list[NowShape]
     return [
         NowShape(topic="not_ready", subject=f"instance/{record.id}", node=record.node, reason=reason)
         for record in there
-        if live(record.state) and not is_ready(record) and (reason := _waits_for(workload, record))
+        if _is_awaited(record) and (reason := _waits_for(workload, record))
     ][:LISTED]
 
 
-def _summary(record: GroupRecord, has: _Counts) -> str:
-    name, wanted = record.spec.name, record.desired_count
-    summary = f"group '{name}' wants {counted(wanted, 'instance')} and has {has.serving}{has.beside(record)}"
+def _scaling(view: PlanView, record: GroupRecord, found: GroupResult) -> list[NowShape]:
+    """What decides about the number that is wanted."""
+    subject = f"group/{record.spec.name}"
+    return [
+        NowShape(topic=each.topic, subject=subject, reason=each.reason, at=each.at)
+        for each in scaling_reasons(view, record, found)
+    ]
+
+
+def _summary(view: PlanView, record: GroupRecord, found: GroupResult, has: _Counts) -> str:
+    name, wanted = record.spec.name, counted(found.need.wanted, "instance")
+    summary = f"group '{name}' wants {wanted} and has {has.serving}{has.beside()}"
+    if players := players_text(view, record, found):
+        summary += f"; {players}"
     if record.paused is not None:
         summary += f"; {_pause_text(record.paused)}"
     elif record.reason:
         summary += f"; {record.reason}"
+    elif found.copies:
+        summary += f"; {found.copies[0].reason}"
     if hint := isolation_hint(record):
         summary += f"; {hint}"
     return summary
@@ -190,6 +233,11 @@ def _summary(record: GroupRecord, has: _Counts) -> str:
 def _pause_text(paused: CrashLoop) -> str:
     until = f"{paused.until:%Y-%m-%d %H:%M:%S} UTC"
     return f"it is crash-looping and left alone until {until}: {paused.reason}"
+
+
+def _is_awaited(record: InstanceRecord) -> bool:
+    """Is it to become ready? One that only waits for its players to leave is not."""
+    return live(record.state) and not is_ready(record) and not is_draining(record)
 
 
 def _waits_for(workload: Workloads, record: InstanceRecord) -> str:
@@ -203,6 +251,6 @@ def _not_ready(workload: Workloads, there: list[InstanceRecord]) -> str:
     found = [
         f"; '{record.id}' is {record.state}: {reason}"
         for record in there
-        if live(record.state) and not is_ready(record) and (reason := _waits_for(workload, record))
+        if _is_awaited(record) and (reason := _waits_for(workload, record))
     ]
     return "".join(found[:_NAMED])

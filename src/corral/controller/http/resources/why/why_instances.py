@@ -18,15 +18,20 @@ from corral.controller.http.resources.why.why_answer import (
     WouldChangeShape,
     would_change_shapes,
 )
+from corral.controller.http.resources.why.why_deployments import deployment_shapes
+from corral.controller.http.resources.why.why_drains import drain_of_instance
+from corral.controller.http.resources.why.why_group_details import loss_shape
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import group_decisions, instance_decisions
 from corral.domain.decisions import DecisionKind
-from corral.domain.groups.instance_records import AfterStop, InstanceRecord, is_ready, live
+from corral.domain.groups.instance_records import AfterStop, InstanceRecord, is_lost, is_ready, live, stays
 from corral.domain.ids import same_start
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.placement import PlacementChoice
+from corral.domain.planning.plan_results import GroupResult
 from corral.domain.planning.refusals import LOWER
+from corral.domain.planning.scaling_reasons import copies_counterfactuals, copies_reasons
 from corral.errors import Rejected
 
 _STARTS = frozenset({DecisionKind.START, DecisionKind.RESTART})
@@ -48,10 +53,13 @@ async def why_instance(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShap
     vital = parts.workload.vitals.find(record.id)
     waits_for = vital.waits_for if vital else ""
     restarts = _restarts(state, record)
-    summary = _summary(record, waits_for)
+    other = state.instances.replacement_of(record.id) if is_lost(record) else ""
+    summary = _summary(record, waits_for) + (f"; replaced by '{other}'" if other else "")
     if restarts and live(record.state):
         ago = _span(parts.setting.clock.now() - restarts[0].at)
         summary += f"; restarted {ago} ago by its node: {restarts[0].reason}, crash {restarts[0].crash}"
+    twice = _copies(parts, call.now, record)
+    drain, drain_ends = drain_of_instance(parts, record, call.now)
     history = DecisionHistory(parts.reads)
     heads = await history.heads(journal)
     start = next((each.id for each in heads.values() if each.kind in _STARTS and each.node), "")
@@ -66,9 +74,18 @@ async def why_instance(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShap
         restarts=restarts,
         files_kept=list(record.files_kept),
         decisions=await history.recent(journal),
-        now=_now(record, placed, waits_for),
+        now=[
+            *_now(record, placed, waits_for),
+            *drain,
+            *_copies_shapes(record, twice),
+            *_of_deployment(parts, record),
+        ],
         chain=await chains.chain(last),
-        would_change=_would_change(parts, call.now, record, waits_for),
+        would_change=[
+            *_would_change(parts, call.now, record, waits_for),
+            *drain_ends,
+            *(would_change_shapes(copies_counterfactuals(twice, record.id)) if twice is not None else ()),
+        ],
     )
 
 
@@ -92,6 +109,30 @@ def _now(record: InstanceRecord, placed: DecisionShape | None, waits_for: str) -
     if live(record.state) and not is_ready(record) and (reason := waits_for or record.reason):
         found.append(NowShape(topic="not_ready", subject=subject, node=record.node, reason=reason))
     return found
+
+
+def _copies(parts: WhyParts, now: dt.datetime, record: InstanceRecord) -> GroupResult | None:
+    """Its group as the planner sees it, if it is a returned instance or a replacement; None: it is neither."""
+    among = record.replaces or parts.state.instances.replacement_of(record.id)
+    if not among or not stays(record) or parts.state.groups.find(record.group) is None:
+        return None
+    return parts.plan([record.group], now)[1].groups[record.group]
+
+
+def _of_deployment(parts: WhyParts, record: InstanceRecord) -> list[NowShape]:
+    """The deployment that a live instance is part of."""
+    stored = parts.state.groups.find(record.group)
+    return deployment_shapes(parts, stored.record) if stored is not None and live(record.state) else []
+
+
+def _copies_shapes(record: InstanceRecord, found: GroupResult | None) -> list[NowShape]:
+    if found is None:
+        return []
+    subject = f"instance/{record.id}"
+    return [
+        NowShape(topic=each.topic, subject=subject, node=record.node, reason=each.reason, at=each.at)
+        for each in copies_reasons(found, record.id)
+    ]
 
 
 def _placement_text(placed: DecisionShape) -> str:
@@ -124,7 +165,7 @@ def _would_change(
         return [WouldChangeShape(condition=condition, effect=effect, at=None)]
 
     if record.state is InstanceState.OFFLINE:
-        return one(f"{record.node} reconnects", "its state is known again")
+        return [*one(f"{record.node} reconnects", "its state is known again"), *_loss(parts, now, record)]
     if live(record.state):
         return one(waits_for, "it is ready") if waits_for and not is_ready(record) else []
     if record.held:
@@ -135,6 +176,14 @@ def _would_change(
     view, result = parts.plan([record.group], now)
     group = parts.as_of_now(stored.record)
     return would_change_shapes(group_counterfactuals(view, group, result.groups[record.group]))
+
+
+def _loss(parts: WhyParts, now: dt.datetime, record: InstanceRecord) -> list[WouldChangeShape]:
+    """What happens to an instance whose node stays away."""
+    stored = parts.state.groups.find(record.group)
+    if stored is None or record.lost or not stays(record):
+        return []
+    return loss_shape(parts.plan([], now)[0], stored.record.spec, record.node)
 
 
 def _restarts(state: ClusterState, record: InstanceRecord) -> list[RestartShape]:

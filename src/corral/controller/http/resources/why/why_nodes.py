@@ -21,6 +21,7 @@ from corral.controller.http.resources.why.why_answer import (
     WhyShape,
     WouldChangeShape,
 )
+from corral.controller.http.resources.why.why_drains import drain_of_node, end_of_drain
 from corral.controller.state.collections import node_decisions
 from corral.domain.groups.instance_records import live
 from corral.domain.node_states import Admission, NodeState
@@ -64,6 +65,7 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         _state(record, connected=parts.nodes.live(record.id) is not None),
         *([_room(view)] if view is not None else []),
         *await _changed(parts, call),
+        *drain_of_node(parts, record, call.now),
         *refused,
         *placed,
     ]
@@ -75,7 +77,7 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         decisions=await history.recent(journal),
         now=now[: 2 * LISTED],
         chain=await chains.chain(next(iter(heads.values()), None)),
-        would_change=would_change or own,
+        would_change=[*own, *would_change] if record.drain is not None else would_change or own,
     )
 
 
@@ -132,6 +134,8 @@ def _room(view: NodeView) -> NowShape:
 def _own_change(record: NodeRecord) -> list[WouldChangeShape]:
     if record.state in (NodeState.DISCONNECTED, NodeState.UNREACHABLE, NodeState.ENROLLED):
         return [WouldChangeShape(condition=f"{record.id} connects", effect="it takes instances", at=None)]
+    if record.drain is not None:
+        return end_of_drain(record, record.drain)
     if record.state is NodeState.ONLINE and record.admission is not Admission.OPEN:
         verb = "uncordon" if record.admission is Admission.CORDONED else "undrain"
         return [WouldChangeShape(condition=f"{verb} {record.id}", effect="it takes new instances", at=None)]
