@@ -203,6 +203,38 @@ def holding_ports(*, tcp: int | str | None = None, udp: int | str | None = None)
     return python(_HOLD_PORT, *words)
 
 
+_PLAYERS: Final = """
+import json, os, pathlib, sys, time, urllib.request
+file = pathlib.Path(sys.argv[1]) / os.environ["CORRAL_INSTANCE_ID"]
+print("up", flush=True)
+told, again = None, 0.0
+while True:
+    count = int(file.read_text() or 0) if file.exists() else 0
+    if count != told or time.monotonic() > again:
+        request = urllib.request.Request(
+            os.environ["CORRAL_API_URL"] + "/api/v1/workload/players",
+            data=json.dumps({"count": count}).encode(),
+            headers={
+                "Authorization": "Bearer " + os.environ["CORRAL_INSTANCE_TOKEN"],
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            urllib.request.urlopen(request, timeout=5).close()
+            told, again = count, time.monotonic() + float(sys.argv[2])
+            print("told", count, flush=True)
+        except OSError as error:
+            print("not told", error, flush=True)
+    time.sleep(0.1)
+"""
+
+
+def reporting_players(directory: str, *, every: float = 1.0) -> Argv:
+    """Reports as many players as the file with its instance's id in this directory says, 0 without one: each change,
+    and again after so many seconds. Ends by the first signal."""
+    return python(_PLAYERS, directory, str(every))
+
+
 def allocating(megabytes: int) -> Argv:
     """Really uses memory, 8 MiB a step; prints `up` when it has all of it."""
     return python(
