@@ -1,0 +1,1 @@
+"""`corral simulate`: scenarios run in virtual time, and recorded from a cluster."""
