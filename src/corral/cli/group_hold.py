@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import WrongUsage, note, printable
+from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
+from corral.cli.failure import note
 from corral.cli.group_waits import GROUPS, status_of, until_met, until_stopped
 from corral.cli.instance.waits import wait_options
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done
 from corral.cli.terminal.values import full_time
-from corral.errors import counted
-
-_DRY: Final = {"dry_run": "true"}
-_WHEN: Final = {"stopped": "at once", "stopped_when_empty": "when it is empty"}
 
 
 @click.command()
 @click.argument("name")
 @click.option("--reason", required=True, metavar="TEXT", help="Why, for everybody who meets the hold.")
 @click.option("--when-empty", is_flag=True, help="Stop each instance when it has no players.")
-@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@dry_run_option
 @yes_option
 @wait_options()
 @api_command
@@ -41,8 +36,8 @@ def hold(
     """Stop every instance of a group and keep all stopped."""
     path, body = f"{GROUPS}/{segment(name)}/hold", {"reason": reason, "when_empty": when_empty}
     if dry_run:
-        _refuse_wait(wait)
-        _show_dry_run(session, name, session.client.post(path, body, params=_DRY))
+        refuse_wait(wait)
+        show_dry_run(session, f"group '{name}'", session.client.post(path, body, params=DRY))
         return
     when = "each when it is empty" if when_empty else "at once"
     confirm(f"stop every instance of group '{name}', {when}, and keep all stopped", yes=yes)
@@ -57,15 +52,15 @@ def hold(
 
 @click.command()
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@dry_run_option
 @wait_options()
 @api_command
 def release(session: ApiSession, name: str, dry_run: bool, wait: bool, timeout: int) -> None:
     """Let a held group run again."""
     path = f"{GROUPS}/{segment(name)}/release"
     if dry_run:
-        _refuse_wait(wait)
-        _show_dry_run(session, name, session.client.post(path, params=_DRY))
+        refuse_wait(wait)
+        show_dry_run(session, f"group '{name}'", session.client.post(path, params=DRY))
         return
     before = hold_of(session.client.get(f"{GROUPS}/{segment(name)}"))
     changed = session.client.post(path)
@@ -83,29 +78,3 @@ def hold_of(group: Item) -> Item:
 
 def held_by(hold: Item) -> str:
     return f"by {hold.get('by')} since {full_time(hold.get('since'))}: {hold.get('reason')}"
-
-
-def _refuse_wait(wait: bool) -> None:
-    if wait:
-        raise WrongUsage("--wait and --dry-run: there is nothing to wait for", hint="leave one of them out")
-
-
-def _show_dry_run(session: ApiSession, name: str, found: Item) -> None:
-    """What a hold or a release would do."""
-    if session.output != "table":
-        show_done(session.output if session.output != "name" else "json", found, "")
-        return
-    for each in found["instances"]:
-        known = "unknown players" if each["players"] is None else counted(each["players"], "player")
-        when = _WHEN.get(each["effect"], each["effect"])
-        click.echo(printable(f"  would stop {each['id']} on node '{each['node']}' {when} ({known})"))
-    for each in found["decisions"]:
-        if each["rule"] != "hold.stop":
-            where = f" on node '{each['node']}'" if each["node"] else ""
-            what = f"{each['kind']} {each['instance'] or each['group']}{where}"
-            click.echo(printable(f"  would follow: {what}: {each['reason']}"))
-    for each in found["warnings"]:
-        click.echo(printable(f"  {each}"))
-    change = next((each["change"] for each in found["changes"]), "")
-    would = f"would be {change}" if change else "would stay as it is"
-    click.echo(printable(f"group '{name}' {would} (dry run: nothing was written)"))

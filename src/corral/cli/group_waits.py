@@ -41,7 +41,7 @@ def group_state(group: Item) -> str:
 
 def until_met(session: ApiSession, name: str, timeout: int) -> Any:
     """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
-    once."""
+    once, if it has fewer."""
     found: list[Any] = []
 
     def look() -> tuple[bool, str]:
@@ -49,10 +49,12 @@ def until_met(session: ApiSession, name: str, timeout: int) -> Any:
         status = status_of(found[0])
         if status.get("hold"):
             raise _held(name, status["hold"])
-        if status.get("paused"):
+        if status.get("paused") and status.get("ready", 0) < status.get("wanted", 0):
             raise _given_up(session, name, str(status["paused"].get("reason", "")))
         exact = status.get("instances") == status.get("wanted") == status.get("ready")
         seen = f"{counts_of(found[0])} ready"
+        if draining := status.get("draining"):
+            seen += f", {counted(draining, 'instance waits', 'instances wait')} for the last players to leave"
         return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
 
     try:
@@ -96,6 +98,35 @@ def _problems(session: ApiSession, name: str) -> str:
     return "".join(f"\n  {id}: {problem}" for problem, id in list(found.items())[:_REASONS])
 
 
+def group_of_instance(session: ApiSession, id: str) -> Item:
+    """The group of an instance that is not static, by its id; empty: it cannot be read, or has another name."""
+    try:
+        found: Item = session.client.get(f"{GROUPS}/{segment(id.rpartition('-')[0])}") if "-" in id else {}
+    except CommandFailure:
+        return {}  # what was asked for counts more
+    return found
+
+
+def replaced_text(before: Item, after: Item) -> str:
+    """That another instance is started for one that was stopped by hand, `before` being its group as it was before the
+    order; empty: none is."""
+    name, was, now = before.get("name"), status_of(before), status_of(after)
+    if not name or name != after.get("name") or after.get("static"):
+        return ""
+    if any(now.get(each) for each in ("hold", "paused", "deleting")):
+        return ""
+    if now.get("draining", 0) < was.get("draining", 0):
+        return ""  # it was to go
+    left = was.get("instances", 0) - was.get("draining", 0) - 1
+    wanted = now.get("wanted", 0)
+    if left >= wanted:
+        return ""
+    return (
+        f"group '{name}' is to have {counted(wanted, 'instance')}, so that another one is started; "
+        f"to stop all of them and keep them stopped: corral group hold {name} --reason TEXT"
+    )
+
+
 def until_stopped(session: ApiSession, name: str, timeout: int) -> Any:
     """Wait until nothing of a held group runs. Refused when somebody releases it meanwhile."""
     found: list[Any] = []
@@ -103,7 +134,7 @@ def until_stopped(session: ApiSession, name: str, timeout: int) -> Any:
     def look() -> tuple[bool, str]:
         found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
         status = status_of(found[0])
-        left = status.get("instances", 0) + status.get("warm", 0)
+        left = status.get("instances", 0) + status.get("warm", 0) + status.get("lost", 0)
         if left and not status.get("hold"):
             raise CommandRefused(
                 f"group '{name}' was released meanwhile", hint=f"corral why {name}", code="CONFLICT"
