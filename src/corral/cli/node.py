@@ -9,8 +9,10 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
+from corral.cli.dry_run import DRY, dry_run_option, show_dry_run
 from corral.cli.failure import CommandRefused, WaitRanOut, note
 from corral.cli.node_cache import cache, prewarm
+from corral.cli.node_drain import admission_text, drain, drain_rows, shutdown, undrain
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
     Column,
@@ -34,7 +36,7 @@ JOIN_TOKENS: Final = "/api/v1/nodes/join-tokens"
 COLUMNS: Final = (
     Column("ID", "id"),
     state_column("STATE", "state"),
-    state_column("ADMISSION", "admission", rank=1),
+    state_column("ADMISSION", admission_text, rank=1),
     Column("SINCE", lambda node: age(node.get("state_since")), rank=3),
     Column("INSTANCES", lambda node: str(node.get("instances", 0))),
     Column("MEMORY", lambda node: _memory(node), rank=1),
@@ -148,6 +150,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Since", age(node.get("state_since"))),
         ("Reason", plain(node.get("reason"))),
         ("Admission", _admission(node)),
+        *drain_rows(node),
         ("Last seen", age(node.get("last_seen"))),
         ("Enrolled", full_time(node.get("enrolled_at"))),
         ("Address", plain(node.get("address"))),
@@ -304,10 +307,15 @@ def revoke(session: ApiSession, id: str, reason: str | None, yes: bool) -> None:
 
 @node.command()
 @click.argument("id")
+@dry_run_option
 @yes_option
 @api_command
-def remove(session: ApiSession, id: str, yes: bool) -> None:
+def remove(session: ApiSession, id: str, dry_run: bool, yes: bool) -> None:
     """Forget a node that is no longer there."""
+    if dry_run:
+        found = session.client.delete(f"{NODES}/{segment(id)}", dict(DRY))
+        show_dry_run(session, f"node '{id}'", found, change="removed")
+        return
     act_confirmed(
         f"remove node '{id}'",
         lambda query: session.client.delete(f"{NODES}/{segment(id)}", query),
@@ -367,5 +375,5 @@ def join_token_revoke(session: ApiSession, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"join token '{id}' is revoked")
 
 
-for command in (join_token, join_tokens, join_token_revoke, cache, prewarm):
+for command in (join_token, join_tokens, join_token_revoke, cache, prewarm, drain, undrain, shutdown):
     node.add_command(command)

@@ -45,6 +45,6 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise WrongUsage(f"{question} needs a yes", hint="add --yes; there is no terminal to ask on")
+        raise WrongUsage(f"a yes is needed to {question}", hint="add --yes; there is no terminal to ask on")
     if not click.confirm(question, err=True):
         raise click.Abort

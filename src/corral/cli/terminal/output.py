@@ -143,18 +143,22 @@ def _missing(value: Any) -> bool:
 def show_list(
     output: str, items: Sequence[Item], *, columns: Sequence[Column], name: str = "id", by_name: bool = False
 ) -> None:
-    """`by_name`: a table is sorted by it as people count, w-6 before w-10."""
+    """`by_name`: a table, and a list of names, is sorted by it as people count, w-6 before w-10."""
     if output == "table":
         click.echo(list_table(items, columns, by=name if by_name else None))
     elif output == "name":
-        _show_names(items, name)
+        _show_names(_sorted(items, name) if by_name else items, name)
     else:
         _show_document(output, {"items": list(items), "next": None})
 
 
+def _sorted(items: Sequence[Item], by: str) -> Sequence[Item]:
+    return sorted(items, key=lambda item: natural_order(str(item.get(by, ""))))
+
+
 def list_table(items: Sequence[Item], columns: Sequence[Column], *, by: str | None = None) -> str:
     if by is not None:
-        items = sorted(items, key=lambda item: natural_order(str(item.get(by, ""))))
+        items = _sorted(items, by)
     columns = [column for column in columns if _is_wide() or not column.wide]
     return draw(
         [column.title for column in columns],

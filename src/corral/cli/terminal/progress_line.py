@@ -8,9 +8,10 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from corral.cli.failure import printable
+from corral.cli.failure import note, printable
 
 _WIDTH: Final = 24
+_STEPS_WIDTH: Final = 10
 _PAUSE_SECONDS: Final = 0.1
 _MIB: Final = 1_048_576
 
@@ -37,6 +38,29 @@ class ProgressLine:
             width = shutil.get_terminal_size().columns - 1  # a line that wraps could not be cleared
             sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
             sys.stderr.flush()
+
+
+class ProgressReport(ProgressLine):
+    """The same, but where stderr is a pipe or a file one line a change."""
+
+    def show(self, text: str) -> None:
+        if sys.stderr.isatty():
+            super().show(text)
+        elif text != self._shown:
+            self._shown = text
+            note(text)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if sys.stderr.isatty():
+            super().__exit__(kind, error, trace)
+
+
+def steps_bar(done: int, total: int) -> str:
+    """How many of so many are done: `[#####.....] 3/6`."""
+    filled = min(_STEPS_WIDTH, done * _STEPS_WIDTH // total) if total else 0
+    return f"[{'#' * filled}{'.' * (_STEPS_WIDTH - filled)}] {done}/{total}"
 
 
 class Bar(ProgressLine):

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from corral.cli.failure import WrongUsage
+from corral.system.spans import span_seconds
 
 if TYPE_CHECKING:
     import datetime as dt
 
 
-_PART: Final = re.compile(r"([0-9]+)([smhdw])")
 _LONGEST: Final = 100 * 366 * 86_400
-_DIGITS: Final = 15
-"""More of them are no usable span either."""
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class SpanType(click.ParamType[int]):
@@ -35,16 +32,6 @@ class SpanType(click.ParamType[int]):
         if not 0 < seconds <= _LONGEST:
             self.fail(f"'{value}' is not a usable span of time", param, ctx)
         return seconds
-
-
-def span_seconds(text: str) -> int | None:
-    """The value of a `SpanType`, in seconds; None when it is no span. The caller decides whether it is usable."""
-    text = text.strip().lower()
-    if text.isascii() and text.isdecimal():
-        return int(text[:_DIGITS])
-    if not text or _PART.sub("", text):
-        return None
-    return sum(int(number[:_DIGITS]) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def age(time: Any) -> str:
