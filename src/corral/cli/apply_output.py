@@ -42,12 +42,7 @@ def show_group(each: Item, *, values: bool) -> None:
         heading += ": as it was, and now applied from here"
     text = printable(heading)
     click.echo(click.style(text, fg=_COLOURS[action]) if colour_enabled() else text)
-    for change in each["changes"]:
-        effect = f"({_EFFECTS.get(change['effect'], change['effect'])})"
-        for field, before, after in _parts(change) if values else ((change["field"], None, None),):
-            known = values and (before is not None or after is not None)
-            told = f": {_value(before)} -> {_value(after)}" if known else ""
-            click.echo(printable(f"    {field} {effect}{told}"))
+    show_fields(each["changes"], values=values)
     if each["held"]:
         click.echo(printable(f"    it is held: nothing starts until 'corral group release {each['name']}'"))
     if count := each["stopped_count"]:
@@ -58,9 +53,20 @@ def show_group(each: Item, *, values: bool) -> None:
         ("placement", "stays where it is", "stay where they are"),
     ):
         if count := each[f"{kind}_count"]:
-            command = f"corral group restart {each['name']}"
+            verb = "deploy" if kind == "outdated" else "group restart"
+            command = f"corral {verb} {each['name']}"
             what = f"{counted(count, 'instance')} ({listed(each[kind])}) {one if count == 1 else many}"
             click.echo(printable(f"    {what} until '{command}'"))
+
+
+def show_fields(changes: Sequence[Item], *, values: bool = True) -> None:
+    """The changed fields of a document, and when each acts."""
+    for change in changes:
+        effect = f"({_EFFECTS.get(change['effect'], change['effect'])})"
+        for field, before, after in _parts(change) if values else ((change["field"], None, None),):
+            known = values and (before is not None or after is not None)
+            told = f": {_value(before)} -> {_value(after)}" if known else ""
+            click.echo(printable(f"    {field} {effect}{told}"))
 
 
 def _parts(change: Item) -> list[tuple[str, Any, Any]]:

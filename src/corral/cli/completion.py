@@ -22,6 +22,7 @@ _LISTS: Final = {
     "node": ("/api/v1/nodes", "id"),
     "template": ("/api/v1/templates", "name"),
     "module": ("/api/v1/modules", "id"),
+    "deployment": ("/api/v1/deployments", "id"),
     "crash": ("/api/v1/crashes", "id"),
     "token": ("/api/v1/tokens", "id"),
 }

@@ -17,6 +17,14 @@ from corral.version import VERSION
 
 NOUNS: Final = {
     "group": ("corral.cli.group:group", "Programs to run, and how many: create, change, scale, delete."),
+    "deploy": (
+        "corral.cli.deploy:deploy",
+        "Bring a group's instances to its present document and templates.",
+    ),
+    "deployment": (
+        "corral.cli.deployment:deployment",
+        "Deployments: list, pause, resume, promote, roll back.",
+    ),
     "apply": ("corral.cli.apply:apply", "Have groups as files describe them, all of them or none."),
     "diff": ("corral.cli.apply:diff", "What 'apply' would change, and whom it would touch."),
     "export": ("corral.cli.apply:export", "Groups as documents that 'apply' takes."),
@@ -38,8 +46,12 @@ NOUNS: Final = {
     "capability": ("corral.cli.capability:capability", "Interfaces that modules offer one another."),
     "command": ("corral.cli.command:command", "Commands that modules brought: list, run."),
     "crash": ("corral.cli.crash:crash", "Runs that ended without a request."),
-    "why": ("corral.cli.why:why", "Why an instance, a group, a node or a module is as it is."),
+    "why": ("corral.cli.why:why", "Why an instance, a group, a node or a deployment is as it is."),
     "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),
+    "simulate": (
+        "corral.cli.simulate.commands:simulate",
+        "What would be decided in a scenario, in virtual time.",
+    ),
     "event": ("corral.cli.event:event", "Changes of the cluster: the stored ones, and those that come."),
     "logs": ("corral.cli.logs:logs", "The log of the controller or of a node."),
     "token": ("corral.cli.token:token", "API tokens: list, create, revoke."),

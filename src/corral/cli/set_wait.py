@@ -8,6 +8,7 @@ from typing import Any, Final
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
+from corral.cli.group_scaling import wants_more
 from corral.cli.group_waits import GROUPS, counts_of, group_state, status_of
 from corral.cli.instance.waits import look_until
 from corral.cli.terminal.output import Column, Item, list_table, state_column
@@ -157,7 +158,7 @@ class SetWait:
         if self._state(name) == ABSTRACT:
             return "it has no instances: others inherit it"
         if self._state(name) == "MET" and not status.get("wanted"):
-            return f"it wants none: corral group scale {name} COUNT"
+            return f"it wants none: {wants_more(self._seen.get(name) or {})}"
         return str((status.get("paused") or {}).get("reason") or status.get("reason") or "")
 
     def table(self) -> str:

@@ -19,8 +19,9 @@ _PLACES: Final[Mapping[str, str]] = {
     "group": "groups",
     "node": "nodes",
     "module": "modules",
+    "deployment": "deployments",
 }
-_NAMES: Final = {"instance": "id", "group": "name", "node": "id", "module": "id"}
+_NAMES: Final = {"instance": "id", "group": "name", "node": "id", "module": "id", "deployment": "id"}
 _GONE: Final = "GONE"
 _WAITS: Final = ("refuse", "skip")
 _SHOWN: Final = 10
@@ -31,8 +32,11 @@ _SHOWN: Final = 10
 @click.argument("subject", metavar="[KIND/]ID")
 @api_command
 def why(session: ApiSession, subject: str) -> None:
-    """Why an instance, a group, a node or a module is as it is. KIND is needed where several have that ID."""
-    found = _look_up(session, subject)
+    """Why an instance, a group, a node, a module or a deployment is as it is. KIND is needed where several have that ID."""
+    show_why(session, _look_up(session, subject))
+
+
+def show_why(session: ApiSession, found: Item) -> None:
     if session.output != "table":
         show_one(session.output, found, rows=[], name="subject")
         return
@@ -44,6 +48,8 @@ def _look_up(session: ApiSession, subject: str) -> Item:
     kind, _, name = subject.partition("/")
     if name and kind in _PLACES:
         found = _ask(session, kind, name)
+        if found is None and kind == "deployment" and (last := _last_deployment(session, name)):
+            found = _ask(session, kind, last)
         if found is None:
             raise _unknown(session, [kind], name)
         return found
@@ -69,6 +75,12 @@ def _ask(session: ApiSession, kind: str, name: str) -> Item | None:
     return found
 
 
+def _last_deployment(session: ApiSession, group: str) -> str:
+    """The id of the last deployment of a group; empty: it has none."""
+    found = session.client.get("/api/v1/deployments", {"group": group, "limit": "1"})["items"]
+    return str(found[0]["id"]) if found else ""
+
+
 def _article(kind: str) -> str:
     return "an" if kind == "instance" else "a"
 
@@ -81,7 +93,7 @@ def _unknown(session: ApiSession, kinds: list[str], name: str) -> CommandRefused
     if len(kinds) == 1:
         text = f"there is no {kinds[0]} '{name}'"
     else:
-        text = f"there is neither an instance nor a group, a node or a module '{name}'"
+        text = f"there is neither an instance nor a group, a node, a module or a deployment '{name}'"
     hint = f"did you mean {known[guess]}/{guess}?" if guess else None
     return CommandRefused(
         text, hint=hint or "see 'corral instance list' and 'corral group list'", code="NOT_FOUND"
@@ -102,7 +114,8 @@ def _explained(found: Item) -> Iterable[str]:
     for kept in found.get("files_kept", []):
         yield f"  kept {kept}"
     for each in found.get("now", []):
-        yield from _now(each, found)
+        said = each.get("topic") == "players" and str(each.get("reason")) in str(found.get("summary"))
+        yield from () if said else _now(each, found)
     if changes := found.get("would_change", []):
         of_node = str(found.get("subject", "")).startswith("node/")
         missing = max(int(each.get("missing") or 0) for each in changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -10,11 +10,14 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
+from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.failure import CommandRefused, note
+from corral.cli.group_waits import group_of_instance, replaced_text
 from corral.cli.instance.files import files, get_file, plan, save
 from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs
 from corral.cli.instance.waits import (
+    ENDED,
     INSTANCES,
     stage_text,
     start_problem,
@@ -64,8 +67,10 @@ COLUMNS: Final = (
 
 
 def _ready(instance: Item) -> str:
-    """A warm one is ready, and serves only when one of the others is missing."""
+    """A warm one is ready, and serves only when one of the others is missing. A lost one does not count."""
     ready = plain(instance.get("ready"))
+    if instance.get("lost"):
+        return f"{ready} (lost)"
     return f"{ready} (warm)" if instance.get("warm") else ready
 
 
@@ -115,9 +120,9 @@ def list_instances(
     ended: bool,
     watch: bool,
 ) -> None:
-    """List the instances. A table leaves out those that have ended; other forms have all of them."""
+    """List the instances. A table and `-o name` leave out those that have ended; other forms have all of them."""
     params = {"group": group, "node": node, "state": state, "wanted": wanted}
-    living = session.output == "table" and not ended and state is None
+    living = session.output in ("table", "name") and not ended and state is None
     if living:
         params["live"] = "true"
 
@@ -176,6 +181,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Stage", plain(found.get("stage"))),
         ("Players", _players(found)),
         ("Node", plain(found.get("node"))),
+        *loss_rows(found),
         ("Ports", plain(found.get("ports"))),
         ("Pid", plain(found.get("pid"))),
         ("Run", plain(found.get("incarnation"))),
@@ -192,6 +198,16 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         *module_rows(found.get("modules") or {}),
         ("Last seen", age(found.get("last_seen"))),
     ]
+
+
+def loss_rows(found: Item) -> list[tuple[str, str]]:
+    """Since when its node is away, and which instance took the place of which."""
+    rows = [
+        ("Away since", full_time(found.get("lost_at")) if found.get("lost_at") else ""),
+        ("Replaced by", str(found.get("replaced_by") or "")),
+        ("Replaces", str(found.get("replaces") or found.get("moves") or "")),
+    ]
+    return [(name, value) for name, value in rows if value]
 
 
 @instance.command()
@@ -213,8 +229,21 @@ def start(
     show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
 
 
-def _order(session: ApiSession, id: str, verb: str, reason: str | None) -> Any:
-    return session.client.post(f"{INSTANCES}/{segment(id)}/{verb}", {"reason": reason} if reason else {})
+def _order(
+    session: ApiSession, id: str, verb: str, reason: str | None, query: Mapping[str, str] | None = None
+) -> Any:
+    body = {"reason": reason} if reason else {}
+    return session.client.post(f"{INSTANCES}/{segment(id)}/{verb}", body, params=query)
+
+
+def _order_end(session: ApiSession, id: str, verb: str, reason: str | None) -> Any:
+    """Order it, and say when its group starts another one instead."""
+    before = group_of_instance(session, id)
+    changed = _order(session, id, verb, reason)
+    served = changed["state"] not in ENDED and not changed.get("warm") and not changed.get("lost")
+    if before and served and (text := replaced_text(before, group_of_instance(session, id))):
+        note(text)
+    return changed
 
 
 reason_option = click.option("--reason", help="Why; shown with the instance.")
@@ -227,7 +256,7 @@ reason_option = click.option("--reason", help="Why; shown with the instance.")
 @api_command
 def stop(session: ApiSession, id: str, reason: str | None, wait: bool, timeout: int) -> None:
     """Stop an instance by its group's ladder."""
-    changed = _order(session, id, "stop", reason)
+    changed = _order_end(session, id, "stop", reason)
     if wait:
         changed = _ended(session, changed, timeout)
     _show_ending(session, changed)
@@ -236,13 +265,21 @@ def stop(session: ApiSession, id: str, reason: str | None, wait: bool, timeout: 
 @instance.command()
 @click.argument("id")
 @reason_option
+@dry_run_option
 @yes_option
 @wait_options()
 @api_command
-def kill(session: ApiSession, id: str, reason: str | None, yes: bool, wait: bool, timeout: int) -> None:
+def kill(
+    session: ApiSession, id: str, reason: str | None, dry_run: bool, yes: bool, wait: bool, timeout: int
+) -> None:
     """Kill everything of an instance at once."""
+    if dry_run:
+        refuse_wait(wait)
+        found = _order(session, id, "kill", reason, DRY)
+        show_dry_run(session, f"instance '{id}'", found, change="killed" if found["instances"] else "")
+        return
     confirm(f"kill instance '{id}'", yes=yes)
-    changed = _order(session, id, "kill", reason)
+    changed = _order_end(session, id, "kill", reason)
     if wait:
         changed = _ended(session, changed, timeout)
     _show_ending(session, changed)

@@ -115,11 +115,18 @@ class ClusterProcesses:
         self._wait(lambda: False, seconds)
 
     def run(self) -> int:
-        """Keep both alive until a signal; 0 then, 1 when one of them cannot be kept alive."""
+        """Keep both alive until a signal; 0 then, 1 when one of them cannot be kept alive. A daemon that ends with 0
+        was ordered to, and stays ended."""
         restarts = {"controller": Restarts(), "daemon": Restarts()}
         while self._supervisor.wait(lambda: bool(self._dead()), timeout=None):
             for child in self._dead():
-                if not self._start_again(child, restarts[child.name]):
+                if child is self._daemon and child.process.returncode == 0:
+                    self._daemon = None
+                    note(
+                        "the daemon has ended with 0, as 'corral node shutdown' orders it, and is not started again; "
+                        "to go on: Ctrl-C, the same 'corral up' again, corral node undrain " + self._node_id
+                    )
+                elif not self._start_again(child, restarts[child.name]):
                     return 0 if self._supervisor.signals else 1
         return 0
 

@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
+from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.apply_output import show_changes
-from corral.cli.failure import printable
+from corral.cli.failure import CommandFailure, printable
+from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.output import show_done
 from corral.cli.terminal.values import size_text
 from corral.cli.universe.import_plan import DATA_DIRECTORY, ImportPlan, StaticCopy
@@ -19,6 +21,7 @@ from corral.cli.universe.template_trees import TemplateUpload
 from corral.domain.universe.field_reports import FieldAction, FieldReport
 from corral.errors import counted
 
+NODES: Final = "/api/v1/nodes"
 _SIGNS: Final = {"created": "+", "changed": "~"}
 _ROLES: Final = {"controller": "corral controller", "daemon": "corral daemon"}
 
@@ -84,7 +87,7 @@ def show_result(session: ApiSession, result: ImportResult) -> None:
             )
     if result.answer:
         show_changes(result.answer)
-    _show_copies([each for each in result.plan.copies if each.group], result)
+    _show_copies(session, [each for each in result.plan.copies if each.group], result)
     _show_settings({"controller": result.plan.controller, "daemon": result.plan.daemon})
     if result.plan.commands:
         _say("commands that do what settings of the node did, once it is enrolled:")
@@ -121,7 +124,7 @@ def _outcome(report: FieldReport) -> str:
     return f"{to}: {report.note}" if report.note else to
 
 
-def _show_copies(copies: Sequence[StaticCopy], result: ImportResult) -> None:
+def _show_copies(session: ApiSession, copies: Sequence[StaticCopy], result: ImportResult) -> None:
     """Before its group exists a directory can be copied at once; later only while nothing uses it."""
     if not copies:
         return
@@ -129,14 +132,46 @@ def _show_copies(copies: Sequence[StaticCopy], result: ImportResult) -> None:
     created = {each["name"] for each in groups if each["action"] == "created"} if result.dry_run else ()
     _say("static directories are not copied; do it on the node that shall have them, if they are not there:")
     _say(f"  DATA={DATA_DIRECTORY}  # or what 'data' of that daemon is")
-    for each in copies:
-        held = each.group not in created
-        where = f"  # on {' or '.join(each.nodes)}" if each.nodes else ""
+    for group in dict.fromkeys(each.group for each in copies):
+        held = group not in created
         if held:
-            _say(f"  corral group hold {each.group} --reason 'its directory is copied' --yes")
-        _say(f"  {each.command}{where if held else f'{where}  # before the import'}")
+            _say(f"  corral group hold {group} --reason 'its directories are copied' --yes --wait")
+        for each in copies:
+            if each.group == group:
+                _say(
+                    f"  {each.command}{_where(session, each, result)}{'' if held else '  # before the import'}"
+                )
         if held:
-            _say(f"  corral group release {each.group}")
+            _say(f"  corral group release {group}")
+    _warn_of_other_nodes(session, [each for each in copies if each.group in created and not each.nodes])
+
+
+def _where(session: ApiSession, copy: StaticCopy, result: ImportResult) -> str:
+    """The node of a copy, as a comment: that of the configuration, the one that the instance has, or where it would
+    start now."""
+    if copy.nodes:
+        return f"  # on {' or '.join(copy.nodes)}"
+    decisions = result.answer["decisions"] if result.answer else ()
+    chosen = next(
+        (str(each["node"]) for each in decisions if each["instance"] == copy.instance and each["node"]), ""
+    )
+    if chosen:
+        return f"  # on {chosen}, where it would start"
+    try:
+        found = session.client.get(f"{INSTANCES}/{segment(copy.instance)}")
+    except CommandFailure:
+        return ""  # it was never started
+    return f"  # on {found['node']}, where it is" if found.get("node") else ""
+
+
+def _warn_of_other_nodes(session: ApiSession, copies: Sequence[StaticCopy]) -> None:
+    """A first start on another node than that of the copy makes an empty directory, and stays there."""
+    if copies and len(session.client.pages(NODES)) > 1:
+        ids = ", ".join(each.instance for each in copies)
+        _say(
+            f"  # {ids}: several nodes could take {'it' if len(copies) == 1 else 'them'}; write the node of the copy into "
+            "'nodes' of the configuration first, or it may start elsewhere, with an empty directory, and stay there"
+        )
 
 
 def _show_settings(settings: Mapping[str, dict[str, Any]]) -> None:
