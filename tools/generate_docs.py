@@ -29,6 +29,7 @@ from corral.cli.main import cli
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
 from corral.domain.events import EventType
+from corral.domain.groups.deployments import DEPLOYMENT_LIFECYCLE
 from corral.domain.instance_states import INSTANCE_LIFECYCLE
 from corral.domain.lifecycle import Lifecycle
 from corral.domain.modules.phases import MODULE_LIFECYCLE
@@ -177,6 +178,7 @@ def lifecycles() -> str:
         "Node: does it take work": ADMISSION_LIFECYCLE,
         "Instance": INSTANCE_LIFECYCLE,
         "Module": MODULE_LIFECYCLE,
+        "Deployment": DEPLOYMENT_LIFECYCLE,
     }
     intro = """
 Each lifecycle is a table in the code, and these diagrams are drawn from the tables. A step that is
