@@ -16,6 +16,7 @@ import msgspec
 from world import NOW, TICKETS, World, spec
 
 from corral.controller.instances import group_changes
+from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.order_answers import fold_start_answer
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.report_values import RunReport
@@ -23,18 +24,22 @@ from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.lost_nodes import Observation
 from corral.controller.state.collections import EVERY_DECISION, NODES
+from corral.controller.workload.vitals import Vitals
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.domain.groups.instance_records import DecisionRecord, InstanceRecord, Readiness, live
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import Admission, NodeState
+from corral.domain.records import BootMoment
 from corral.errors import Rejected
 from corral.store.port import Entry
+from corral.system.clock import boot_id
 from corral.system.controller_config import ReconcileSection
 from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 
 T = TypeVar("T")
+BOOT = boot_id()
 FLOOR = 1_000_000
 """Seconds between two looks at every group: never here. Events alone have to explain what happens."""
 
@@ -44,9 +49,11 @@ class ModelClock:
 
     def __init__(self) -> None:
         self.seconds = 1.0
+        self.offset = dt.timedelta()
+        """How far the wall clock was set."""
 
     def now(self) -> dt.datetime:
-        return NOW + dt.timedelta(seconds=self.seconds)
+        return NOW + dt.timedelta(seconds=self.seconds) + self.offset
 
     def monotonic(self) -> float:
         return self.seconds
@@ -65,8 +72,40 @@ class ReconciledWorld(World):
         self.requests: set[str] = set()
         self.connected: set[str] = {"n1", "n2"}
         self.add_node(NodeId("n2"))
-        self.players: dict[str, int] = {}
-        signals = PlanSignals(self.state, clock=self.clock, players=lambda each: self.players.get(each, 0))
+        self.counted: dict[tuple[str, int], int] = {}
+        """The players of runs, as nodes have counted them last."""
+        self.slow_to_stop: set[str] = set()
+        """Instances that nodes have not stopped yet, whatever is ordered."""
+        self._untold = False
+        """What nodes know of players is on its way to the leader."""
+        self.begin_term()
+        for node in sorted(self.connected):
+            self.reconciler.inventory_complete(NodeId(node))
+        self.settle()
+
+    boot = BOOT
+    """The boot of the machine whose controller leads."""
+
+    def change_leader(self, *, told: bool) -> None:
+        """Another controller leads. Nodes connect to it with what they run; `told`: and report their players."""
+        self.begin_term()
+        for node in sorted(self.connected):
+            if self.state.nodes.find(node) is not None:
+                self._connect(node, with_runs=True)
+        self._untold = True
+        if told:
+            self.tell_players()
+
+    def begin_term(self) -> None:
+        """A leader begins: what the last one had only in memory is lost."""
+        self.vitals = Vitals(self.state, monotonic=self.clock.monotonic)
+        self.signals_of_term = signals = PlanSignals(
+            self.state,
+            clock=self.clock,
+            drift=DriftView(self.state),
+            players=self.vitals.players_of,
+            metric=self.vitals.metric_of,
+        )
         instances = SimpleNamespace(
             signals=signals,
             placing=asyncio.Lock(),
@@ -81,10 +120,18 @@ class ReconciledWorld(World):
             config=ReconcileSection(floor_seconds=FLOOR, offline_after_seconds=5.0),
             clock=self.clock,
         )
+        self.vitals.players_changed = signals.players_changed
+        signals.begin()
         self.reconciler.begin()
+        self.vitals.emptied = self.reconciler.instance_emptied
         signals.observing = False
-        self.settle()
-        self.followers.append(self.reconciler.follow)
+        self.followers[:] = [self.vitals.follow, signals.follow, self.reconciler.follow]
+
+    def boot_moment(self) -> BootMoment:
+        return BootMoment(boot=self.boot, seconds=self.clock.boottime())
+
+    def steady(self) -> dt.datetime:
+        return NOW + dt.timedelta(seconds=self.clock.seconds)
 
     async def _commit(self, *steps: Any) -> None:
         self.apply(steps)
@@ -96,7 +143,7 @@ class ReconciledWorld(World):
         for _ in range(200):
             finished(self.reconciler._turn())
             if not self.reconciler._dirty:
-                if self.reconciler._pause() > 0.2:
+                if self.reconciler._pause() > 0.25:
                     return
                 self.wait(0.2)  # groups that are short of something are looked at so often at most
         raise AssertionError("the reconciler does not come to rest")
@@ -106,7 +153,28 @@ class ReconciledWorld(World):
         self.reconciler._floor_at = 0.0
 
     def wait(self, seconds: float) -> None:
+        if self._untold and seconds >= 1:
+            self.tell_players()
         self.clock.seconds += seconds
+        self.now = self.clock.now()
+
+    def live_on(self, seconds: float) -> None:
+        """Let time pass: nodes do what is ordered, and the reconciler has its turns whenever something is due."""
+        end = self.clock.seconds + seconds
+        while True:
+            known = -1
+            while known != len(self.events):
+                known = len(self.events)
+                self.settle()
+                for node in sorted(self.connected):
+                    self.obey(node)
+            if (left := end - self.clock.seconds) <= 0:
+                return
+            self.wait(min(left, max(0.2, self.reconciler._pause())))
+
+    def set_clock(self, seconds: float) -> None:
+        """The wall clock is set."""
+        self.clock.offset += dt.timedelta(seconds=seconds)
         self.now = self.clock.now()
 
     # operators
@@ -142,7 +210,8 @@ class ReconciledWorld(World):
     def _state_of(self, node: str, state: NodeState, type: EventType) -> None:
         stored = self.state.nodes.find(node)
         if stored is not None:
-            record = msgspec.structs.replace(stored.record, state=state, state_since=self.now)
+            away = None if state is NodeState.ONLINE else stored.record.lost_at or self.now
+            record = msgspec.structs.replace(stored.record, state=state, state_since=self.now, lost_at=away)
             self._put_node(node, record, Draft(type=type, subject=node, data={}))
 
     def drop(self, node: str) -> None:
@@ -156,19 +225,25 @@ class ReconciledWorld(World):
         if node in self.connected or self.state.nodes.find(node) is None:
             return
         self.connected.add(node)
+        self._untold = True
+        self._connect(node, with_runs=with_runs, adopted=adopted)
+
+    def _connect(self, node: str, *, with_runs: bool, adopted: str = "") -> None:
         here = [each.record for each in self.state.instances.of_node(node) if live(each.record.state)]
-        listed = [_listed(each) for each in here if with_runs and each.started_at is not None]
+        listed = [_listed(each) for each in here if with_runs and _has_run(each)]
         if adopted and self.state.instances.find(adopted) is None:
             run = wire.RunningInstance(
                 instance_id=adopted,
                 group=adopted.rpartition("-")[0],
                 incarnation=5_000 * 1024,
                 state=wire.INSTANCE_STATE_RUNNING,
+                readiness=wire.READINESS_READY,
             )
             listed.append(ticketed(TICKETS, run, node=node, serial=10_000))
         self._state_of(node, NodeState.ONLINE, EventType.NODE_ONLINE)
         self.open(NodeId(node), *listed)
         self.reconcile_listed(NodeId(node), *listed)
+        self.reconciler.inventory_complete(NodeId(node))
 
     def forget(self, node: str) -> None:
         """An operator removes it from the cluster."""
@@ -185,18 +260,49 @@ class ReconciledWorld(World):
             if not live(record.state):
                 continue
             if record.wanted is Wanted.STOP:
+                if record.id in self.slow_to_stop:
+                    continue
                 self.report(record, InstanceState.STOPPED, exit=_exit("stopped"))
-            else:
+            elif record.state not in (InstanceState.RUNNING, InstanceState.DRAINING):
                 self.report(record, InstanceState.RUNNING, readiness=Readiness.READY)
+
+    def serving(self, group: str) -> int:
+        return self.workspace().tally(group).serving
 
     def enter(self, id: str) -> None:
         """A player."""
-        self.players[id] = 1
+        self.count_players(id, 1)
 
     def leave(self, id: str) -> None:
         """The last player."""
-        if self.players.pop(id, 0):
-            self.reconciler.instance_emptied(id)
+        if self.vitals.players_of(id):
+            self.count_players(id, 0)
+
+    def count_players(self, id: str, count: int | None) -> None:
+        """Its node reports its players; None: it cannot count them any more."""
+        stored = self.state.instances.find(id)
+        if stored is None or not live(stored.record.state) or stored.record.node not in self.connected:
+            return
+        run = stored.record.incarnation
+        if stored.record.started_at is None:
+            return  # it does not run yet
+        if count is None:
+            self.counted.pop((id, run), None)
+            self.vitals.players(id, run, count=None, maximum=0, by_node=True)
+        else:
+            self.counted[id, run] = count
+            self.vitals.players(id, run, count=count, maximum=0)
+
+    def tell_players(self) -> None:
+        """Each node that is connected reports the players that it knows of, as it does when it connects."""
+        self._untold = False
+        for (id, run), count in list(self.counted.items()):
+            stored = self.state.instances.find(id)
+            present = (
+                stored is not None and stored.record.incarnation == run
+            )  # no node counts a run that has ended
+            if stored is not None and present and stored.record.node in self.connected:
+                self.vitals.players(id, run, count=count, maximum=0)
 
     def report(self, record: InstanceRecord, state: InstanceState, **facts: Any) -> None:
         said = RunReport(
@@ -248,6 +354,11 @@ class ReconciledWorld(World):
                 record = EVERY_DECISION.decode(entry.body)
                 found.setdefault(record.id, record)
         return list(found.values())
+
+
+def _has_run(record: InstanceRecord) -> bool:
+    """Has its node run it, as far as the records say?"""
+    return bool(record.started_at or record.restarts or record.adopted)
 
 
 def _listed(record: InstanceRecord) -> wire.RunningInstance:

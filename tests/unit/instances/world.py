@@ -21,8 +21,12 @@ from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import Epoch, NodeId, first_incarnation
 from corral.domain.node_states import NodeState
-from corral.domain.planning.planner import DEFAULT_LIMITS, PassLimits, PlanResult, plan
-from corral.domain.records import NodeRecord
+from corral.domain.planning.plan_results import PlanResult
+from corral.domain.planning.planner import DEFAULT_LIMITS, PassLimits, plan
+from corral.domain.planning.scaling import wanted_count
+from corral.domain.planning.schedules import scheduled
+from corral.domain.planning.signals import Signals
+from corral.domain.records import BootMoment, NodeRecord
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion
 from corral.store.port import Append, Change, Commit, Delete, Put
 from corral.system.entropy import SystemEntropy
@@ -41,8 +45,17 @@ class Numbers:
         return first_incarnation(next(self._count))
 
 
+class StillPaused(Signals):
+    """No pause is over; nothing is known of players."""
+
+    def pause_over(self, group: str) -> bool:
+        return False
+
+
 class World:
     """Nodes, groups and instances in memory."""
+
+    signals: Signals = StillPaused()
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -117,7 +130,17 @@ class World:
             entropy=SystemEntropy(),
             numbers=self._numbers,
             placing=self._rules,
+            boot=self.boot_moment(),
+            steady=self.steady(),
         )
+
+    def boot_moment(self) -> BootMoment | None:
+        """The present moment by a clock that cannot be set; None: there is none."""
+        return None
+
+    def steady(self) -> dt.datetime | None:
+        """The time by a clock that is not set; None: by the wall clock."""
+        return None
 
     def keep(self, name: str = "lobby") -> tuple[int, bool]:
         """Bring a group to its desired state, as the reconciler does; how many were started, and are more left?"""
@@ -129,13 +152,18 @@ class World:
         """One pass of the reconciler over these groups."""
         ws = self.workspace()
         wakes = {name: Wake(cause="test", causes=("event:1-1",)) for name in names}
-        result = keep_groups(ws, wakes, pause_over=lambda _: False, limits=limits)
+        result = keep_groups(ws, wakes, signals=self.signals, limits=limits)
         self.apply(ws.steps())
         return result
 
+    def wanted(self, name: str = "lobby") -> int:
+        """How many instances of a group are to serve."""
+        record = self.state.groups.require(name).record
+        return wanted_count(record, scheduled(record.spec, self.now))
+
     def planned(self, names: Iterable[str]) -> PlanResult:
         """What a pass would do; nothing is done."""
-        return plan(WorkspaceView(self.workspace(), pause_over=lambda _: False), list(names))
+        return plan(WorkspaceView(self.workspace(), self.signals), list(names))
 
     def apply(self, steps: Sequence[Step]) -> None:
         """What the store and the fold would do, compare-and-set included."""
