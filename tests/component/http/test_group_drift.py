@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import msgspec
 from http_rig import Rig
+
+from corral.controller.state.collections import GROUPS as STORED_GROUPS
 
 GROUPS = "/api/v1/groups"
 
@@ -32,6 +35,8 @@ async def test_a_change_of_what_runs_is_drift_and_one_of_numbers_is_not(
         "nodes": {},
         "command": "",
         "refused": "",
+        "pinned_revision": 0,
+        "document_pending": False,
     }
     assert (await drift(client), await of_instance(client)) == (none, "none")
     for patch in ({"min": 1}, {"labels": {"a": "b"}}, {"priority": 9}, {"env": {}}):
@@ -39,7 +44,7 @@ async def test_a_change_of_what_runs_is_drift_and_one_of_numbers_is_not(
         assert await drift(client) == none
     await client.patch(f"{GROUPS}/lobby", json={"env": {"A": "1"}})
     found = await drift(client)
-    assert (found["outdated"], found["command"]) == (["lobby-1"], "corral group restart lobby")
+    assert (found["outdated"], found["command"]) == (["lobby-1"], "corral deploy lobby")
     assert await of_instance(client) == "outdated"
     listed = (await client.get("/api/v1/instances")).json()["items"]
     assert [each["drift"] for each in listed] == ["outdated"]
@@ -75,14 +80,14 @@ async def test_no_restart_is_recommended_that_would_be_refused(client: httpx.Asy
     wrong = "label 'disk' is 'slow', 'fast' is wanted"
     assert (found["nodes"], found["command"]) == ({"node-1": wrong}, "")
     assert found["refused"] == f"no node could take 'lobby-1' again (node-1: {wrong})"
-    refused = await client.post(f"{GROUPS}/lobby/restart")
+    refused = await client.post(f"{GROUPS}/lobby/restart", json={"at_once": True})
     assert refused.status_code == 409
     assert refused.json()["error"]["hint"] == "first: label disk=fast on node-1"
     assert (await client.get("/api/v1/instances/lobby-1")).json()["wanted"] == "run"
     await rig.online("node-2", labels={"disk": "fast"})
     found = await drift(client)
     assert (found["command"], found["refused"]) == ("corral group restart lobby", "")
-    assert (await client.post(f"{GROUPS}/lobby/restart")).status_code == 200
+    assert (await client.post(f"{GROUPS}/lobby/restart", json={"at_once": True})).status_code == 200
 
 
 async def test_contents_that_a_group_names_are_drift_and_a_draw_is_none(
@@ -106,6 +111,22 @@ async def test_a_run_from_before_this_was_recorded_is_unknown(client: httpx.Asyn
     assert ((await drift(client))["unknown_count"], await of_instance(client)) == (1, "unknown")
     await rig.report("lobby-1", state="STOPPED")
     assert ((await drift(client))["unknown_count"], await of_instance(client)) == (0, "none")
+
+
+async def test_a_pin_is_named_and_what_differs_from_it_is_drift(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.group(max=9)
+    await rig.instance()
+    await client.patch(f"{GROUPS}/lobby", json={"env": {"A": "1"}})
+    await rig.instance()
+    group = rig.state.groups.require("lobby")
+    pinned = msgspec.structs.replace(group.record, pinned_revision=1)
+    await rig.ledger.commit(STORED_GROUPS.put("lobby", pinned, expect=group.revision))
+    status = (await client.get(f"{GROUPS}/lobby")).json()["status"]
+    assert (status["deployment_revision"], status["pinned_revision"], status["stable_revision"]) == (2, 1, 0)
+    found = status["drift"]
+    assert (found["pinned_revision"], found["document_pending"], found["outdated"]) == (1, True, ["lobby-2"])
+    listed = (await client.get("/api/v1/instances")).json()["items"]
+    assert [each["deployment_revision"] for each in listed] == [1, 2]
 
 
 async def test_a_change_of_a_parent_is_drift_of_its_children(client: httpx.AsyncClient, rig: Rig) -> None:

@@ -174,7 +174,7 @@ async def test_an_empty_group_is_gone_at_once(client: httpx.AsyncClient) -> None
 
 async def test_restarting_a_group_orders_every_instance(client: httpx.AsyncClient, rig: Rig) -> None:
     first, second = await rig.instance(), await rig.instance()
-    restarted = await client.post(f"{GROUPS}/lobby/restart")
+    restarted = await client.post(f"{GROUPS}/lobby/restart", json={"at_once": True})
     assert restarted.status_code == 200
     assert restarted.json()["revision"] == (await client.get(f"{GROUPS}/lobby")).json()["revision"]
     for id in (first.id, second.id):
@@ -187,8 +187,12 @@ async def test_a_group_whose_next_run_cannot_be_planned_is_not_restarted(
     first, second = await rig.instance(), await rig.instance()
     raised = {"variable_types": {"MOTD": {"required": True}}}
     assert (await client.patch(f"{GROUPS}/lobby", json=raised)).status_code == 200
-    for path in (f"{GROUPS}/lobby/restart", f"/api/v1/instances/{first.id}/restart"):
-        refused = await client.post(path, json={} if "instances" in path else None)
+    for path, body in (
+        (f"{GROUPS}/lobby/restart", {"at_once": True}),
+        (f"{GROUPS}/lobby/restart", {}),
+        (f"/api/v1/instances/{first.id}/restart", {}),
+    ):
+        refused = await client.post(path, json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "VARIABLE_INVALID")
     for id in (first.id, second.id):
         assert (await client.get(f"/api/v1/instances/{id}")).json()["wanted"] == "run"

@@ -11,7 +11,8 @@ import pytest
 from http_rig import Rig
 
 from corral.controller.state.collections import CRASHES
-from corral.domain.groups.instance_records import CrashRecord, ExitRecord, Readiness, StartFailure
+from corral.domain.groups.crash_records import CrashRecord
+from corral.domain.groups.instance_records import ExitRecord, Readiness, StartFailure
 from corral.domain.instance_states import InstanceState
 from corral.store.port import ABSENT
 from corral.testing.waiting import eventually
@@ -51,7 +52,7 @@ async def test_a_start_is_answered_with_the_scheduled_record(client: httpx.Async
         None,
         None,
         False,
-        0,
+        1,
     )
     await eventually(lambda: [m for m in node.sent if m.WhichOneof("payload") == "start_instance"])
     assert (await client.get(f"{INSTANCES}/{shape['id']}")).json()["revision"] == shape["revision"]

@@ -11,9 +11,9 @@ from http_rig import Rig
 from stand_in_node import T0, StandInNode
 
 from corral.controller.state.collections import CRASHES
+from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.instance_records import (
     EARLIER_STARTS,
-    CrashRecord,
     EarlierStart,
     ExitRecord,
     InstanceRecord,

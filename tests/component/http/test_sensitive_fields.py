@@ -20,14 +20,9 @@ from corral.controller.http.routes import ROUTES
 from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType
+from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.group import GroupSpec, PatchSpec
-from corral.domain.groups.instance_records import (
-    CrashLoop,
-    CrashRecord,
-    DecisionRecord,
-    ExitRecord,
-    StartFailure,
-)
+from corral.domain.groups.instance_records import CrashLoop, DecisionRecord, ExitRecord, StartFailure
 from corral.domain.ids import DecisionId
 from corral.domain.modules.records import ModuleChange, Overridden
 from corral.domain.permissions import GRANTS, Permission, Role

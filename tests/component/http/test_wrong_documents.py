@@ -58,7 +58,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"parent": "base", "min": 6}, "max"),
     ({"parent": "lobby"}, "parent"),
     ({"scaling": {"mode": "DYNAMIC"}}, "scaling/mode"),
-    ({"scaling": {"up_threshold": 0.5}}, "scaling/up_threshold"),
+    ({"scaling": {"up_threshold": 0}}, "scaling/up_threshold"),
     ({"isolate": "uid", "run_as": "games"}, "isolate"),
 ]
 

@@ -13,7 +13,8 @@ from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.testing.waiting import eventually
 from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
-from corral.wire.v1.node_pb2 import DaemonLogRecord, ShutdownNodeAck
+from corral.wire.v1.module_pb2 import CapabilityResult
+from corral.wire.v1.node_pb2 import DaemonLogRecord
 
 HOSTILE = {
     "too long": "request:" + "x" * 129,
@@ -52,7 +53,7 @@ async def fields_of(logs: Logs, message: str) -> dict[str, str]:
 
 def ignored(cause: str) -> DaemonMessage:
     """A frame that a controller logs and does nothing about."""
-    return DaemonMessage(shutdown_node_ack=ShutdownNodeAck(), cause=cause)
+    return DaemonMessage(capability_result=CapabilityResult(), cause=cause)
 
 
 async def test_the_cause_that_a_node_names_is_in_the_records_of_its_frame(
@@ -62,7 +63,7 @@ async def test_the_cause_that_a_node_names_is_in_the_records_of_its_frame(
         await daemon.greet()
         await daemon.send(ignored("request:req-1"))
         fields = await fields_of(logs, "session_frames.skipped")
-    assert fields == {"node": "raw", "kind": "shutdown_node_ack", "request": "req-1"}
+    assert fields == {"node": "raw", "kind": "capability_result", "request": "req-1"}
 
 
 @pytest.mark.parametrize("cause", HOSTILE.values(), ids=HOSTILE)
@@ -72,7 +73,7 @@ async def test_a_cause_that_names_no_request_is_ignored_and_the_session_lives(
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         await daemon.greet()
         await daemon.send(ignored(cause))
-        assert await fields_of(logs, "session_frames.skipped") == {"node": "raw", "kind": "shutdown_node_ack"}
+        assert await fields_of(logs, "session_frames.skipped") == {"node": "raw", "kind": "capability_result"}
         record = DaemonLogRecord(level="INFO", message="still here")
         await daemon.send(DaemonMessage(daemon_log_record=record, spool_sequence=1, cause=cause))
         acked = await daemon.read_until("spool_ack")

@@ -6,6 +6,8 @@ import pytest
 
 from corral.cli.failure import CommandRefused
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
+from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
+from corral.wire.v1.node_pb2 import Ping
 
 NODE = "/api/v1/nodes/raw"
 CLAIMED = {
@@ -140,3 +142,34 @@ async def test_a_runtime_that_no_node_has_is_refused_with_the_nearest_one(contro
         await daemon.greet(**{**CLAIMED, "runtimes": ["process", "firecracker"]})
     node = await controller.call("PATCH", NODE, {"runtimes": ["firecracker", "tmux"]})
     assert node["runtimes"] == ["firecracker"]
+
+
+@pytest.mark.parametrize(
+    ("told", "stored"),
+    [({}, 15.0), ({"reconnect_max_ms": 200}, 0.2), ({"reconnect_max_ms": 2**32 - 1}, 300.0)],
+    ids=["not told", "told", "absurd"],
+)
+async def test_the_longest_pause_of_a_node_is_stored_within_bounds(controller, identity, told, stored):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**told)
+    assert controller.app.role.term.state.nodes.find("raw").record.reconnect_max_seconds == stored
+
+
+async def test_a_daemon_tells_the_longest_pause_of_its_configuration(cluster, controller):
+    await cluster.daemon("n1", controller, link__reconnect_max_seconds=7.5)
+    record = controller.app.role.term.state.nodes.find("n1").record
+    assert record.reconnect_max_seconds == 7.5
+
+
+async def test_a_node_that_asks_is_answered_and_a_flood_of_questions_gets_few_answers(controller, identity):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet()
+        await daemon.send(DaemonMessage(ping=Ping(sequence=7)))
+        assert (await daemon.read_until("pong")).pong.sequence == 7
+        for start in range(0, 20_000, 200):
+            pings = [DaemonMessage(ping=Ping(sequence=start + number)) for number in range(200)]
+            await daemon.send(DaemonMessage(batch=DaemonBatch(messages=pings)))
+        answers = 0
+        while (await daemon.read_until("pong")).pong.sequence != 19_999:
+            answers += 1
+        assert answers < 200

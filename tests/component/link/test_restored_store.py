@@ -89,8 +89,9 @@ async def test_what_was_stopped_after_the_copy_is_told_as_it_ended(cluster, scra
         assert told["data"]["stored"] < told["data"]["confirmed"]
         for path in ("/ready", "/api/v1/cluster"):
             assert "older than they know" in (await controller.call("GET", path))["notes"][0]
-        await wait_for_instances(controller, "lobby", count=1)
-        await controller.call("POST", "/api/v1/instances/lobby-2/kill", {})
+        await wait_for_instances(controller, "lobby", count=2)  # so many were wanted when the copy was made
+        for id in ("lobby-2", "lobby-3"):
+            await controller.call("POST", f"/api/v1/instances/{id}/kill", {})
 
 
 async def is_stopped(look) -> bool:

@@ -260,6 +260,18 @@ class PretendNode:
             )
         )
 
+    async def count_players(self, id: str, count: int | None) -> None:
+        """A number of players, which is not kept for later; None: it does not know it any more."""
+        update = wire.InstanceStatusUpdate(
+            instance_id=id,
+            incarnation=self.runs[id].incarnation,
+            state=self.runs[id].state,
+            readiness=wire.READINESS_READY,
+            players_known=count is not None,
+            player_count=count or 0,
+        )
+        await self.tell(DaemonMessage(instance_status=update))
+
     async def stopped(self, id: str) -> None:
         """Nothing is left of it, as ordered."""
         exit = wire.ExitStatus(known=True, outcome="stopped", summary="exit 0", rung="command: stop")

@@ -215,7 +215,7 @@ async def test_a_node_whose_position_cannot_be_read_can_be_removed(fleet):
 async def test_a_report_that_a_damaged_document_keeps_out_waits_for_the_repair_and_is_not_confirmed(fleet):
     await fleet.begin()
     node = await fleet.node("n1")
-    await fleet.group("lobby")
+    await fleet.group("lobby", restart={"on": "never"})
     await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
     await fleet.running(1)
     run = wire.RunningInstance()

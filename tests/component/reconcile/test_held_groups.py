@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pretend_node import S
 
 from corral.cli.failure import CommandRefused
 from corral.testing.waiting import eventually
@@ -52,15 +51,15 @@ async def test_a_hold_that_waits_for_players_stops_each_instance_when_it_is_empt
     node = await fleet.node("n1")
     await fleet.group(min=2)
     await fleet.running(2)
-    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING, players_known=True, player_count=3)
+    await node.count_players("lobby-1", 3)
     vitals = fleet.term.workload.vitals
-    await node.report("lobby-2", S.INSTANCE_STATE_RUNNING, players_known=True, player_count=0)
+    await node.count_players("lobby-2", 0)
     await eventually(lambda: (vitals.players_of("lobby-1"), vitals.players_of("lobby-2")) == (3, 0))
     await order(fleet, "hold", {"reason": "soon", "when_empty": True})
     await fleet.reaches("lobby-2", "STOPPED")
     assert fleet.record("lobby-1").wanted == "run"
     await eventually(lambda: not fleet.term.reconciler._dirty)
-    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING, players_known=True, player_count=0)
+    await node.count_players("lobby-1", 0)
     await all_stopped(fleet)
     decisions = (await fleet.controller.call("GET", "/api/v1/decisions?subject=instance/lobby-1"))["items"]
     (stop,) = [each for each in decisions if each["kind"] == "stop"]

@@ -147,6 +147,7 @@ HOSTILE = {
     "capability_result": answers(capability_result=[modules.CapabilityResult(call_id="x")]),
     "shutdown_node_ack": answers(shutdown_node_ack=[nodes.ShutdownNodeAck(running_instances=2**31 - 1)]),
     "pong": answers(pong=[nodes.Pong(sequence=2**62), nodes.Pong(sequence=-1)]),
+    "ping": answers(ping=[nodes.Ping(sequence=2**62), nodes.Ping(sequence=-1)]),
     "node_status": answers(node_status=[nodes.NodeStatus(used_ports=[-1, 70_000] * 9, total_memory_mb=-1)]),
     "module_metrics": answers(module_metrics=[modules.ModuleMetrics()]),
 }

@@ -208,7 +208,7 @@ async def test_decisions_are_kept_with_cause_reason_and_what_was_passed_over(fle
 async def test_the_past_is_bounded(fleet, clock):
     await fleet.begin(instances__ended_per_group=2, instances__crashes=1)
     node = await fleet.node("n1")
-    await fleet.group(crash_loop={"failures": 100})
+    await fleet.group(crash_loop={"failures": 100}, restart={"on": "never"})
     for number in range(1, 5):
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
         await fleet.running(1)

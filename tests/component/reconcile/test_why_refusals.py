@@ -74,7 +74,7 @@ async def test_a_node_that_is_away_with_instances_is_named(fleet):
     assert [text.partition(" since ")[0] for text in topics(found, "away")] == [
         "n1, which has lobby-1, is DISCONNECTED"
     ]
-    assert conditions(found) == ["n1 reconnects"]
+    assert conditions(found) == ["n1 reconnects", "n1 stays away"]
 
 
 async def test_a_group_that_waits_for_another_names_the_trouble_of_that_one(fleet):

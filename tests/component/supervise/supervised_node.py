@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from corral.daemon.console.consoles import NodeConsoles
+from corral.daemon.link.controller_contact import ControllerContact
 from corral.daemon.link.spool import Spool
 from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.runs.run import Run
@@ -156,6 +157,7 @@ class SupervisedNode:
             consoles=self._consoles,
             clock=self._clock,
             entropy=self._entropy,
+            contact=ControllerContact(self.data, clock=self._clock),
         )
         await self.supervision.begin()
         self.orders = LinkOrders(self.supervision.supervisor, self.supervision.services.runs)

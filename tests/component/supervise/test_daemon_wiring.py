@@ -23,6 +23,7 @@ class OrderingController:
 
     def __init__(self, *, features: tuple[str, ...] = FEATURES) -> None:
         self.features = features
+        self.epoch = 1
         self.greetings: list[Handshake] = []
         self.heard: list[DaemonMessage] = []
         self.orders: asyncio.Queue[ControllerMessage] = asyncio.Queue()
@@ -35,9 +36,9 @@ class OrderingController:
             protocol_version=PROTOCOL_VERSION,
             protocol_compatible=True,
             features=self.features,
-            epoch=1,
+            epoch=self.epoch,
         )
-        await context.write(ControllerMessage(handshake_ack=ack, epoch=1))
+        await context.write(ControllerMessage(handshake_ack=ack, epoch=self.epoch))
         talking = asyncio.create_task(self._talk(context))
         try:
             while isinstance(frame := await context.read(), DaemonMessage):
@@ -49,7 +50,7 @@ class OrderingController:
     async def _talk(self, context) -> None:
         while True:
             order = await self.orders.get()
-            order.epoch = 1
+            order.epoch = order.epoch or self.epoch
             await context.write(order)
 
     def of(self, kind: str) -> list:

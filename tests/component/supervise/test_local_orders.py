@@ -105,7 +105,7 @@ async def test_everything_is_stopped_though_no_daemon_runs(node):
     await node.close()
     asked = await corral("local", "--data", str(node.data), "stop-all")
     assert asked.returncode == 2
-    assert f"stop i0, i1, i2 in {node.data} needs a yes" in asked.stderr
+    assert f"a yes is needed to stop i0, i1, i2 in {node.data}" in asked.stderr
     assert all(pathlib.Path(f"/proc/{ack.pid}").exists() for ack in acks)
     done = await corral("local", "--data", str(node.data), "stop-all", "--yes", "-o", "json")
     assert done.returncode == 0, done.stderr

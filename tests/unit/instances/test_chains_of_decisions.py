@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from reconciled_world import KeptReads, ReconciledWorld, finished
+from world_histories import instance
 
 from corral.controller.http.resources.why.cause_chains import LONGEST, ChainReader
 from corral.controller.http.resources.why.decision_history import DecisionHistory
@@ -13,6 +14,7 @@ from corral.domain.decisions import DecisionKind
 from corral.domain.events import Event
 from corral.domain.groups.group import CrashLoopSpec, DependencySpec, RestartOn, RestartSpec
 from corral.domain.groups.instance_records import DecisionRecord, InstanceRecord
+from corral.domain.groups.scaling_spec import ScalingMode, ScalingSpec, ScheduleSpec
 from corral.domain.node_states import Admission
 from corral.domain.permissions import Role
 
@@ -26,6 +28,8 @@ CHANGES = frozenset(
         DecisionKind.SCALE,
         DecisionKind.PROMOTE,
         DecisionKind.PLACE,
+        DecisionKind.DRAIN,
+        DecisionKind.UNDRAIN,
     }
 )
 
@@ -34,6 +38,9 @@ nodes = st.sampled_from(NODES)
 which = st.integers(0, 5)
 """One of the instances, by its place among all."""
 flags = st.booleans()
+DYNAMIC = ScalingSpec(mode=ScalingMode.DYNAMIC, idle_seconds=5, window_seconds=5, cooldown_seconds=5)
+"""With one place an instance, a second player needs one more."""
+SOON = ScheduleSpec(name="soon", cron="*/2 * * * *", duration_seconds=60, max=12, min=3)
 documents = st.fixed_dictionaries(
     {
         "min": st.integers(0, 12),
@@ -43,6 +50,10 @@ documents = st.fixed_dictionaries(
         "restart": st.sampled_from([RestartSpec(on=each) for each in RestartOn]),
         "crash_loop": st.just(CrashLoopSpec(failures=2, within_seconds=60, pause_seconds=60)),
         "min_alive_ms": st.just(0),
+        "scaling": st.sampled_from([ScalingSpec(), DYNAMIC]),
+        "max_players": st.just(1),
+        "max": st.sampled_from([None, 12]),
+        "schedules": st.sampled_from([(), (SOON,)]),
         "depends_on": st.sampled_from([(), (DependencySpec(group="g0"),)]),
     }
 )
@@ -90,11 +101,6 @@ def lived(history) -> ReconciledWorld:
             world.settle()
     world.settle()
     return world
-
-
-def instance(world: ReconciledWorld, number: int) -> InstanceRecord | None:
-    found = sorted((each.record for each in world.state.instances), key=lambda each: each.id)
-    return found[number % len(found)] if found else None
 
 
 def act(world: ReconciledWorld, what: str, *args) -> None:
@@ -212,7 +218,7 @@ class Chains:
                 return not self._announced(cause)
             case "request":
                 return id in self._world.requests
-            case "crash":
+            case "crash" | "players":
                 return True
             case "node":
                 return id in NODES
@@ -228,6 +234,11 @@ CRASHES = (("crash", 0, False), ("crash", 1, False))
 MATCHES = {**LOBBY, "warm": 0, "restart": RestartSpec(on=RestartOn.FAILURE), "min_alive_ms": 0}
 LARGE = {"min": 2, "memory_mb": 900, "static": False}
 OBEY = (("obey", "n1"), ("obey", "n2"))
+CROWD = (
+    "create",
+    "g1",
+    {"min": 1, "max": 3, "memory_mb": 10, "static": False, "scaling": DYNAMIC, "max_players": 1},
+)
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -246,6 +257,13 @@ OBEY = (("obey", "n1"), ("obey", "n2"))
 )
 @example(after(("restart", 0), *OBEY, ("hold", "g0", True), ("wait", 6), *OBEY, ("release", "g0")))
 @example(after(("enter", 0), ("hold", "g0", True), ("leave", 0), *OBEY))
+@example(after(CROWD, *OBEY, ("enter", 3), *OBEY, ("leave", 3), ("wait", 6), ("wait", 6), *OBEY))
+@example(
+    after(CROWD, *OBEY, ("enter", 3), *OBEY, ("enter", 4), ("patch", "g1", {"max": 1}), ("leave", 4), *OBEY)
+)
+@example(
+    after(("create", "g1", {**LOBBY, "warm": 0, "schedules": (SOON,)}), ("wait", 70), *OBEY, ("wait", 70))
+)
 def test_each_change_has_a_chain_to_a_root(history):
     Chains(lived(history)).check()
 

@@ -10,9 +10,10 @@ from corral.controller.instances.group_changes import create_group, delete_group
 from corral.controller.instances.instance_changes import remove_instance, restart_instance, start_instance
 from corral.controller.instances.retention import forgotten
 from corral.controller.instances.starts import release, reserve
-from corral.domain.groups.group import PortSpec, ScalingMode, ScalingSpec
+from corral.domain.groups.group import PortSpec
 from corral.domain.groups.group_documents import parse_group
 from corral.domain.groups.plans import read_plan
+from corral.domain.groups.scaling_spec import ScalingMode, ScalingSpec
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code, Rejected
 from corral.system.controller_config import InstanceRetentionSection
@@ -35,7 +36,7 @@ def test_a_start_is_one_transaction_of_record_reservation_plan_decision_and_even
     ws = world.workspace("somebody")
     record = start_instance(ws, "lobby")
     collections = {step.collection for step in ws.steps() if hasattr(step, "collection")}
-    assert collections == {"instances", "node_ledgers", "plans", "reservations"}
+    assert collections == {"groups", "instances", "node_ledgers", "plans", "reservations", "revisions"}
     world.apply(ws.steps())
     assert world.types()[-1] == "INSTANCE_SCHEDULED"
     assert [entry.journal for entry in world.decisions] == [
@@ -72,7 +73,7 @@ def test_bounds_and_states_are_refused_with_their_codes(world):
 
 def test_in_a_group_of_mode_static_only_min_decides_about_the_number(world):
     world.do(create_group, spec(min=1, scaling=ScalingSpec(mode=ScalingMode.STATIC)))
-    assert world.state.groups.require("lobby").record.desired_count == 1
+    assert world.wanted() == 1
     started = world.do(start_instance, "lobby")
     for change, *more in ((scale_group, 2), (start_instance,)):
         error = refused(world, change, "lobby", *more)

@@ -67,11 +67,12 @@ def reports(world) -> InstanceReports:
 
     return InstanceReports(
         state=world.state,
-        vitals=Vitals(world.state),
+        vitals=Vitals(world.state, monotonic=lambda: 0.0),
         workspace=world.workspace,
         numbers=unused,
         tickets=TICKETS,
         dispatcher=unused,
+        drain_orders=unused,
         commands=InstanceCommands(ledger=unused, sessions=unused, entropy=unused),
         refused=unused,
         clock=SystemClock(),
@@ -278,7 +279,7 @@ def test_what_a_run_waits_for_is_shown_until_it_is_ready_and_never_stored(world)
     revision = world.state.instances.require("lobby-1").revision
     stage = wire.START_PREPARATION_STAGE_PROCESS_START
     words = status(world, S.INSTANCE_STATE_RUNNING, stage=stage, reason="nothing listens on 1/tcp yet")
-    heard.transient(N1, words)
+    heard.transient(N1, words, spooled=False)
     vitals.resync()
     found = vitals.find("lobby-1")
     assert (found.waits_for, found.stage) == ("nothing listens on 1/tcp yet", "")

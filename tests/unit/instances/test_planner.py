@@ -173,10 +173,8 @@ def test_whatever_is_planned_no_node_promises_more_than_it_has_and_a_second_pass
     for _, stored in world.state.groups.items():
         name = stored.record.spec.name
         tally = world.workspace().tally(name)
-        assert tally.serving <= stored.record.desired_count, "I6"
-        assert tally.serving == stored.record.desired_count or stored.record.reason, (
-            "I4: a reason for each shortage"
-        )
+        assert tally.serving <= world.wanted(name), "I6"
+        assert tally.serving == world.wanted(name) or stored.record.reason, "I4: a reason for each shortage"
     check_rest(world)
     again = world.planned(names(world))
     assert world.planned(names(world)) == again, "the same state, the same plan"

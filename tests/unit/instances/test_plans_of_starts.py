@@ -15,7 +15,7 @@ from corral.controller.instances.order_answers import fold_start_answer
 from corral.controller.instances.plans import plans_in_use
 from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
-from corral.controller.state.collections import TEMPLATES
+from corral.controller.state.collections import REVISIONS, TEMPLATES
 from corral.controller.term.housekeeping import surplus_versions
 from corral.domain.groups.group import ArtifactSpec, TemplateChoice, TemplateSelection
 from corral.domain.groups.plans import read_plan
@@ -228,7 +228,7 @@ def test_a_start_whose_template_was_removed_while_it_was_committed_is_planned_an
 # what is kept
 
 
-def test_a_version_that_ran_is_kept_as_long_as_it_runs(world):
+def test_a_version_that_ran_is_kept_as_long_as_it_runs_or_a_revision_has_it(world):
     world.add_template("base", "one")
     world.do(create_group, spec(templates=("base",)))
     world.do(start_instance, "lobby")
@@ -238,6 +238,8 @@ def test_a_version_that_ran_is_kept_as_long_as_it_runs(world):
     record = world.state.templates.require("base").record
     assert [version.hash for version in record.versions] == ["one", "three"]
     report(world, "lobby-1", InstanceState.STOPPED)
+    assert list(surplus_versions(world.state, keep=1)) == []
+    world.apply([REVISIONS.delete("lobby/1", expect=None)])
     world.apply(list(surplus_versions(world.state, keep=1)))
     record = world.state.templates.require("base").record
     assert [version.hash for version in record.versions] == ["three"]

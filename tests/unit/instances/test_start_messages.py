@@ -72,6 +72,10 @@ SERVER = {
 }
 
 
+def test_the_order_says_which_revision_it_is_made_by(world):
+    assert ordered(world, SERVER).deployment_revision == 1
+
+
 def test_the_plan_travels_as_the_bytes_that_were_hashed(world):
     order = ordered(world, SERVER)
     plan = order.composition_plan

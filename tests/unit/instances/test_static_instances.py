@@ -243,7 +243,7 @@ def test_a_static_instance_that_was_stopped_by_hand_stays_stopped_until_it_is_st
     assert world.state.instances.find("lobby-3") is None, "nothing runs in its place"
     reason = world.state.groups.require("lobby").record.reason
     assert "'lobby-1' (a copy is made)" in reason
-    assert "corral instance restart ID" in reason
+    assert "'corral instance restart lobby-1' starts it again" in reason
     report(world, "lobby-2", InstanceState.CRASHED)
     keep(world)
     assert ids_of(world) == {"lobby-2"}, "the other one is kept as ever"
