@@ -254,7 +254,7 @@ async def test_a_prune_says_what_it_stops_and_not_that_nothing_was_done(
         assert "it is held: nothing starts until 'corral group release a'" in shown.stdout
         assert "1 instance (b-1) is stopped" in shown.stdout
         asked = await run("apply", "--prune")
-        assert "delete b, and stop b-1 needs a yes" in asked.stderr
+        assert "a yes is needed to delete b, and stop b-1" in asked.stderr
         done = await run("apply", "--prune", "--yes")
         assert done.returncode == 0, done.stderr
         assert "'b-1' (RUNNING) would be stopped" in done.stderr

@@ -137,6 +137,19 @@ def test_a_warm_instance_is_shown_as_one(corral: Corral, server: StandIn) -> Non
     assert "yes (warm)" in corral("instance", "list").stdout
 
 
+def test_a_group_that_stays_with_a_revision_says_so_and_what_ends_it(corral: Corral, server: StandIn) -> None:
+    drift = {"outdated_count": 0, "placement_count": 0, "pinned_revision": 3, "document_pending": True}
+    pinned = {**GROUP, "status": {**GROUP["status"], "drift": drift}}
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, pinned)
+    shown = corral("group", "get", "lobby").stdout
+    differs = (
+        "the document, or what it names, differs: change what was wrong with it, then 'corral deploy lobby'"
+    )
+    assert f"pinned to revision 3; {differs}" in shown
+    drift["document_pending"] = False
+    assert "pinned to revision 3\n" in corral("group", "get", "lobby").stdout
+
+
 def test_a_changed_group_says_what_still_runs_as_it_was_before(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:
@@ -210,6 +223,19 @@ def test_scaling_waits_until_as_many_are_ready(corral: Corral, server: StandIn) 
     assert server.requests[0].body == {"count": 3}
 
 
+def test_a_paused_group_can_have_fewer_and_not_more(corral: Corral, server: StandIn) -> None:
+    paused = {"reason": "3 failures within 300 s", "until": "2026-01-01T00:05:00Z"}
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    states = ({"instances": 3, "draining": 1}, {"instances": 2})
+    answers = [with_status(paused=paused, wanted=2, ready=2, **each) for each in states]
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(*answers)
+    fewer = corral("group", "scale", "lobby", "2", "--wait")
+    assert (fewer.returncode, fewer.stdout) == (0, "group 'lobby' shall have 2 instances\n"), fewer.stderr
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status(paused=paused, wanted=3, ready=2))
+    more = corral("group", "scale", "lobby", "3", "--wait")
+    assert (more.returncode, "is paused as crash-looping: 3 failures" in more.stderr) == (1, True)
+
+
 def test_a_wait_that_runs_out_exits_with_4_and_says_what_was_seen(corral: Corral, server: StandIn) -> None:
     server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
     server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status(reason="no node has room"))
@@ -279,7 +305,7 @@ def test_a_group_whose_instances_are_still_being_stopped_is_not_called_deleted(
 def test_the_other_verbs_of_a_group(corral: Corral, server: StandIn, verb: str) -> None:
     server.answers["POST", f"/api/v1/groups/lobby/{verb}"] = (200, GROUP)
     server.answers["GET", "/api/v1/groups/lobby"] = (200, GROUP)
-    more = ["--yes"] if verb == "restart" else []
+    more = ["--at-once", "--yes"] if verb == "restart" else []
     assert corral("group", verb, "lobby", *more).returncode == 0
 
 
@@ -350,6 +376,25 @@ def test_a_start_that_fails_is_told_with_its_reason(corral: Corral, server: Stan
 
 
 @pytest.mark.parametrize("verb", ["stop", "kill"])
+def test_that_another_one_is_started_for_one_that_is_stopped_is_told(
+    corral: Corral, server: StandIn, verb: str
+) -> None:
+    server.answers["POST", f"/api/v1/instances/lobby-1/{verb}"] = (200, {**INSTANCE, "wanted": "stop"})
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(GROUP, with_status(instances=3))
+    more = ["--yes"] if verb == "kill" else []
+    done = corral("instance", verb, "lobby-1", *more)
+    assert done.returncode == 0, done.stderr
+    assert "group 'lobby' is to have 2 instances, so that another one is started" in done.stderr
+    assert "corral group hold lobby --reason TEXT" in done.stderr
+    held = {"by": "'admin'", "reason": "a new map", "since": "2026-01-01T00:00:00Z"}
+    for after in (with_status(wanted=1), with_status(hold=held), {**GROUP, "static": True}, None):
+        draining = (with_status(instances=3, draining=1), with_status(instances=3, draining=0))
+        server.answers["GET", "/api/v1/groups/lobby"] = growing(*((GROUP, after) if after else draining))
+        done = corral("instance", verb, "lobby-1", *more)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill"])
 def test_an_instance_is_ended_and_how_it_ended_is_told(corral: Corral, server: StandIn, verb: str) -> None:
     exit = {"code": 0, "signal": None, "crashed": False, "summary": "exit code 0 after 'stop'"}
     server.answers["POST", f"/api/v1/instances/lobby-1/{verb}"] = (200, INSTANCE)
@@ -359,7 +404,8 @@ def test_an_instance_is_ended_and_how_it_ended_is_told(corral: Corral, server: S
     more = ["--yes"] if verb == "kill" else []
     done = corral("instance", verb, "lobby-1", "--reason", "tidy", "--wait", *more)
     assert done.stdout == "instance 'lobby-1' is STOPPED: exit code 0 after 'stop'\n", done.stderr
-    assert server.requests[0].body == {"reason": "tidy"}
+    (order,) = [each for each in server.requests if each.method == "POST"]
+    assert order.body == {"reason": "tidy"}
 
 
 def test_a_restart_is_waited_for_beyond_the_old_run(corral: Corral, server: StandIn) -> None:

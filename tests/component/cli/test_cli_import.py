@@ -6,6 +6,7 @@ import asyncio
 import json
 import pathlib
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -152,6 +153,53 @@ async def copy_static(daemon: LocalDaemon, copies: list[dict[str, Any]]) -> None
         subprocess.run, ["sh", "-c", copy["command"]], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+async def test_the_printed_commands_copy_directories_of_a_group_that_runs_already(
+    run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
+) -> None:
+    daemon = await cluster.daemon("n1", controller)
+    command = "ls; exec head -n 1"
+    world = {**WORLD, "command": command, "minimumServiceCount": 2, "templateInstallationConfig": {}}
+    (folder / "configuration/World.json").write_text(json.dumps(world))
+    (folder / "static/World-2").mkdir()
+    (folder / "static/World-2/second.dat").write_text("the second world")
+    printed = (await run("import", "universe", str(folder))).stdout.splitlines()
+    begin = next(at for at, line in enumerate(printed) if "DATA=" in line)
+    block = [line for line in printed[begin + 1 :] if line.startswith("  ")]
+    script = block[: block.index("  corral group release world") + 1]
+    assert [line.split()[0] for line in script] == ["corral", "cp", "cp", "corral"], "held once, and awaited"
+    for id in ("world-1", "world-2"):
+        await wait_for_instance(controller, id, lambda found: found["state"] == "RUNNING")
+    environment = {
+        "CORRAL_URL": controller.url,
+        "CORRAL_TOKEN": controller.admin_token,
+        "DATA": str(daemon.config.data),
+        "PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin",
+        "HOME": str(folder),
+    }
+    done = await asyncio.to_thread(
+        subprocess.run, ["sh", "-ec", "\n".join(script)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    await wait_for_line(controller, "world-1", "level.dat")
+    await wait_for_line(controller, "world-2", "second.dat")
+
+
+async def test_a_copy_names_its_node_and_warns_where_several_could_take_the_instance(
+    run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
+) -> None:
+    await cluster.daemon("n1", controller)
+    alone = (await run("import", "universe", str(folder), "--dry-run")).stdout
+    assert '"$DATA/static/world-1"  # on n1, where it would start  # before the import\n' in alone
+    assert "several nodes" not in alone
+    await cluster.daemon("n2", controller)
+    both = (await run("import", "universe", str(folder), "--dry-run")).stdout
+    assert "world-1: several nodes could take it; write the node of the copy into 'nodes'" in both
+    await run("import", "universe", str(folder))
+    found = await wait_for_instance(controller, "world-1", lambda found: bool(found["node"]))
+    again = (await run("import", "universe", str(folder))).stdout
+    assert f'"$DATA/static/world-1"  # on {found["node"]}, where it is\n' in again
 
 
 async def test_what_was_changed_in_the_folder_is_imported_and_edits_are_not_undone(

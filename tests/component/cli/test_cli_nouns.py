@@ -223,14 +223,17 @@ def test_lists_of_what_happened_are_asked_for_by_time(
     assert (wrong.returncode, "is not before" in wrong.stderr) == (2, True)
 
 
-def test_ended_instances_are_left_out_of_a_table_only(corral: Corral, server: StandIn) -> None:
+def test_ended_instances_are_left_out_of_tables_and_names(corral: Corral, server: StandIn) -> None:
     items = [{"id": name, "state": "RUNNING"} for name in ("w-10", "w-6")]
     server.answers["GET", "/api/v1/instances"] = (200, {"items": items, "next": None})
     table = corral("instance", "list").stdout
     assert table.index("w-6") < table.index("w-10")
+    assert corral("instance", "list", "-o", "name").stdout == "w-6\nw-10\n"
     corral("instance", "list", "-a")
+    corral("instance", "list", "-a", "-o", "name")
     corral("instance", "list", "-o", "json")
-    assert [request.query.get("live") for request in server.requests] == ["true", None, None]
+    asked = [request.query.get("live") for request in server.requests]
+    assert asked == ["true", "true", None, None, None]
 
 
 def test_the_shell_completes_names_that_the_controller_knows(corral: Corral, server: StandIn) -> None:

@@ -106,6 +106,26 @@ async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(
 
 
 @pytest.mark.system
+def test_a_daemon_that_was_shut_down_is_not_started_again(
+    up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]]
+) -> None:
+    first = up()
+    at = access(first)
+    node = corral("node", "list", "-o", "name", **at).stdout.strip()
+    assert corral("node", "shutdown", node, "--wait", "--yes", "--timeout", "60s", **at).returncode == 0
+    first.expect("the daemon has ended with 0, as 'corral node shutdown' orders it, and is not started again")
+    assert set(first.children()) == {"controller"}
+    first.process.send_signal(signal.SIGINT)
+    assert first.process.wait(timeout=60) == 0
+    second = up()
+    at = access(second)
+    assert corral("node", "info", node, "--wait", "ONLINE", **at).returncode == 0
+    assert "drained" in corral("node", "list", **at).stdout
+    assert corral("node", "undrain", node, **at).stdout == f"node '{node}' takes new instances\n"
+    assert set(second.children()) == {"controller", "daemon"}, "it is not ended again"
+
+
+@pytest.mark.system
 def test_what_was_enrolled_comes_up_again_and_ends_when_up_is_killed(
     up: Begin, corral: Corral, tmp_path: pathlib.Path, reaper: Reaper
 ) -> None:
