@@ -172,6 +172,37 @@ async def test_a_restart_of_the_daemons_unit_leaves_its_instances_running(system
     await eventually(lambda: _no_scope(daemon, stopped))
 
 
+async def test_a_daemon_that_is_shut_down_stays_down_until_its_unit_is_started(systemd, estate):
+    """It ends with 0; one that a signal kills, and be it SIGHUP, is started again."""
+    await estate.controller()
+    daemon = Daemon(systemd, estate, await estate.join_token("n1"))
+    await systemd.systemctl("start", UNIT)
+    await daemon.ready(1)
+    await estate.call("POST", "/api/v1/groups", {"name": "lobby", "command": WRITER, "min": 1})
+    await daemon.running(1)
+    await systemd.systemctl("kill", "--signal=SIGHUP", UNIT)
+    await daemon.ready(2)
+    await estate.wait_for_node("n1", "ONLINE")
+    await daemon.running(1)
+    await estate.call("POST", "/api/v1/nodes/n1/shutdown?confirm=n1", {"force": True})
+    await eventually(lambda: _has(daemon, ActiveState="inactive", Result="success", ExecMainStatus="0"))
+    assert await daemon.scopes() == [], "nothing of it is left"
+    await systemd.systemctl("start", UNIT)
+    await daemon.ready(3)
+    await estate.wait_for_node("n1", "ONLINE")
+    await estate.call("POST", "/api/v1/nodes/n1/undrain", {})
+    await eventually(lambda: _runs(daemon))
+    assert await systemd.property_of(UNIT, "ActiveState") == "active"
+
+
+async def _has(service: Service, **properties: str) -> bool:
+    return all([await service.systemd.property_of(UNIT, name) == value for name, value in properties.items()])
+
+
+async def _runs(daemon: Daemon) -> bool:
+    return [each["state"] for each in (await daemon.instances()).values()].count("RUNNING") == 1
+
+
 async def _no_scope(service: Service, instance: str) -> bool:
     return not any(f"-{instance}." in scope for scope in await service.scopes())
 
