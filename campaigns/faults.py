@@ -153,7 +153,7 @@ class Site:
             for each in living:
                 if each["group"] != "long" and each["wanted"] == "run":
                     await self._call("POST", f"/api/v1/instances/{each['id']}/stop", {})
-                elif each["group"] == "long" and each["state"] == "RUNNING" and each["pid"]:
+                elif each["group"] == "long" and each["state"] in ("RUNNING", "DRAINING") and each["pid"]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(each["pid"], signal.SIGUSR1)
             await asyncio.sleep(0.5)

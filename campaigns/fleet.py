@@ -1,11 +1,13 @@
-"""Three daemons and a controller that may be killed, stopped or cut off at any time, and a client that asks until it
-is answered."""
+"""Three daemons and one or two controllers that may be killed, stopped or cut off at any time, and a client that asks
+until it is answered."""
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -23,6 +25,7 @@ from corral.testing.processes import ProcessCluster, ServiceProcess
 NODES: Final = ("n1", "n2", "n3")
 ADDRESSES: Final = {"n1": "127.0.0.1", "n2": "127.0.0.1", "n3": "127.0.0.3"}
 """Two of them share their ports."""
+CONTROLLERS: Final = ("controller", "controller-2")
 _DEADLINE_SECONDS: Final = 90.0
 _PASSING: Final = frozenset({"FENCED", "NOT_LEADER", "SHUTTING_DOWN", "STORE_UNAVAILABLE", "TIMEOUT"})
 _BROKEN: Final = frozenset({"INTERNAL", "BUG"})
@@ -40,18 +43,32 @@ class Fleet:
     """The processes, on fixed ports. Use as `async with`."""
 
     def __init__(
-        self, processes: ProcessCluster, directory: pathlib.Path, store: str, *, floor_seconds: float
+        self,
+        processes: ProcessCluster,
+        directory: pathlib.Path,
+        store: str,
+        *,
+        floor_seconds: float,
+        controllers: int = 1,
+        files: bool = True,
     ) -> None:
+        """`files`: groups may come from a directory, too, where the store allows it."""
         self.side = directory / "side"
         self.side.mkdir()
-        self.groups = directory / "groups" if store == "sqlite" else None
+        self.groups = directory / "groups" if store == "sqlite" and files else None
+        self.controllers = CONTROLLERS[:controllers]
         self._processes = processes
         self._directory = directory
         self._store = store
-        self._http, self._grpc, self._bootstrap, self._nowhere = free_addresses(4)
+        self._nowhere, *free = free_addresses(1 + 3 * controllers)
+        self.http = dict(zip(self.controllers, free[::3], strict=True))
+        self._grpc = dict(zip(self.controllers, free[1::3], strict=True))
+        self._bootstrap = dict(zip(self.controllers, free[2::3], strict=True))
         self._stack = contextlib.AsyncExitStack()
-        self._proxies = {node: FaultProxy(self._grpc) for node in NODES}
+        self._proxies = {node: [FaultProxy(each) for each in self._grpc.values()] for node in NODES}
         self._roles: dict[str, ServiceProcess] = {}
+        self.statuses: collections.Counter[int] = collections.Counter()
+        """Answers that were refusals, by their status."""
         self._healing = asyncio.Lock()
         self._environment = {
             "CORRAL_LINK_HEARTBEAT_SECONDS": "1",
@@ -61,10 +78,14 @@ class Fleet:
             "CORRAL_PLACEMENT_WAIT_RECONNECT_SECONDS": "3",
             "CORRAL_INSTANCES_ENDED_PER_GROUP": "10000",  # ids are never used again: what was stopped is known
             "CORRAL_INSTANCES_DECISIONS_PER_SUBJECT": "100000",
+            "CORRAL_LEASE_TTL_SECONDS": "3",
+            "CORRAL_LEASE_RENEW_SECONDS": "0.5",
+            "CORRAL_LEASE_MARGIN_SECONDS": "1",
+            "CORRAL_PKI_CLUSTER_KEY_FILE": str(directory / "cluster.key"),
         }
 
     async def __aenter__(self) -> Fleet:
-        for proxy in self._proxies.values():
+        for proxy in itertools.chain(*self._proxies.values()):
             await self._stack.enter_async_context(proxy)
         if self.groups is not None:
             self.groups.mkdir()
@@ -88,36 +109,37 @@ class Fleet:
     async def heal(self) -> None:
         """Start what is dead, wake what is stopped, mend the lines."""
         async with self._healing:
-            for proxy in self._proxies.values():
+            for proxy in itertools.chain(*self._proxies.values()):
                 proxy.heal()
-            await self._start_controller()
+            for controller in self.controllers:
+                await self._start_controller(controller)
             for node in NODES:
                 await self._start_daemon(node)
 
     async def heal_one(self, role: str) -> None:
         async with self._healing:
-            if role in NODES:
-                self._proxies[role].heal()
-            if role == "controller":
-                await self._start_controller()
+            for proxy in self._proxies.get(role, ()):
+                proxy.heal()
+            if role in self.controllers:
+                await self._start_controller(role)
             elif self._alive("controller"):
                 await self._start_daemon(role)
 
     def _alive(self, role: str) -> bool:
         return role in self._roles and self._roles[role].alive
 
-    async def _start_controller(self) -> None:
-        if self._alive("controller"):
-            self._roles["controller"].signal(signal.SIGCONT)
+    async def _start_controller(self, role: str) -> None:
+        if self._alive(role):
+            self._roles[role].signal(signal.SIGCONT)
             return
-        self._begin_controller()
-        await _ready(self._roles["controller"])
+        self._begin_controller(role)
+        await _ready(self._roles[role])
 
-    def _begin_controller(self) -> None:
+    def _begin_controller(self, role: str) -> None:
         groups = ("--groups", str(self.groups)) if self.groups is not None else ()
-        self._roles["controller"] = self._processes.start(
-            "controller", "--data", str(self._directory / "controller"), "--http", self._http,
-            "--grpc", self._grpc, "--bootstrap", self._bootstrap, "--advertise", self._nowhere,
+        self._roles[role] = self._processes.start(
+            "controller", "--data", str(self._directory / role), "--http", self.http[role],
+            "--grpc", self._grpc[role], "--bootstrap", self._bootstrap[role], "--advertise", self._nowhere,
             "--store", self._store, *groups, environment=self._environment,
         )  # fmt: skip
 
@@ -131,7 +153,8 @@ class Fleet:
             made = await self.call("POST", "/api/v1/nodes/join-tokens", {"node_id": node})
             join = ("--join", str(made["token"]))
         self._roles[node] = self._processes.start(
-            "daemon", "--data", str(data), "--controller", self._proxies[node].address, "--node-id", node, *join,
+            "daemon", "--data", str(data), "--node-id", node, *join,
+            "--controller", ",".join(proxy.address for proxy in self._proxies[node]),
             environment={"CORRAL_LINK_RECONNECT_MAX_SECONDS": "0.5", "CORRAL_NODE_ADVERTISE": ADDRESSES[node]},
         )  # fmt: skip
         if join:
@@ -146,7 +169,7 @@ class Fleet:
         """A controller is killed so long after its start."""
         async with self._healing:
             if not self._alive("controller"):
-                self._begin_controller()
+                self._begin_controller("controller")
                 await asyncio.sleep(seconds)
                 await self._roles["controller"].kill()
 
@@ -155,10 +178,18 @@ class Fleet:
             self._roles[role].signal(signal.SIGSTOP)
 
     async def cut(self, node: str) -> None:
-        await self._proxies[node].cut()
+        for proxy in self._proxies[node]:
+            await proxy.cut()
 
     def stall(self, node: str) -> None:
-        self._proxies[node].stall()
+        for proxy in self._proxies[node]:
+            proxy.stall()
+
+    def kill_keeper(self, node: str) -> None:
+        """The process that starts runs for the daemon; runs and daemon go on without it."""
+        for lock in (self._directory / node / "keeper").glob("*lock*"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(lock.read_text()), signal.SIGKILL)
 
     def hit_workload(self, dice: random.Random) -> None:
         """A workload crashes, or ends by itself."""
@@ -176,9 +207,9 @@ class Fleet:
     async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Ask with one idempotency key until there is an answer, however often the controller dies meanwhile."""
         key, deadline = str(uuid.uuid4()), time.monotonic() + _DEADLINE_SECONDS
-        while True:
+        for address in itertools.cycle(self.http.values()):
             try:
-                return await asyncio.to_thread(self._ask, method, path, body, key)
+                return await asyncio.to_thread(self._ask, address, method, path, body, key)
             except (OSError, http.client.HTTPException) as error:
                 problem: Exception = error
             except Refused as error:
@@ -190,10 +221,11 @@ class Fleet:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{method} {path}: no answer within {_DEADLINE_SECONDS:g} s: {problem}")
             await asyncio.sleep(0.2)
+        raise AssertionError("endless")
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None, key: str) -> Any:
+    def _ask(self, address: str, method: str, path: str, body: dict[str, Any] | None, key: str) -> Any:
         token = (self._directory / "controller" / "admin.token").read_text().strip()
-        host, _, port = self._http.rpartition(":")
+        host, _, port = address.rpartition(":")
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         if method != "GET":
             headers["Idempotency-Key"] = key
@@ -208,6 +240,7 @@ class Fleet:
         found = json.loads(content) if content else None
         if answer.status >= 400:
             error = found.get("error", found) if isinstance(found, dict) else {}
+            self.statuses[answer.status] += 1
             raise Refused(str(error.get("code")), str(error.get("message")))
         return found
 
