@@ -52,6 +52,10 @@ soak: setup  ## long campaigns, then all tests again and again
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store postgres
 	$(BIN)/python -m campaigns.decisions --minutes $(MINUTES) --store sqlite
 	$(BIN)/python -m campaigns.decisions --minutes $(MINUTES) --store postgres
+	$(BIN)/python -m campaigns.scaling --minutes $(MINUTES) --store sqlite
+	$(BIN)/python -m campaigns.scaling --minutes $(MINUTES) --store postgres
+	$(BIN)/python -m campaigns.changes --minutes $(MINUTES) --store sqlite
+	$(BIN)/python -m campaigns.changes --minutes $(MINUTES) --store postgres
 	for round in $$(seq $(ROUNDS)); do $(PYTEST) -q || exit 1; done
 
 check: $(VENV)/.dev  ## style, types, import directions, generated code
