@@ -42,6 +42,7 @@ from corral.domain.planning.stops import (
     choose_warm,
     drained,
     idle_left,
+    leaving_text,
 )
 from corral.errors import counted
 
@@ -100,6 +101,7 @@ class _GroupLook:
             need = self._deployed(need)
             need = self._depending(need)
             need = self._waiting_for_nodes(need, lost=tally.lost)
+            need = self._waiting_for_stops(need, serving=tally.serving)
         elif self._deployment is not None:
             self._rollout = held_rollout(self._deployment, need, now=view.now)
         result = GroupResult(
@@ -154,6 +156,12 @@ class _GroupLook:
         if not lost or not self._spec.static or need.reason or need.start:
             return need
         return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(self._instances()))
+
+    def _waiting_for_stops(self, need: GroupNeed, *, serving: int) -> GroupNeed:
+        """Say of static instances that go why nothing is started in their places yet. Why they go was decided before."""
+        if serving >= need.wanted or not self._spec.static or need.reason or need.start:
+            return need
+        return msgspec.structs.replace(need, reason=leaving_text(self._instances()))
 
     def _lose(self, need: GroupNeed, result: GroupResult) -> None:
         """Count instances no more whose nodes are away for too long. The next look replaces them."""

@@ -9,14 +9,23 @@ from typing import Final
 import msgspec
 
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import InstanceRecord, is_present, live
+from corral.domain.groups.instance_records import (
+    InstanceRecord,
+    is_draining,
+    is_lost,
+    is_present,
+    live,
+    stays,
+)
 from corral.domain.ids import instance_number
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.holds import is_empty
 from corral.domain.planning.plan_view import PlanView
+from corral.errors import short_list
 
 UNKNOWN_IS_EMPTY_SECONDS: Final = 300.0
 """After so long without a report of players an instance that is to go counts as empty."""
+_NAMED: Final = 5
 _NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING})
 
 
@@ -113,6 +122,17 @@ def _seems_empty(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> boo
         return False
     players = view.players(record.id)
     return is_empty(spec, players) and (players is not None or view.is_silent(record.id))
+
+
+def leaving_text(instances: Iterable[InstanceRecord]) -> str:
+    """Which instances of a static group stop, or wait for their players to leave, and why: the same ones are started next."""
+    leaving = (each for each in instances if live(each.state) and not stays(each) and not is_lost(each))
+    return short_list((f"'{each.id}' {_going(each)}" for each in leaving), _NAMED)
+
+
+def _going(record: InstanceRecord) -> str:
+    text = "takes no more players" if is_draining(record) else "is stopping"
+    return f"{text}: {record.reason}" if record.reason else text
 
 
 def _may_idle(record: InstanceRecord) -> bool:
