@@ -65,5 +65,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             warm=record.warm,
             replaces=record.replaces,
             former_revision=record.revision,
+            moves=record.moves,
+            moves_run=record.moves_run,
             **{"only": record.node if record.pinned else None, **facts},
         )
