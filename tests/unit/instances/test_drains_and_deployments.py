@@ -80,3 +80,15 @@ def test_a_paused_deployment_holds_up_no_drain() -> None:
     assert world.revisions() in ([1, 2, 2], [1, 1, 2]), "the one that was there more takes its place"
     world.do_as(deployments.resume_deployment, world.deployment.id, by="ada")
     world.until(S.COMPLETED)
+
+
+def test_a_deployment_lets_no_warm_instance_serve_on_a_node_that_is_emptied() -> None:
+    world = DeployedWorld(2, nodes=5, warm=1, update={"strategy": "canary", "canary_seconds": 600})
+    world.deploy()
+    world.until(S.GATE)
+    [warm] = [each for each in world.alive() if each.warm]
+    world.ask(drain_node, warm.node, DrainOrder(reason="kernel update"))
+    world.crash(world.there(1)[0], restarted=False)
+    world.live_on(5)
+    assert not [each for each in world.made() if each.rule == "warm.promote"]
+    assert world.revisions() == [1, 2]

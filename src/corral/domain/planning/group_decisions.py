@@ -14,17 +14,16 @@ from corral.domain.groups.instance_records import (
     InstanceRecord,
     is_draining,
     is_present,
-    is_ready,
     stays,
 )
-from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning import node_drains
+from corral.domain.planning.existing_instances import choose_promoted, choose_returning
 from corral.domain.planning.group_plans import GroupNeed, group_need
+from corral.domain.planning.group_waits import wait_for_groups, wait_for_nodes, wait_for_stops
 from corral.domain.planning.holds import stopped_by_hold
 from corral.domain.planning.node_loss import (
     away_text,
     choose_copy,
-    held_text,
     losses,
     returned_copies,
     waiting_copies,
@@ -42,7 +41,6 @@ from corral.domain.planning.stops import (
     choose_warm,
     drained,
     idle_left,
-    leaving_text,
 )
 from corral.errors import counted
 
@@ -99,9 +97,9 @@ class _GroupLook:
         if group.hold is None:
             self._scale_up(need, verdict, serving=serving)
             need = self._deployed(need)
-            need = self._depending(need)
-            need = self._waiting_for_nodes(need, lost=tally.lost)
-            need = self._waiting_for_stops(need, serving=tally.serving)
+            need = wait_for_groups(view, self._spec, need)
+            need = wait_for_nodes(self._spec, need, self._instances(), lost=tally.lost)
+            need = wait_for_stops(self._spec, need, self._instances(), serving=tally.serving)
         elif self._deployment is not None:
             self._rollout = held_rollout(self._deployment, need, now=view.now)
         result = GroupResult(
@@ -150,18 +148,6 @@ class _GroupLook:
             result.wake(self._view.now + dt.timedelta(seconds=self._rollout.wake_after))
         if self._view.floor(self._group) and (left := self._view.floor_left(self._group)) != NEVER:
             result.wake(self._view.now + dt.timedelta(seconds=left))
-
-    def _waiting_for_nodes(self, need: GroupNeed, *, lost: int) -> GroupNeed:
-        """Say of lost static instances why nothing is started in their places. Another reason explains more."""
-        if not lost or not self._spec.static or need.reason or need.start:
-            return need
-        return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(self._instances()))
-
-    def _waiting_for_stops(self, need: GroupNeed, *, serving: int) -> GroupNeed:
-        """Say of static instances that go why nothing is started in their places yet. Why they go was decided before."""
-        if serving >= need.wanted or not self._spec.static or need.reason or need.start:
-            return need
-        return msgspec.structs.replace(need, reason=leaving_text(self._instances()))
 
     def _lose(self, need: GroupNeed, result: GroupResult) -> None:
         """Count instances no more whose nodes are away for too long. The next look replaces them."""
@@ -240,17 +226,9 @@ class _GroupLook:
         """Let instances serve again that were to go and still have players, where some are missing."""
         if not need.missing:
             return need
-        leaving = [
-            each
-            for each in self._instances()
-            if is_draining(each)
-            and not each.warm
-            and each.state is not InstanceState.OFFLINE
-            and each.node not in self._view.emptied
-        ]
-        chosen = sorted(leaving, key=lambda each: (-(self._view.players(each.id) or 0), each.id))[
-            : need.missing
-        ]
+        leaving = (each for each in self._instances() if is_draining(each) and not each.warm)
+        staying = (each for each in leaving if each.node not in self._view.emptied)
+        chosen = choose_returning(self._view, staying, need.missing)
         for each in chosen:
             reason = f"{need.start_reason}: it serves again"
             self._add(DecisionKind.UNDRAIN, Rule.MIN_RESTORE, need, reason, instance=each.id)
@@ -260,24 +238,12 @@ class _GroupLook:
         """Let warm instances serve where some are missing: the oldest that is ready comes first."""
         if not need.missing or not need.warm:
             return need
-        warm = [each for each in self._instances() if each.warm and is_present(each)]
-        ready = [
-            each
-            for each in warm
-            if is_ready(each) and each.wanted is Wanted.RUN and each.node not in self._view.emptied
-        ]
-        chosen = sorted(ready, key=lambda each: each.incarnation)[: need.missing]
+        warm = (each for each in self._instances() if each.warm and is_present(each))
+        chosen = choose_promoted(self._view, warm, need.missing)
         for each in chosen:
             reason = f"{need.start_reason}: it was kept warm for this"
             self._add(DecisionKind.PROMOTE, Rule.WARM_PROMOTE, need, reason, instance=each.id)
         return need.with_promoted(len(chosen), self._values.warm)
-
-    def _depending(self, need: GroupNeed) -> GroupNeed:
-        """Start nothing before the groups that it depends on have ready instances."""
-        if not need.start and not need.refill:
-            return need
-        unmet = node_drains.unmet_dependency(self._view, self._spec)
-        return need.waiting(Rule.DEPENDS_WAIT, unmet) if unmet else need
 
     def _stop_held(self, need: GroupNeed, result: GroupResult) -> None:
         """Stop what runs though the group is held. Instances with players are looked at again until they have none."""

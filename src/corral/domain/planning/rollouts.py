@@ -19,6 +19,7 @@ from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, i
 from corral.domain.groups.update_spec import Promotion
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning import rollout_phases as phases
+from corral.domain.planning.existing_instances import choose_promoted, choose_returning
 from corral.domain.planning.group_plans import GroupNeed, StartBatch
 from corral.domain.planning.health import Health, settles_in
 from corral.domain.planning.plan_view import PlanView
@@ -224,23 +225,19 @@ class _RolloutLook:
 
     def _take_back(self, leaving: Sequence[InstanceRecord], count: int) -> int:
         """Let instances serve again that still have players, in the place of new ones."""
-        able = [
-            each
-            for each in leaving
-            if each.state is not InstanceState.OFFLINE and not self._view.is_closed(each.node)
-        ]
-        chosen = sorted(able, key=lambda each: (-(self._view.players(each.id) or 0), each.id))[:count]
+        able = (each for each in leaving if not self._view.is_closed(each.node))
+        chosen = choose_returning(self._view, able, count)
         for each in chosen:
             reason = f"{self._need.start_reason}: it serves again"
             self._add(DecisionKind.UNDRAIN, each, reason, rule=Rule.MIN_RESTORE)
         return len(chosen)
 
     def _promote(self, warm: Sequence[InstanceRecord], count: int) -> int:
-        ready = [each for each in warm if is_ready(each) and each.wanted is Wanted.RUN][:count]
-        for each in ready:
+        chosen = choose_promoted(self._view, warm, count)
+        for each in chosen:
             reason = f"{self._need.start_reason}: it was kept warm for this"
             self._add(DecisionKind.PROMOTE, each, reason, rule=Rule.WARM_PROMOTE)
-        return len(ready)
+        return len(chosen)
 
     # stops
 

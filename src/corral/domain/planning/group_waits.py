@@ -1,0 +1,42 @@
+"""What a group waits for before instances are started in the places that are free: other groups, nodes, stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from corral.domain.decisions import Rule
+from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.planning.group_plans import GroupNeed
+from corral.domain.planning.node_drains import unmet_dependency
+from corral.domain.planning.node_loss import held_text
+from corral.domain.planning.plan_view import PlanView
+from corral.domain.planning.stops import leaving_text
+
+
+def wait_for_groups(view: PlanView, spec: GroupSpec, need: GroupNeed) -> GroupNeed:
+    """Start nothing before the groups that it depends on have ready instances."""
+    if not need.start and not need.refill:
+        return need
+    unmet = unmet_dependency(view, spec)
+    return need.waiting(Rule.DEPENDS_WAIT, unmet) if unmet else need
+
+
+def wait_for_nodes(
+    spec: GroupSpec, need: GroupNeed, instances: Iterable[InstanceRecord], *, lost: int
+) -> GroupNeed:
+    """Say of lost static instances why nothing is started in their places. Another reason explains more."""
+    if not lost or not spec.static or need.reason or need.start:
+        return need
+    return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(instances))
+
+
+def wait_for_stops(
+    spec: GroupSpec, need: GroupNeed, instances: Iterable[InstanceRecord], *, serving: int
+) -> GroupNeed:
+    """Say of static instances that go why nothing is started in their places yet. Why they go was decided before."""
+    if serving >= need.wanted or not spec.static or need.reason or need.start:
+        return need
+    return msgspec.structs.replace(need, reason=leaving_text(instances))
