@@ -14,6 +14,7 @@ from corral.controller.instances.deployment_phases import decide_about, take_ste
 from corral.controller.instances.instance_changes import refuse_abstract, refuse_deleting
 from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.revisions import find_revision, make_revision, revisions_of
+from corral.controller.instances.serving_counts import serving_count
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import Rule
 from corral.domain.events import EventType
@@ -24,11 +25,13 @@ from corral.domain.groups.deployments import (
     DeploymentTrigger,
 )
 from corral.domain.groups.group_documents import brief_document, merged, parse_group
-from corral.domain.groups.instance_records import GroupRecord, is_present
+from corral.domain.groups.instance_records import GroupRecord, LastScale, ScaleDirection, is_present
 from corral.domain.groups.revisions import RevisionRecord
+from corral.domain.groups.scaling_spec import ScalingMode
 from corral.domain.groups.update_spec import UpdateSpec, UpdateStrategy
 from corral.domain.ids import GroupName
 from corral.domain.planning import rollout_phases as phases
+from corral.domain.planning.node_drains import replacements
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_failures import unplannable
 from corral.domain.planning.rollout_members import (
@@ -148,12 +151,29 @@ def _create(
         group = end_pause(ws, group, by="deployment")
     ws.put_group(
         msgspec.structs.replace(
-            group, deployment=id, unsettled="", pinned_revision=pin, request=ws.request or group.request
+            group,
+            deployment=id,
+            unsettled="",
+            pinned_revision=pin,
+            request=ws.request or group.request,
+            last_scale=group.last_scale if active is not None else _number_by_load(ws, group),
         )
     )
     _announce(ws, record)
     _forget_old(ws, name)
     return record
+
+
+def _number_by_load(ws: Workspace, group: GroupRecord) -> LastScale | None:
+    """The last change because of load, with the number that serves now: operators and ends of instances have changed it
+    since, and while the group is deployed what serves is not its number."""
+    last, serving = group.last_scale, serving_count(ws, group.spec.name)
+    modes = (group.spec.scaling.mode, *(each.mode for each in group.spec.schedules))
+    if ScalingMode.DYNAMIC not in modes:
+        return last
+    if last is None:
+        return LastScale(at=group.created_at, direction=ScaleDirection.UP, need=serving)
+    return msgspec.structs.replace(last, need=serving)
 
 
 def _announce(ws: Workspace, record: DeploymentRecord) -> None:
@@ -206,8 +226,10 @@ def progress_of(view: PlanView, record: DeploymentRecord) -> DeploymentProgress:
     if group is None:
         return progress_of_members(view, record, RolloutMembers(), wanted=0, goal=0)
     values = scheduled(group.spec, view.now)
-    kept = wanted_count(group, values)
-    verdict = load_verdict(group, values, view, serving=kept, starting=view.tally(group.spec.name).starting)
+    tally, beside = view.tally(group.spec.name), 0
+    if view.emptied:
+        beside = len(replacements(view.instances_of(group.spec.name), view.emptied))
+    verdict = load_verdict(group, values, view, serving=tally.serving - beside, starting=tally.starting)
     wanted = wanted_count(group, values, verdict)
     spec = msgspec.structs.replace(group.spec, update=record.options)
     members = rollout_members(view, record, spec)

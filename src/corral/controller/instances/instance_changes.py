@@ -367,8 +367,12 @@ def _follow_the_operator(ws: Workspace, record: InstanceRecord) -> None:
     if group is None:
         return
     left = running_count(ws, record.group)
+    values, last = scheduled(group.spec, ws.now), group.last_scale
     if group.deployment:  # which has some beside those that are wanted
-        left = min(left, max(0, wanted_count(group, scheduled(group.spec, ws.now)) - 1))
+        left = min(left, max(0, wanted_count(group, values) - 1))
+        if values.mode is ScalingMode.DYNAMIC and last is not None and last.need > left:
+            group = msgspec.structs.replace(group, last_scale=msgspec.structs.replace(last, need=left))
+            ws.put_group(group)
     if group.target > max(left, group.spec.min):
         ws.put_group(msgspec.structs.replace(group, target=max(left, group.spec.min), updated_at=ws.now))
 

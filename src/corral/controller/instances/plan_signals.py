@@ -25,6 +25,7 @@ from corral.domain.groups.instance_records import (
     InstanceRecord,
     LastScale,
     ScaleFloor,
+    is_draining,
     is_present,
     live,
 )
@@ -287,8 +288,6 @@ class PlanSignals:
         counts, now = self._state.instances.counts(group.spec.name), self.now()
         values = scheduled(group.spec, self._clock.now())
         serving = stored_serving_count(self._state, group.spec.name)
-        if group.deployment:  # as the planner has it: its surge is no capacity that the load has asked for
-            serving = wanted_count(group, values)
         verdict = load_verdict(group, values, now, serving=serving, starting=counts.starting)
         left = now.cooldown_left(group)
         return GroupScaling(
@@ -379,6 +378,7 @@ def _seen(record: InstanceRecord, players: Players) -> InstancePlayers:
         group=record.group,
         run=record.incarnation,
         serves=is_present(record) and not record.warm,
+        retired=is_draining(record) and bool(record.retired_by),
         watched=watched,
         runs=runs,
         players=reported if runs else 0,

@@ -223,14 +223,16 @@ def insist_on_group(ws: Workspace, name: str) -> None:
 def keep_number(ws: Workspace, name: str) -> None:
     """Raise the desired number of a group to what serves now, after a start by hand or an adoption, so that it is kept."""
     group, serving = ws.group(name), serving_count(ws, name)
-    if group is not None and group.deployment:  # which has some beside those that are wanted
-        serving = min(serving, wanted_count(group, scheduled(group.spec, ws.now)) + 1)
-    if (
-        group is not None
-        and group.target < serving
-        and scheduled(group.spec, ws.now).mode is ScalingMode.MANUAL
-    ):
+    if group is None:
+        return
+    values = scheduled(group.spec, ws.now)
+    if group.deployment:  # which has some beside those that are wanted
+        serving = min(serving, wanted_count(group, values) + 1)
+    last = group.last_scale
+    if values.mode is ScalingMode.MANUAL and group.target < serving:
         ws.put_group(msgspec.structs.replace(group, target=serving, updated_at=ws.now))
+    elif values.mode is ScalingMode.DYNAMIC and group.deployment and last is not None and last.need < serving:
+        ws.put_group(msgspec.structs.replace(group, last_scale=msgspec.structs.replace(last, need=serving)))
 
 
 def release(ws: Workspace, record: InstanceRecord) -> None:

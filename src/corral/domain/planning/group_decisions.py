@@ -81,10 +81,7 @@ class _GroupLook:
             tally = node_drains.drained_tally(
                 tally, self._instances(), view.emptied, under_way=len(self._under_way)
             )
-        serving = tally.serving
-        if group.deployment:  # its surge is no capacity that the load has asked for
-            serving = wanted_count(group, self._values)
-        verdict = load_verdict(group, self._values, view, serving=serving, starting=tally.starting)
+        verdict = load_verdict(group, self._values, view, serving=tally.serving, starting=tally.starting)
         need = group_need(
             group,
             tally,
@@ -95,7 +92,7 @@ class _GroupLook:
             steady=view.steady,
         )
         if group.hold is None:
-            self._scale_up(need, verdict, serving=serving)
+            self._scale_up(need, verdict)
             need = self._deployed(need)
             need = wait_for_groups(view, self._spec, need)
             need = wait_for_nodes(self._spec, need, self._instances(), lost=tally.lost)
@@ -125,7 +122,7 @@ class _GroupLook:
         if emptying:
             self._empty_nodes(need, result, serving=tally.serving)
         if verdict is not None:
-            self._follow_load(need, verdict, result, serving=serving)
+            self._follow_load(need, verdict, result)
         return result
 
     def _deployed(self, need: GroupNeed) -> GroupNeed:
@@ -298,31 +295,36 @@ class _GroupLook:
         if len(gone) < len(leaving):
             result.wake(self._view.now + REPORT)
 
-    def _scale_up(self, need: GroupNeed, verdict: ScalingVerdict | None, *, serving: int) -> None:
-        """Record that more are wanted because of load: those that drain, those that are warm, and new ones serve then."""
+    def _scale_up(self, need: GroupNeed, verdict: ScalingVerdict | None) -> None:
+        """Record that more are wanted because of load: those that drain, those that are warm, and new ones serve then. While
+        the group is deployed also where so many are there: some of them are on top of the number only for a while."""
+        if verdict is None:
+            return
+        if self._group.deployment:
+            kept = wanted_count(self._group, self._values)
+            if verdict.wanted > kept:
+                rule = verdict.rule if verdict.rule in _BY_LOAD else Rule.LOAD_UP
+                self._scale(need, verdict, rule, kept, verdict.wanted)
+            return
         last = self._group.last_scale
-        if verdict is None or not need.missing or verdict.rule not in _BY_LOAD:
+        if not need.missing or verdict.rule not in _BY_LOAD:
             return
         if last is None or last.need != verdict.wanted:
-            self._scale(need, verdict, verdict.rule, serving, verdict.wanted)
+            self._scale(need, verdict, verdict.rule, verdict.serving, verdict.wanted)
 
-    def _follow_load(
-        self, need: GroupNeed, verdict: ScalingVerdict, result: GroupResult, *, serving: int
-    ) -> None:
+    def _follow_load(self, need: GroupNeed, verdict: ScalingVerdict, result: GroupResult) -> None:
         """Stop an instance that is not needed any more. What is too many whatever the load is goes first."""
         if verdict.look_after != NEVER:
             result.wake(self._view.now + dt.timedelta(seconds=verdict.look_after))
         if verdict.may_stop and not self._copies and not need.surplus:
-            self._stop_idle(need, verdict, result, serving=serving)
+            self._stop_idle(need, verdict, result)
 
-    def _stop_idle(
-        self, need: GroupNeed, verdict: ScalingVerdict, result: GroupResult, *, serving: int
-    ) -> None:
+    def _stop_idle(self, need: GroupNeed, verdict: ScalingVerdict, result: GroupResult) -> None:
         apart = self._replacement_ids | {each.instance for each in self._decisions.made}
         instances = [each for each in self._instances() if each.id not in apart]
         chosen = choose_idle(self._view, self._spec, instances)
         if chosen is not None:
-            self._scale(need, verdict, Rule.IDLE_DOWN, serving, serving - 1)
+            self._scale(need, verdict, Rule.IDLE_DOWN, verdict.serving, verdict.serving - 1)
             seconds = self._spec.scaling.idle_seconds
             reason = f"it had no players for {seconds} s, and {counted(verdict.need, 'is', 'are')} needed"
             self._add(DecisionKind.STOP, Rule.IDLE_DOWN, need, reason, instance=chosen.id)

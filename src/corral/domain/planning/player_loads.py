@@ -27,6 +27,8 @@ class InstancePlayers(msgspec.Struct, frozen=True, kw_only=True):
     run: int
     serves: bool
     """It counts among the instances of its group that serve."""
+    retired: bool = False
+    """A deployment has retired it: its players are about to join others."""
     watched: bool
     """Its node is connected: what is not reported now is not known."""
     runs: bool = True
@@ -49,11 +51,23 @@ class InstancePlayers(msgspec.Struct, frozen=True, kw_only=True):
 class _GroupPlayers:
     """The sums of one group, and the peaks that count within its window."""
 
-    __slots__ = ("capacity", "known", "now_full", "past", "unknown", "watched_since", "window")
+    __slots__ = (
+        "capacity",
+        "known",
+        "now_full",
+        "past",
+        "retired_known",
+        "retired_unknown",
+        "unknown",
+        "watched_since",
+        "window",
+    )
 
     def __init__(self, *, at: float) -> None:
         self.known = 0
         self.unknown = 0
+        self.retired_known = 0
+        self.retired_unknown = 0
         self.capacity = 0
         self.window = 0.0
         self.watched_since = at
@@ -82,13 +96,19 @@ class _GroupPlayers:
 
     def load(self, at: float) -> GroupLoad:
         self.forget(at)
-        left = self.watched_since + self.window - at
-        if left > 0:
-            return GroupLoad(players=self.known, unknown=self.unknown, peak=None, peak_for=left)
-        peak, until = self.now_full, NEVER
-        if self.past and self.past[0][1] > peak:
-            peak, until = self.past[0][1], self.past[0][0] + self.window - at
-        return GroupLoad(players=self.known, unknown=self.unknown, peak=peak, peak_for=until)
+        peak: int | None = None
+        until = self.watched_since + self.window - at
+        if until <= 0:
+            peak, until = self.now_full, NEVER
+            if self.past and self.past[0][1] > peak:
+                peak, until = self.past[0][1], self.past[0][0] + self.window - at
+        return GroupLoad(
+            players=self.known,
+            unknown=self.unknown,
+            peak=peak,
+            peak_for=until,
+            retired=self.retired_known + self.retired_unknown * self.capacity,
+        )
 
 
 def _reports(before: InstancePlayers | None, seen: InstancePlayers, at: float) -> tuple[bool, bool]:
@@ -130,7 +150,7 @@ class PlayerLoads:
             counted, silent = _reports(before, seen, at)
             self._instances[id] = msgspec.structs.replace(seen, since=since, counted=counted, silent=silent)
         for each, by in ((before, -1), (seen, 1)):
-            if each is not None and each.serves:
+            if each is not None and (each.serves or each.retired):
                 self._count(each, by, at)
         for name in {each.group for each in (before, seen) if each is not None}:
             if name in self._groups:
@@ -141,8 +161,13 @@ class PlayerLoads:
         sums = self._groups.get(each.group)
         if sums is None:
             sums = self._groups[each.group] = _GroupPlayers(at=at)
-        sums.known += by * (each.players or 0)
-        sums.unknown += by * (each.players is None)
+        players, unknown = by * (each.players or 0), by * (each.players is None)
+        if each.serves:
+            sums.known += players
+            sums.unknown += unknown
+        else:
+            sums.retired_known += players
+            sums.retired_unknown += unknown
 
     def load(self, group: str, *, at: float) -> GroupLoad:
         found = self._groups.get(group)

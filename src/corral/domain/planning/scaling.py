@@ -35,6 +35,9 @@ class GroupLoad(msgspec.Struct, frozen=True, kw_only=True):
     """The most players within the window, with unknown instances as full; None: not watched for so long yet."""
     peak_for: float = NEVER
     """Seconds until `peak` may be another number."""
+    retired: int = 0
+    """The players on instances that deployments have retired, and that are there until these have left; unknown ones as
+    full. They are about to join others."""
 
 
 class LoadSignals(Protocol):
@@ -66,6 +69,8 @@ class ScalingVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The number of instances that are to serve now."""
     need: int
     """The number that the known players need, whatever is allowed now."""
+    serving: int = 0
+    """The number that the need was compared with."""
     rule: Rule = Rule.MIN_RESTORE
     """By which instances are added."""
     may_stop: bool = False
@@ -113,18 +118,24 @@ def players_need(spec: GroupSpec, players: int) -> int:
 def load_verdict(
     group: GroupRecord, values: ScheduledValues, signals: LoadSignals, *, serving: int, starting: int
 ) -> ScalingVerdict | None:
-    """What the load of a group asks for; None: its number does not follow the load."""
+    """What the load of a group asks for; None: its number does not follow the load. While it is deployed its surge is no
+    capacity that the load has asked for: the need is compared with the number that the last decision left, and with
+    what serves as far as the players need that."""
     if values.mode is not ScalingMode.DYNAMIC or group.spec.abstract or group.deleting:
         return None
+    load = signals.load(group)
+    if group.deployment:
+        needed = min(serving, load_need(group.spec, values, load.players))
+        serving = max(wanted_count(group, values), needed)
     inputs = ScalingInputs(
         serving=serving,
         starting=starting,
-        load=signals.load(group),
+        load=load,
         floor=signals.floor(group),
         last=group.last_scale,
         cooldown_left=signals.cooldown_left(group),
     )
-    return scaled(group.spec, values, inputs)
+    return msgspec.structs.replace(scaled(group.spec, values, inputs), serving=serving)
 
 
 def scaled(spec: GroupSpec, values: ScheduledValues, inputs: ScalingInputs) -> ScalingVerdict:
@@ -176,9 +187,11 @@ def _down(spec: GroupSpec, values: ScheduledValues, inputs: ScalingInputs, *, lo
     if load.peak is None:
         waits_for, look_after = "its load is not known for long enough", load.peak_for
         wait_ends = f"its load is known for {seconds} s"
-    elif serving <= (high := load_need(spec, values, load.peak, floor=inputs.floor)):
+    elif serving <= (high := load_need(spec, values, load.peak + load.retired, floor=inputs.floor)):
         waits_for, look_after = f"the players of the last {seconds} s need {high}", load.peak_for
         wait_ends = f"the players of {seconds} s need fewer"
+        if load.retired:
+            waits_for += f", with {load.retired} on instances that a deployment has retired"
         if load.unknown:
             instances = counted(load.unknown, "instance")
             waits_for += f", with {instances} of which they are not known counted as full"
