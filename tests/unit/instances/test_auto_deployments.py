@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from deployed_world import DeployedWorld, S
 
 from corral.controller.instances import deployments
@@ -93,6 +94,30 @@ def test_what_was_taken_back_is_not_deployed_again_until_it_changes():
     world.live_on(6)
     assert (world.count(), world.group().pinned_revision) == (3, 0)
     world.until(S.COMPLETED)
+
+
+@pytest.mark.parametrize("restarts", [0, 1, deployments.DEPLOYMENTS_KEPT + 1])
+@pytest.mark.parametrize("then", ["another leader", "another number"])
+def test_what_an_operator_has_taken_back_is_not_deployed_again_until_it_changes(restarts, then):
+    world = AutoWorld(AutoUpdate.DOCUMENT)
+    world.edit(env={"A": "bad"})
+    world.live_on(10)
+    world.until(S.COMPLETED)
+    world.do_as(deployments.roll_back_deployment, world.deployment.id, by="ada")
+    world.until(S.COMPLETED)
+    for _ in range(restarts):
+        world.do_as(deployments.restart_revision, "lobby", by="ada")
+        world.until(S.COMPLETED)
+    last, pin = world.deployment.id, world.group().pinned_revision
+    if then == "another leader":
+        world.change_leader(told=True)
+    else:
+        world.edit(min=3)
+    world.live_on(60)
+    assert (world.deployment.id, world.group().pinned_revision) == (last, pin)
+    world.edit(env={"A": "good"})
+    world.live_on(10)
+    assert (world.deployment.trigger, world.group().pinned_revision) == ("document", 0)
 
 
 def test_another_leader_deploys_what_its_predecessor_had_no_time_for():

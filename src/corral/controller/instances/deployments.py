@@ -50,7 +50,7 @@ MANUAL: Final = "manual"
 RESTART: Final = "restart"
 ROLLBACK: Final = "rollback"
 DEPLOYMENTS_KEPT: Final = 10
-"""The ended deployments of a group that are kept."""
+"""The ended deployments of a group that are kept, and the last that brought its document."""
 
 
 def deploy_group(
@@ -216,8 +216,11 @@ def unplannable_stable(ws: Workspace, record: DeploymentRecord) -> str:
 
 def _forget_old(ws: Workspace, name: str) -> None:
     ended = [each.record for each in ws.state.deployments.of_group(name) if not each.record.active]
+    documents = (each.id for each in ended if each.trigger not in (RESTART, ROLLBACK))
+    last = next(documents, "")
     for record in ended[DEPLOYMENTS_KEPT:]:
-        ws.delete_deployment(record.id)
+        if record.id != last:
+            ws.delete_deployment(record.id)
 
 
 def progress_of(view: PlanView, record: DeploymentRecord) -> DeploymentProgress:

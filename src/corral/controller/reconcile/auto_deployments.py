@@ -8,15 +8,16 @@ from typing import Final
 
 import structlog
 
-from corral.controller.instances.deployments import deploy_group
+from corral.controller.instances.deployments import RESTART, ROLLBACK, deploy_group
 from corral.controller.instances.revisions import find_revision, make_revision
 from corral.controller.instances.workspace import Workspace
 from corral.controller.reconcile.ports import ReconciledInstances
 from corral.controller.state.collections import CATALOG, GROUPS, MODULE_PACKAGES, TEMPLATES
 from corral.controller.state.ledger import Ledger
+from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.field_effects import FIELDS_RESTART
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import live
+from corral.domain.groups.instance_records import GroupRecord, live
 from corral.domain.groups.revisions import RevisionRecord
 from corral.domain.groups.update_spec import AutoUpdate
 from corral.errors import Rejected
@@ -102,7 +103,8 @@ def _deployed(ws: Workspace, name: str) -> bool:
     group = ws.group(name)
     if group is None or group.deleting:
         return False
-    last = next((each.record for each in ws.state.deployments.of_group(name)), None)
+    known = (each.record for each in ws.state.deployments.of_group(name))
+    last = next((each for each in known if not _went_back(group, each)), None)
     revision = make_revision(ws, name, by=AUTO, trigger=AUTO)
     if last is not None:
         if last.target == revision.number or last.target_basis == revision.basis:
@@ -121,6 +123,12 @@ def _deployed(ws: Workspace, name: str) -> bool:
     what = ", ".join(kinds)
     deploy_group(ws, name, by=AUTO, reason=f"changed: {what}", trigger=asked[0].value)
     return True
+
+
+def _went_back(group: GroupRecord, deployment: DeploymentRecord) -> bool:
+    """Did it bring an earlier revision, or restart what was brought back to one? It says nothing about the document."""
+    pinned = deployment.pinned_before or deployment.target == group.pinned_revision
+    return deployment.trigger == ROLLBACK or (deployment.trigger == RESTART and bool(pinned))
 
 
 def _changed(before: RevisionRecord | None, after: RevisionRecord) -> list[AutoUpdate]:
