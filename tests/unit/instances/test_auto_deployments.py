@@ -8,7 +8,7 @@ import pytest
 from deployed_world import DeployedWorld, S
 
 from corral.controller.instances import deployments
-from corral.controller.state.collections import TEMPLATES
+from corral.controller.state.collections import GROUPS, TEMPLATES
 from corral.domain.groups.update_spec import AutoUpdate
 
 
@@ -126,3 +126,20 @@ def test_another_leader_deploys_what_its_predecessor_had_no_time_for():
     world.change_leader(told=True)
     world.live_on(10)
     assert world.count() == 2
+
+
+def test_a_deployment_that_cannot_be_recorded_delays_no_group():
+    world = AutoWorld(AutoUpdate.DOCUMENT)
+
+    async def commit(*steps: Any) -> None:
+        world.state.quarantine.check(steps)
+        world.apply(steps)
+
+    world.reconciler._auto._ledger.commit = commit
+    world.edit(env={"A": "1"})
+    world.state.quarantine.add(GROUPS.name, "lobby", 1, ValueError("torn"))
+    world.create("other", min=1)
+    world.live_on(30)
+    assert world.serving("other") == 1
+    assert world.count() == 1
+    assert not world.reconciler._auto._due

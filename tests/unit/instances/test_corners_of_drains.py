@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from draining_world import DrainingWorld
+from reconciled_world import finished
 
 from corral.controller.instances.instance_changes import restart_instance
+from corral.controller.instances.node_drains import DrainOrder, drain_node
 from corral.controller.instances.order_answers import MAX_ATTEMPTS
+from corral.controller.state.collections import NODE_LEDGERS
 from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import Admission
 
@@ -60,3 +66,44 @@ def test_a_replacement_that_is_restarted_by_hand_keeps_its_place() -> None:
     assert replacement(world).id == began.id
     assert [each.id for each in world.live()] == [leaving, began.id]
     assert world.state.groups.require("lobby").record.target <= 1
+
+
+class GuardedWorld(DrainingWorld):
+    """Documents that cannot be read are not overwritten, as in a store."""
+
+    async def _commit(self, *steps: Any) -> None:
+        self.state.quarantine.check(steps)
+        self.apply(steps)
+
+
+def test_a_drain_that_cannot_be_recorded_delays_no_group() -> None:
+    world = GuardedWorld()
+    world.state.quarantine.add(NODE_LEDGERS.name, "n1", 1, ValueError("torn"))
+    ws = world.workspace("token:ada", "r")
+    drain_node(ws, NodeId("n1"), DrainOrder(reason="kernel update"))  # in an earlier term
+    world.apply([each for each in ws.steps() if getattr(each, "collection", "") != NODE_LEDGERS.name])
+    world.create("lobby", min=1)
+    world.live_on(30)
+    assert len(world.live()) == 1
+    assert world.admission("n1") is Admission.DRAINING
+    assert world.reconciler._pause() > 60
+
+
+def test_a_drain_whose_progress_cannot_be_told_keeps_nobody_awake() -> None:
+    world = DrainingWorld()
+    world.placed("lobby", "n1", 2)
+    world.drain("n1")
+    drains = world.reconciler._emptied
+    for _ in world.passing(60, 0.5):
+        if drains._progress_at:
+            break
+    assert drains._progress_at
+
+    def broken(_: str) -> int | None:
+        raise ValueError("torn")
+
+    world.signals_of_term.players = broken
+    world.wait(10)
+    finished(world.reconciler._turn())
+    now = world.clock.monotonic()
+    assert all(at > now for at in drains.moments())

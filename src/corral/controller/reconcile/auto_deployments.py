@@ -22,6 +22,7 @@ from corral.domain.groups.revisions import RevisionRecord
 from corral.domain.groups.update_spec import AutoUpdate
 from corral.errors import Rejected
 from corral.store.port import Commit
+from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
 
 QUIET_SECONDS: Final = 5.0
@@ -88,12 +89,12 @@ class AutoDeployments:
             ws = self._instances.workspace(cause=AUTO)
             ws.causes = self._causes.get(name, ())
             try:
-                deployed = _deployed(ws, name)
-            except Rejected as error:
+                if _deployed(ws, name):
+                    await self._ledger.commit(*ws.steps())
+            except Conflict:
+                raise
+            except Rejected as error:  # also where a document cannot be read, and is not overwritten
                 _log.warning("auto_deployment.refused", group=name, reason=str(error))
-                deployed = False
-            if deployed:
-                await self._ledger.commit(*ws.steps())
             if self._due.get(name, now + 1) <= now:  # else it has changed meanwhile
                 del self._due[name]
                 self._causes.pop(name, None)

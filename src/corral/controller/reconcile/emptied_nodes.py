@@ -20,6 +20,7 @@ from corral.controller.reconcile.ports import ReconciledInstances
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import INSTANCES
 from corral.controller.state.ledger import Ledger, Step
+from corral.controller.state.quarantine import NotOverwritten
 from corral.domain.decisions import Rule
 from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.instance_states import Wanted
@@ -58,6 +59,8 @@ class EmptiedNodes:
         self._told: dict[str, tuple[DrainProgress, float]] = {}
         self._progress_at: dict[str, float] = {}
         """When progress is to be published that came too soon after the last."""
+        self._refused: dict[str, str] = {}
+        """Why the last transaction about a node was refused."""
 
     def note(self, node: str, wake: Wake | None = None) -> None:
         """A node has changed, or one of its instances; `wake`: the cause, where it is the node itself."""
@@ -72,7 +75,7 @@ class EmptiedNodes:
             for name in self._groups_on(node):
                 self._wake(name, wake)
         if not emptied:
-            for kept in (self._drains, self._deadlines, self._told, self._progress_at):
+            for kept in (self._drains, self._deadlines, self._told, self._progress_at, self._refused):
                 kept.pop(node, None)
             self._to_check.discard(node)
             return
@@ -100,6 +103,8 @@ class EmptiedNodes:
         due |= {node for node, at in self._deadlines.items() if at <= now and self._has_live(node)}
         due |= self._to_check
         self._to_check = set()
+        for node in due:
+            self._progress_at.pop(node, None)
         for node in sorted(due):
             try:
                 await self._look_at(node)
@@ -120,7 +125,20 @@ class EmptiedNodes:
             _log.exception("node_drain.failed", node=node)
             return
         if steps:
+            await self._commit(node, steps)
+
+    async def _commit(self, node: str, steps: tuple[Step, ...]) -> None:
+        """Store what was decided. A node of which a document cannot be read, and is not overwritten, delays no other, and no
+        group: it is looked at again when it changes."""
+        try:
             await self._ledger.commit(*steps)
+        except NotOverwritten as error:
+            self._to_check.discard(node)
+            if self._refused.get(node) != str(error):
+                self._refused[node] = str(error)
+                _log.warning("node_drain.refused", node=node, reason=str(error))
+        else:
+            self._refused.pop(node, None)
 
     def _steps(self, record: NodeRecord) -> tuple[Step, ...]:
         """What is to be changed now."""
@@ -161,7 +179,6 @@ class EmptiedNodes:
             return
         progress = progress_of(drain, lines)
         told, at = self._told.get(node, (None, now - PROGRESS_SECONDS))
-        self._progress_at.pop(node, None)
         if progress == told or record.admission is not Admission.DRAINING:
             return
         if now - at < PROGRESS_SECONDS:
