@@ -281,13 +281,10 @@ class _GroupLook:
             self._add(DecisionKind.DRAIN, Rule.SURPLUS_STOP, need, reason, instance=each.id)
 
     def _stop_drained(self, need: GroupNeed, result: GroupResult) -> None:
-        taken_back = {each.instance for each in self._decisions.made if each.kind is DecisionKind.UNDRAIN}
-        own = self._deployment.id if self._deployment is not None else "-"
-        leaving = [
-            each
-            for each in self._instances()
-            if is_draining(each) and each.id not in taken_back and each.retired_by != own
-        ]
+        """Stop those that take no more players and have none left, unless a deployment has just decided that, or that they
+        serve again."""
+        decided = {each.instance for each in self._decisions.made}
+        leaving = [each for each in self._instances() if is_draining(each) and each.id not in decided]
         gone = drained(self._view, self._spec, leaving)
         for each in gone:
             rule = Rule(each.drain.by) if each.drain is not None else Rule.SURPLUS_STOP

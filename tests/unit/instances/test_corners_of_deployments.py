@@ -1,0 +1,51 @@
+"""Deployments in the corners: orders, failures and a lack of room meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from deployed_world import DeployedWorld, S
+
+from corral.controller.instances import deployments
+from corral.domain.decisions import DecisionKind
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.instance_states import Wanted
+from corral.domain.planning.planner import plan
+
+
+def retiring_world(**options: object) -> tuple[DeployedWorld, InstanceRecord]:
+    """A deployment that waits for the players of an instance."""
+    world = DeployedWorld(2, max_players=20)
+    for each in world.there():
+        world.count_players(each.id, 3)
+    world.live_on(5)
+    world.deploy(**options)
+    for _ in range(100):
+        world.live_on(1)
+        if leaving := [each for each in world.alive() if each.wanted is Wanted.DRAIN]:
+            return world, leaving[0]
+    raise AssertionError(world.deployment.waiting)
+
+
+@pytest.mark.parametrize("state", [S.PAUSED, S.FAILED])
+def test_a_retired_instance_stops_when_it_is_empty_though_the_deployment_does_not_go_on(state):
+    world, leaving = retiring_world(auto_rollback=False)
+    if state is S.PAUSED:
+        world.do_as(deployments.pause_deployment, world.deployment.id, by="ada")
+    else:
+        world.crash(world.there(2)[0], restarted=False)
+    world.live_on(30)
+    assert world.state_now is state
+    assert world.record(leaving.id).wanted is Wanted.DRAIN
+    world.count_players(leaving.id, 0)
+    world.live_on(10)
+    assert leaving.id not in {each.id for each in world.alive()}
+
+
+def test_an_instance_that_a_superseded_deployment_has_retired_is_stopped_once():
+    world, leaving = retiring_world()
+    world.deploy()
+    world.live_on(2)
+    world.vitals.players(leaving.id, leaving.incarnation, count=0, maximum=0)
+    found = plan(world.signals_of_term.view(world.workspace()), ["lobby"])
+    stops = [each.instance for each in found.decisions if each.kind is DecisionKind.STOP]
+    assert stops == [leaving.id]
