@@ -9,6 +9,7 @@ from corral.controller.instances import deployments
 from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.instance_states import Wanted
+from corral.domain.node_states import Admission
 from corral.domain.planning.planner import plan
 
 
@@ -49,3 +50,17 @@ def test_an_instance_that_a_superseded_deployment_has_retired_is_stopped_once():
     found = plan(world.signals_of_term.view(world.workspace()), ["lobby"])
     stops = [each.instance for each in found.decisions if each.kind is DecisionKind.STOP]
     assert stops == [leaving.id]
+
+
+@pytest.mark.parametrize("state", [S.CANARY, S.GATE])
+def test_canaries_are_watched_though_no_node_takes_an_instance_of_the_stable_revision(state):
+    world = DeployedWorld(4, nodes=3, update={"strategy": "canary", "canary_seconds": 60})
+    world.deploy()
+    world.until(state)
+    world.live_on(2)
+    for node in sorted(world.connected):
+        world.configure_node(node, Admission.CORDONED)
+    for each in world.there(1)[:2]:
+        world.crash(each, restarted=False)
+    world.until(S.ROLLING, within=120)
+    assert world.group().reason == "NO_CAPACITY: of 3 nodes: 3 takes nothing new"

@@ -115,7 +115,9 @@ class _RolloutLook:
             retired=retired,
             now=self._view.now,
         )
-        if started or self._result.steps or not self._next_phase():
+        brought = self._record.stable if self._record.going_back else self._record.target
+        comes = any(each.revision == brought for each in self._result.need.batches)
+        if comes or self._result.steps or not self._next_phase():
             self._run_clock()
             self._wait(started)
 
