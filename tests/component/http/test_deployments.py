@@ -11,6 +11,7 @@ import pytest
 from http_rig import Rig
 
 from corral.controller.state.collections import DEPLOYMENTS
+from corral.controller.state.collections import GROUPS as GROUP_RECORDS
 from corral.domain.groups.deployments import DeploymentFailure, DeploymentState
 from corral.domain.permissions import Role
 
@@ -107,6 +108,21 @@ async def test_what_cannot_be_planned_or_has_no_instances_is_not_deployed(
     assert (await client.patch(f"{GROUPS}/lobby", json=raised)).status_code == 200
     refused = await client.post(f"{GROUPS}/lobby/deploy", json={})
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "VARIABLE_INVALID")
+
+
+async def test_a_pinned_group_is_deployed_though_nothing_can_be_started_by_its_pin(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.instance()
+    stored = rig.state.groups.require("lobby")
+    pinned = msgspec.structs.replace(stored.record, pinned_revision=1)
+    await rig.ledger.commit(GROUP_RECORDS.put("lobby", pinned, expect=stored.revision))
+    answer = await client.patch(f"{GROUPS}/lobby", json={"static": True})
+    assert answer.status_code == 200, answer.text
+    refused = await client.post(f"{GROUPS}/lobby/restart", json={})
+    assert "corral deploy lobby" in refused.json()["error"]["hint"]
+    await deployed(client)
+    assert (await client.get(f"{GROUPS}/lobby")).json()["status"]["pinned_revision"] == 0
 
 
 async def test_a_dry_run_names_whom_a_deployment_would_replace(client: httpx.AsyncClient, rig: Rig) -> None:

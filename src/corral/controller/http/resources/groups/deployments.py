@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.messages.paging import Page, decode_cursor, encode_cursor
 from corral.controller.http.pipeline.api_context import InstanceControl
@@ -86,7 +88,7 @@ def deploy_group(
 ) -> Mutation:
     name, order, by = call.path["name"], call.body, caller_name(call)
     ws = workspace(instances, call, "groups.deploy")
-    refuse_unplanned(ws, name)
+    refuse_unplanned(ws, name, pinned=False)
     record = changes.deploy_group(ws, name, by=by, reason=order.reason, options=order.given())
     if call.query.dry_run:
         shape = deployment_described(ws, instances.signals, workload, record)
@@ -94,9 +96,12 @@ def deploy_group(
     return begun(state, instances, call, ws, "groups.deploy", record)
 
 
-def refuse_unplanned(ws: Workspace, name: str) -> None:
-    """Refuse a deployment whose starts could not even be planned; nodes may have room later."""
+def refuse_unplanned(ws: Workspace, name: str, *, pinned: bool = True) -> None:
+    """Refuse a deployment whose starts could not even be planned; nodes may have room later. `pinned`: they would be by the
+    revision that the group is pinned to, if it is pinned."""
     group = ws.require_group(name)
+    if not pinned:
+        group = msgspec.structs.replace(group, pinned_revision=0)
     refused = refused_restart(ws, group, to_restart(ws, group)[:1])
     if refused is not None and refused.refusal.cause is not None:
         raise refused.error(f"group '{name}'", name)
