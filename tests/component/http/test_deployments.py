@@ -138,6 +138,9 @@ async def test_a_dry_run_names_whom_a_deployment_would_replace(client: httpx.Asy
         ("lobby-1", "replaced", 4)
     ]
     assert found["players"] == 4
+    assert [(each["kind"], each["rule"], each["instance"]) for each in found["decisions"]] == [
+        ("start", "deploy.start", "lobby-2")
+    ]
     all_of_them = (await client.post(f"{GROUPS}/lobby/restart", json={}, params=DRY)).json()
     assert [each["id"] for each in all_of_them["instances"]] == ["lobby-1"]
     assert (rig.state.number, (await client.get(ALL)).json()["items"]) == (number, [])

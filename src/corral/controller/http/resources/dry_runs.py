@@ -185,6 +185,9 @@ def deployment_described(
         for each in ws.instances_of(name)
         if stays(each) and not deployment.is_target(each)
     ]
+    begins = plan(signals.view(ws), [name]).groups[name].rollout
+    if begins is not None:  # the first look only begins it
+        ws.put_deployment(begins.record)
     decisions = plan(signals.view(ws), [name]).decisions
     lacking = unplannable_stable(ws, deployment) if deployment.stable else "there is no stable revision"
     warnings = [f"there will be no way back: {lacking}"] if lacking and touched else []
