@@ -7,13 +7,14 @@ from typing import Any
 from draining_world import DrainingWorld
 from reconciled_world import finished
 
+from corral.controller.instances.group_changes import scale_group
 from corral.controller.instances.instance_changes import restart_instance
 from corral.controller.instances.node_drains import DrainOrder, drain_node
 from corral.controller.instances.order_answers import MAX_ATTEMPTS
 from corral.controller.state.collections import NODE_LEDGERS
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.domain.instance_states import InstanceState
+from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import Admission
 
 
@@ -107,3 +108,26 @@ def test_a_drain_whose_progress_cannot_be_told_keeps_nobody_awake() -> None:
     finished(world.reconciler._turn())
     now = world.clock.monotonic()
     assert all(at > now for at in drains.moments())
+
+
+def test_a_static_instance_that_goes_and_is_out_of_reach_keeps_its_place() -> None:
+    world = DrainingWorld()
+    world.create("s", min=1, static=True, max_players=20)
+    world.ask(scale_group, "s", 2)
+    world.live_on(20)
+    for each in world.live("s"):
+        world.count_players(each.id, 3)
+    world.ask(scale_group, "s", 1)
+    world.live_on(5)
+    [leaving] = [each for each in world.live("s") if each.wanted is Wanted.DRAIN]
+    world.drop(leaving.node)
+    world.live_on(20)
+    world.ask(scale_group, "s", 2)
+    for seconds in (30, 300):
+        world.live_on(seconds)
+        assert {each.id for each in world.live("s")} == {"s-1", "s-2"}
+        assert f"'{leaving.id}'" in world.state.groups.require("s").record.reason
+    world.come_back(leaving.node, with_runs=True)
+    world.live_on(60)
+    assert {(each.id, each.wanted) for each in world.live("s")} == {("s-1", Wanted.RUN), ("s-2", Wanted.RUN)}
+    assert not world.state.groups.require("s").record.reason

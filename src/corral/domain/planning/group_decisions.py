@@ -19,7 +19,7 @@ from corral.domain.groups.instance_records import (
 from corral.domain.planning import node_drains
 from corral.domain.planning.existing_instances import choose_promoted, choose_returning
 from corral.domain.planning.group_plans import GroupNeed, group_need
-from corral.domain.planning.group_waits import wait_for_groups, wait_for_nodes, wait_for_stops
+from corral.domain.planning.group_waits import wait_for_away, wait_for_groups, wait_for_nodes, wait_for_stops
 from corral.domain.planning.holds import stopped_by_hold
 from corral.domain.planning.node_loss import (
     away_text,
@@ -128,7 +128,8 @@ class _GroupLook:
     def _deployed(self, need: GroupNeed) -> GroupNeed:
         """What a deployment makes of the need; without one, those that are there serve before others are started."""
         if self._deployment is None:
-            return self._promoted(self._taken_back(need))
+            need = self._promoted(self._taken_back(need))
+            return wait_for_away(self._spec, need, self._instances())
         self._rollout = found = look_at_rollout(self._view, self._group, self._deployment, need)
         for each in found.steps:
             self._add(each.kind, each.rule, found.need, each.reason, instance=each.instance)

@@ -8,7 +8,8 @@ import msgspec
 
 from corral.domain.decisions import Rule
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.groups.instance_records import InstanceRecord, is_draining
+from corral.domain.instance_states import InstanceState
 from corral.domain.planning.group_plans import GroupNeed
 from corral.domain.planning.node_drains import unmet_dependency
 from corral.domain.planning.node_loss import held_text
@@ -31,6 +32,14 @@ def wait_for_nodes(
     if not lost or not spec.static or need.reason or need.start:
         return need
     return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(instances))
+
+
+def wait_for_away(spec: GroupSpec, need: GroupNeed, instances: Iterable[InstanceRecord]) -> GroupNeed:
+    """Start no further static instance in the place of one that is to go and is out of reach: it may serve again."""
+    if not need.start or not spec.static:
+        return need
+    away = sum(is_draining(each) and each.state is InstanceState.OFFLINE for each in instances)
+    return msgspec.structs.replace(need, start=max(0, need.start - away))
 
 
 def wait_for_stops(
