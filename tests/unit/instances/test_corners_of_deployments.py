@@ -64,3 +64,17 @@ def test_canaries_are_watched_though_no_node_takes_an_instance_of_the_stable_rev
         world.crash(each, restarted=False)
     world.until(S.ROLLING, within=120)
     assert world.group().reason == "NO_CAPACITY: of 3 nodes: 3 takes nothing new"
+
+
+def test_what_a_group_lacks_is_placed_before_what_a_deployment_brings():
+    world = DeployedWorld(2, nodes=2, memory_mb=300, priority=60)
+    world.create("base", min=2, memory_mb=500, priority=50)
+    world.live_on(20)  # 200 MB are left on each node
+    world.deploy()
+    world.live_on(30)
+    lacking = world.state.instances.of_group("base")[0].record
+    world.crash(lacking, restarted=False)
+    world.look_at_everything()
+    world.live_on(60)
+    assert world.serving("base") == 2
+    assert world.revisions() == [1, 1]

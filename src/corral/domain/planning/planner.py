@@ -28,7 +28,14 @@ from corral.domain.planning.start_requests import StartRequest
 from corral.domain.planning.start_revisions import revision_for_start
 from corral.domain.planning.tiers import DependencyTiers
 
-_URGENCY: Final = {Rule.DRAIN_MOVE: 1, Rule.LOAD_UP: 2, Rule.SLOTS_UP: 2, Rule.WARM_REFILL: 3}
+_URGENCY: Final = {
+    Rule.DRAIN_MOVE: 1,
+    Rule.DEPLOY_START: 1,
+    Rule.DEPLOY_ROLLBACK: 1,
+    Rule.LOAD_UP: 2,
+    Rule.SLOTS_UP: 2,
+    Rule.WARM_REFILL: 3,
+}
 """Which starts are placed later than those that a document asks for."""
 _PASSED_OVER: Final = 10_000
 """How many starts of static groups are passed over in one pass because their home has no place."""
