@@ -8,7 +8,7 @@ from draining_world import DrainingWorld
 from reconciled_world import finished
 
 from corral.controller.instances.group_changes import scale_group
-from corral.controller.instances.instance_changes import restart_instance
+from corral.controller.instances.instance_changes import restart_instance, stop_instance
 from corral.controller.instances.node_drains import DrainOrder, drain_node
 from corral.controller.instances.order_answers import MAX_ATTEMPTS
 from corral.controller.state.collections import NODE_LEDGERS
@@ -131,3 +131,19 @@ def test_a_static_instance_that_goes_and_is_out_of_reach_keeps_its_place() -> No
     world.live_on(60)
     assert {(each.id, each.wanted) for each in world.live("s")} == {("s-1", Wanted.RUN), ("s-2", Wanted.RUN)}
     assert not world.state.groups.require("s").record.reason
+
+
+def test_a_stop_by_hand_of_one_that_is_being_moved_lowers_the_number() -> None:
+    world = DrainingWorld(nodes=4)
+    first, *_ = world.placed("lobby", "n1", max_players=20)
+    world.ask(scale_group, "lobby", 3)
+    world.live_on(20)
+    for each in world.live():
+        world.count_players(each.id, 3)
+    world.drain("n1")
+    world.live_on(3)
+    assert replacement(world).moves == first
+    world.ask(stop_instance, first, reason="")
+    world.live_on(60)
+    assert world.state.groups.require("lobby").record.target == 2
+    assert len(world.live()) == 2

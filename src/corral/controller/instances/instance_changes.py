@@ -33,6 +33,7 @@ from corral.domain.groups.plan_resolution import check_instance_variables
 from corral.domain.groups.scaling_spec import ScalingMode
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.holds import refuse_held
+from corral.domain.planning.node_drains import replacements
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, count_codes
 from corral.domain.planning.scaling import wanted_count
 from corral.domain.planning.schedules import ScheduledValues, scheduled
@@ -313,12 +314,13 @@ def _ordered(
 ) -> InstanceRecord:
     group = ws.group(record.group)
     held = reason if after is AfterStop.END and group is not None and group.spec.static else ""
+    moved = bool(ws.emptied) and record.id in replacements(ws.instances_of(record.group), ws.emptied)
     changed = _stopping(ws, record, reason, after=after, force=force) if live(record.state) else record
     if bool(changed.held) != bool(held):
         changed = msgspec.structs.replace(changed, held=held)
         ws.put_instance(changed)
     if changed is not record and after is AfterStop.END and stays(record):
-        _follow_the_operator(ws, record)
+        _follow_the_operator(ws, record, moved=moved)
     return changed
 
 
@@ -360,13 +362,13 @@ def _stopping(
     return changed
 
 
-def _follow_the_operator(ws: Workspace, record: InstanceRecord) -> None:
+def _follow_the_operator(ws: Workspace, record: InstanceRecord, *, moved: bool) -> None:
     """Lower the desired number after an operator's stop: stopping one of three scaled instances leaves two;
-    `min` still applies."""
+    `min` still applies. `moved`: the replacement that was under way counts in its place now, and is one too many."""
     group = ws.group(record.group)
     if group is None:
         return
-    left = running_count(ws, record.group)
+    left = running_count(ws, record.group) - moved
     values, last = scheduled(group.spec, ws.now), group.last_scale
     if group.deployment:  # which has some beside those that are wanted
         left = min(left, max(0, wanted_count(group, values) - 1))
