@@ -179,6 +179,19 @@ async def test_a_dry_run_says_what_would_leave_and_how(client: httpx.AsyncClient
     assert rig.state.number == number
 
 
+@pytest.mark.parametrize(("players", "effect"), [(3, "stopped_when_empty"), (0, "stopped")])
+async def test_a_dry_run_says_that_players_keep_what_would_stop_at_once(
+    client: httpx.AsyncClient, rig: Rig, players: int, effect: str
+) -> None:
+    id = await with_players(rig, players)
+    await rig.online("node-2")
+    known = rig.state.instances.require(id)
+    warm = msgspec.structs.replace(known.record, warm=True)
+    await rig.ledger.commit(INSTANCES.put(id, warm, expect=known.revision))
+    found = (await client.post(f"{NODE}/drain", json={}, params=DRY)).json()
+    assert [(each["id"], each["effect"]) for each in found["instances"]] == [(id, effect)]
+
+
 async def test_the_answer_of_the_node_is_shown(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.online("node-1")
     live = rig.sessions.connect("node-1")

@@ -125,6 +125,13 @@ def way_of(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> Way:
     return Way.SICK if health is Health.UNHEALTHY else Way.MOVE
 
 
+def may_have_players(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
+    """Has it known players? While a new leader does not know the players yet, every instance may have some."""
+    players = view.players(record.id)
+    unknown = players is None and not view.players_settled and not is_left_by_all(view, spec, record)
+    return bool(players) or unknown
+
+
 def could_run_elsewhere(view: PlanView, spec: GroupSpec, node: str) -> bool:
     """Is there another node that could ever take an instance of the group, whatever is free there now?"""
     return any(each.id != node and unsuited(spec, each) is None for each in view.nodes())
@@ -239,13 +246,10 @@ class _Departures:
         return 0 if empty else players if players is not None else 1_000_000, record.incarnation
 
     def _part_at_once(self, record: InstanceRecord) -> None:
-        """Stop one that nobody misses. Known players keep even an unhealthy one until they have left; while a new leader
-        does not know the players yet, every one may have some."""
-        players = self._view.players(record.id)
+        """Stop one that nobody misses; players keep even an unhealthy one until they have left."""
         state = "it is warm" if record.warm else "it is not healthy"
         why = f"{self._view.drain_text(record.node)}, and {state}"
-        unknown = players is None and not self._view.players_settled and not self._is_empty(record)
-        if players or unknown:
+        if may_have_players(self._view, self._spec, record):
             self._part(record, DecisionKind.DRAIN, f"{why}; it is stopped when it has no players")
         else:
             self._part(record, DecisionKind.STOP, why)

@@ -25,7 +25,7 @@ from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group_documents import brief_document, changed_fields
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
 from corral.domain.instance_states import Wanted
-from corral.domain.planning.node_drains import Way, could_run_elsewhere, way_of
+from corral.domain.planning.node_drains import Way, could_run_elsewhere, may_have_players, way_of
 from corral.domain.planning.plan_results import PlannedDecision
 from corral.domain.planning.planner import plan
 from corral.errors import Rejected, counted
@@ -276,7 +276,12 @@ def _drain_effect(view: WorkspaceView, group: GroupRecord | None, record: Instan
     """How an instance would leave its node."""
     if record.wanted is Wanted.STOP:
         return "stopped"
-    return _LEAVES[way_of(view, group.spec, record) if group is not None else Way.LEAVING]
+    if group is None:
+        return _LEAVES[Way.LEAVING]
+    way = way_of(view, group.spec, record)
+    if way in (Way.AT_ONCE, Way.SICK) and may_have_players(view, group.spec, record):
+        return "stopped_when_empty"
+    return _LEAVES[way]
 
 
 def _shape(
