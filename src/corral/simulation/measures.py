@@ -57,7 +57,7 @@ class GroupMeasure:
         """`ticks`: how long the run is."""
         self._ticks = max(1, ticks)
         self._at = 0
-        self.wanted = self.ready = self.players = self.waiting = self.slots = 0
+        self.wanted = self.ready = self.players = self.waiting = self.unused = 0
         self._starts = self._stops = self._crashes = self._flaps = self._most = 0
         self._short = self._full = self._unused = 0
         self._last_scale: tuple[int, bool] | None = None
@@ -72,7 +72,7 @@ class GroupMeasure:
             return
         self._draw(tick)
         self._at = tick
-        self._unused += passed * (self.slots - self.players)
+        self._unused += passed * self.unused
         if self.ready < self.wanted:
             self._short += passed
         if self.waiting:
@@ -88,10 +88,10 @@ class GroupMeasure:
             column.wanted = max(column.wanted, self.wanted)
             column.ready = self.ready if new else min(column.ready, self.ready)
 
-    def set(self, *, wanted: int, ready: int, players: int, waiting: int, slots: int) -> None:
-        """What is the case from now on; `slots`: places on ready instances."""
+    def set(self, *, wanted: int, ready: int, players: int, waiting: int, unused: int) -> None:
+        """What is the case from now on; `unused`: free places on ready instances."""
         self.wanted, self.ready, self.players = wanted, ready, players
-        self.waiting, self.slots = waiting, slots
+        self.waiting, self.unused = waiting, unused
         self._most = max(self._most, wanted)
 
     def note(self, event: Event, tick: int) -> None:

@@ -16,7 +16,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.reconcile.lost_nodes import awaited_nodes
 from corral.controller.state.collections import GROUPS, INSTANCES
 from corral.domain.groups.group import GroupSpec, TemplateSelection
-from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.groups.instance_records import GroupRecord, is_ready
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.schedules import scheduled
 from corral.errors import Bug, counted
@@ -179,12 +179,19 @@ class Simulation:
                 ready=ready,
                 players=players.seated if players else 0,
                 waiting=players.waiting if players else 0,
-                slots=ready * stored.record.spec.max_players,
+                unused=ready * stored.record.spec.max_players - self._on_ready(players),
             )
         self._touched.clear()
         self._moved.clear()
 
     # players
+
+    def _on_ready(self, players: GroupPlayers | None) -> int:
+        """The players on instances that are ready and serve: not those on retired ones, or where a node is away."""
+        found = self.controller.state.instances.find
+        seats = players.seats.items() if players is not None else ()
+        known = ((stored.record, count) for id, count in seats if (stored := found(id)) is not None)
+        return sum(count for record, count in known if is_ready(record) and not record.warm)
 
     def _change_load(self, name: str) -> None:
         curve, at = self._curves[name], self.clock.tick / TICKS

@@ -204,6 +204,15 @@ def test_a_version_that_starts_replaces_all_and_one_that_crashes_is_taken_back()
     assert figures.short_minutes == 0.08, "only the first starts"
 
 
+def test_players_on_retired_instances_take_no_places_of_others():
+    load = {"lobby": {"points": [["0h", 0], ["5m", 60]], "players": "spread"}}
+    many = group(min=3, scaling={})
+    found = simulate(
+        scenario(many, seconds="10h", boot=BOOT, load=load, faults=[{"at": "10m", "deploy": "lobby"}])
+    )
+    assert found.groups["lobby"].unused_slots > 50, "60 places, and nobody has left the old ones"
+
+
 def test_a_node_ends_what_may_run_only_once_before_it_is_replaced():
     alone = {"replace_after_seconds": 120, "stop_after_seconds": 30}
     cut = [{"at": "10m", "cut": "n-1", "for": "300s"}]
