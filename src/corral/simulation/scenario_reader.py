@@ -76,6 +76,8 @@ class ScenarioReader:
         """`file`: the name of the scenario's file, to which the paths of group files are relative."""
         self._file = file
         self._seconds = LONGEST_SECONDS
+        self._abstract: frozenset[str] = frozenset()
+        """Groups that have no instances."""
 
     def read(self, top: ScenarioField) -> Scenario:
         fields = top.object(*KEYS[""])
@@ -85,6 +87,7 @@ class ScenarioReader:
         listed = top.required(fields, "groups")
         groups = self._groups(listed)
         names = None if listed is None or listed.has_faults else _names(groups)
+        self._abstract = _abstract_names(groups)
         known_nodes = [each.id for each in nodes]
         return Scenario(
             run=run,
@@ -252,6 +255,8 @@ class ScenarioReader:
             return None
         kind, subject = kinds[0], fields[kinds[0]]
         _check_subject(kind, subject, nodes, groups)
+        if kind is FaultKind.DEPLOY and subject.value in self._abstract:
+            subject.fault(f"group '{subject.value}' is abstract; write one that has it as its parent")
         for name, having in _FAULT_FIELDS.items():
             if name in fields and kind not in having:
                 named = "a change of the leader" if kind is FaultKind.LEADER else f"'{kind}'"
@@ -293,6 +298,13 @@ def _entries(
 def _names(groups: Iterable[GroupFile]) -> list[str]:
     found = [each.body.get("name") for each in groups if isinstance(each.body, dict)]
     return [name for name in found if isinstance(name, str)]
+
+
+def _abstract_names(groups: Iterable[GroupFile]) -> frozenset[str]:
+    bodies = (
+        each.body for each in groups if isinstance(each.body, dict) and each.body.get("abstract") is True
+    )
+    return frozenset(name for body in bodies if isinstance(name := body.get("name"), str))
 
 
 def _fields_of(model: NodeModel) -> dict[str, Any]:

@@ -153,6 +153,11 @@ def test_a_wrong_part_is_named_with_its_path_and_line(text):
 
 
 WRONG_TOPS = {
+    "run: {for: 1h}\nnodes: [{id: a, memory_mb: 1, cpus: 1}]\n"
+    "groups: [{name: base, abstract: true}, {name: hub, parent: base, command: [serve]}]\n"
+    "faults: [{at: 1h, deploy: base}]": [
+        "s.yaml:4: faults[0].deploy: group 'base' is abstract; write one that has it as its parent"
+    ],
     "[]": ["s.yaml:1: write an object, as {key: value}"],
     "run: {}\nnodes: []\ngroups: []": [
         "s.yaml:1: run.for: it is missing; add it",
