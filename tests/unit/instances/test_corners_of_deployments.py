@@ -78,3 +78,21 @@ def test_what_a_group_lacks_is_placed_before_what_a_deployment_brings():
     world.live_on(60)
     assert world.serving("base") == 2
     assert world.revisions() == [1, 1]
+
+
+def test_failures_before_a_resume_count_no_more():
+    world = DeployedWorld(3)
+    world.deploy()
+    world.until_updated(1)
+    world.do_as(deployments.pause_deployment, world.deployment.id, by="ada")
+    world.live_on(5)
+    world.crash(world.there(2)[0], restarted=False)
+    world.live_on(60)
+    assert (world.state_now, world.deployment.failed) == (S.PAUSED, 1)
+    world.do_as(deployments.resume_deployment, world.deployment.id, by="ada")
+    world.live_on(1)
+    assert world.state_now is S.ROLLING
+    assert len(world.deployment.failures) == 1
+    world.crash(world.there(2)[0], restarted=False)
+    world.live_on(1)
+    assert world.state_now is S.ROLLING_BACK

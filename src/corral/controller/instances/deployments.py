@@ -261,13 +261,13 @@ def pause_deployment(ws: Workspace, id: str, *, by: str) -> DeploymentRecord:
 
 
 def resume_deployment(ws: Workspace, id: str, *, by: str) -> DeploymentRecord:
-    """Let a paused deployment go on where it was."""
+    """Let a paused deployment go on where it was. Failures until now count no more: an operator has seen them."""
     record = _active(ws, id, "resumed")
     if record.state is not DeploymentState.PAUSED:
         return record
     state = record.resumes or DeploymentState.PENDING
     resumed = msgspec.structs.replace(
-        record.stepped(TRIGGER_TO[state], ws.now), clock_used=0.0, last_progress_at=ws.now
+        record.stepped(TRIGGER_TO[state], ws.now), clock_used=0.0, last_progress_at=ws.now, failed=0
     )
     return take_step(ws, record, _changed(resumed, f"{state}: resumed by {by}"), by=by)
 
