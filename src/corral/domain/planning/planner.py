@@ -48,9 +48,14 @@ class PassLimits(msgspec.Struct, frozen=True, kw_only=True):
     starts_of_group: int = 10
     searches: int = 500
     """How often a node is looked for, found or not."""
+    stops: int = 50
+    """Stops, and orders to take no more players."""
 
 
 DEFAULT_LIMITS: Final = PassLimits()
+SHOWN_LIMITS: Final = PassLimits(stops=100_000)
+"""For a plan that is only shown: every instance that would stop is named."""
+_PARTS: Final = frozenset({DecisionKind.STOP, DecisionKind.DRAIN})
 
 
 class _Pending(msgspec.Struct, kw_only=True):
@@ -119,6 +124,7 @@ class _Pass:
                 self._look_at(name)
             except Exception as error:  # one broken group delays no other
                 self._groups[name] = GroupResult(need=GroupNeed(), error=error)
+        self._bound_stops()
         self._place_all()
         for name, result in self._groups.items():
             if result.drain is not None and result.error is None:
@@ -126,6 +132,21 @@ class _Pass:
         return PlanResult(
             decisions=tuple(self._decisions.made), groups=self._groups, unfinished=tuple(self._unfinished)
         )
+
+    def _bound_stops(self) -> None:
+        """Leave stops for the next pass that are too many for one, each with the change of number that it follows from."""
+        parting = [each for each in self._decisions.made if each.kind in _PARTS]
+        if len(parting) <= self._limits.stops:
+            return
+        left = {each.instance for each in parting[self._limits.stops :]}
+        scaled = {each.group for each in parting if each.instance in left and each.rule is Rule.IDLE_DOWN}
+        self._unfinished |= {each.group: None for each in parting if each.instance in left}
+        self._decisions.made = [
+            each
+            for each in self._decisions.made
+            if not (each.kind in _PARTS and each.instance in left)
+            and not (each.kind is DecisionKind.SCALE and each.rule is Rule.IDLE_DOWN and each.group in scaled)
+        ]
 
     def _place_all(self) -> None:
         """Look for a node for each start, in their order, until this pass has done enough."""

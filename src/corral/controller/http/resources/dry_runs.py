@@ -27,7 +27,7 @@ from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, l
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.node_drains import Way, could_run_elsewhere, may_have_players, way_of
 from corral.domain.planning.plan_results import PlannedDecision
-from corral.domain.planning.planner import plan
+from corral.domain.planning.planner import SHOWN_LIMITS, plan
 from corral.errors import Rejected, counted
 
 MOST_DECISIONS: Final = 200
@@ -128,7 +128,7 @@ def described(ws: Workspace, signals: PlanSignals, workload: Workloads) -> DryRu
             touched[id] = _touched(stored.record, workload, "killed" if record.force_stop else "stopped")
     gone = {each.group for each in changes if each.change == "deleted"}
     staying = sorted({*(each.group for each in changes), *(each.group for each in touched.values())} - gone)
-    decisions = plan(signals.view(ws), staying).decisions if staying else ()
+    decisions = plan(signals.view(ws), staying, SHOWN_LIMITS).decisions if staying else ()
     for decision in decisions:
         effect = _ENDS.get(decision.kind)
         stored = state.instances.find(decision.instance) if effect else None
@@ -156,7 +156,7 @@ def hold_described(ws: Workspace, signals: PlanSignals, workload: Workloads, nam
     group, stored = ws.require_group(name), ws.state.groups.require(name).record
     if group is stored:
         return _shape((), (), (), ())
-    decisions = plan(signals.view(ws), [name]).decisions
+    decisions = plan(signals.view(ws), [name], SHOWN_LIMITS).decisions
     stopped = {each.instance for each in decisions if each.kind is DecisionKind.STOP}
     touched = [
         _touched(each, workload, "stopped" if each.id in stopped else "stopped_when_empty")
@@ -185,10 +185,10 @@ def deployment_described(
         for each in ws.instances_of(name)
         if stays(each) and not deployment.is_target(each)
     ]
-    begins = plan(signals.view(ws), [name]).groups[name].rollout
+    begins = plan(signals.view(ws), [name], SHOWN_LIMITS).groups[name].rollout
     if begins is not None:  # the first look only begins it
         ws.put_deployment(begins.record)
-    decisions = plan(signals.view(ws), [name]).decisions
+    decisions = plan(signals.view(ws), [name], SHOWN_LIMITS).decisions
     lacking = unplannable_stable(ws, deployment) if deployment.stable else "there is no stable revision"
     warnings = [f"there will be no way back: {lacking}"] if lacking and touched else []
     found = _shape([GroupChangeShape(group=name, change="deployed")], touched, (), warnings)
@@ -215,7 +215,7 @@ def drain_described(
     living = [each for each in ws.on_node(node) if live(each.state)]
     groups = {each.group: ws.group(each.group) for each in living}
     view = signals.view(ws)
-    result = plan(view, sorted(name for name, group in groups.items() if group))
+    result = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS)
     effects: dict[str, str] = {
         each.id: "stopped" if at_once else _drain_effect(view, groups[each.group], each) for each in living
     }
@@ -268,7 +268,7 @@ def stranded_groups(ws: Workspace, signals: PlanSignals, node: str) -> set[str]:
     }
     if drain is None or drain.deadline_seconds is None:
         return found
-    planned = plan(view, sorted(name for name, group in groups.items() if group)).groups
+    planned = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS).groups
     return found | {name for name, each in planned.items() if each.drain_wait and each.drain_wait.room}
 
 

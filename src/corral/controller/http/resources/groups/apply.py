@@ -39,7 +39,7 @@ from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.instance_records import live, stays
 from corral.domain.permissions import Permission
 from corral.domain.planning.plan_results import PlanResult
-from corral.domain.planning.planner import plan
+from corral.domain.planning.planner import SHOWN_LIMITS, plan
 from corral.domain.spec import invalid
 from corral.errors import counted
 
@@ -173,7 +173,7 @@ def _outcome(
     planned = PlanResult(decisions=(), groups={})
     if dry_run:
         names = [each.name for each in applied if each.action is not Action.UNCHANGED]
-        planned = plan(signals.view(ws), names)
+        planned = plan(signals.view(ws), names, SHOWN_LIMITS)
     return _Outcome(applied, touched, planned, state.number)
 
 
