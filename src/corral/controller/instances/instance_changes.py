@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.deployment_revisions import start_revision
-from corral.controller.instances.plan_view import WorkspaceView, home_of, next_requests
+from corral.controller.instances.plan_view import home_of, next_requests
 from corral.controller.instances.restart_checks import refused_restart
 from corral.controller.instances.revisions import resolved_by
 from corral.controller.instances.run_exits import run_again
@@ -37,8 +37,7 @@ from corral.domain.planning.node_drains import replacements
 from corral.domain.planning.refusals import NodeRefusal, PlacementRefusal, count_codes
 from corral.domain.planning.scaling import wanted_count
 from corral.domain.planning.schedules import ScheduledValues, scheduled
-from corral.domain.planning.start_requests import StartRequest
-from corral.domain.planning.start_revisions import revision_for_start
+from corral.domain.planning.start_requests import StartRequest, revision_for_start
 from corral.errors import Code, Rejected, counted, nearest
 from corral.store.port import Append
 
@@ -62,7 +61,7 @@ def start_instance(
         _check_size(variables)
     request = _request(ws, record, node, variables)
     if variables:
-        number = revision_for_start(WorkspaceView(ws), record, request)
+        number = revision_for_start(record, request)
         check_instance_variables(resolved_by(ws, record.spec, number).plan, variables)
     started = start_run(ws, record, request)
     if isinstance(started, PlacementRefusal):

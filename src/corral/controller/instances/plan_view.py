@@ -25,8 +25,7 @@ from corral.domain.planning.node_loss import grace_seconds
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.signals import Signals
-from corral.domain.planning.start_requests import StartRequest
-from corral.domain.planning.start_revisions import revision_for_start
+from corral.domain.planning.start_requests import StartRequest, revision_for_start
 from corral.domain.planning.tallies import GroupTally
 from corral.errors import Rejected
 
@@ -144,7 +143,7 @@ class WorkspaceView:
         the run is started: here the first of each is taken."""
         if request.claimed_by:
             return PlacementRefusal.claimed(request.id, request.claimed_by)
-        key = group.spec.name, revision_for_start(self, group, request)
+        key = group.spec.name, revision_for_start(group, request)
         found = self._plans.get(key)
         if found is None or found[0] is not group.spec:
             found = self._plans[key] = group.spec, self._resolved(group.spec, key[1])
@@ -167,7 +166,7 @@ class WorkspaceView:
         return find_revision(self._ws, group, number)
 
     def as_started(self, group: GroupRecord, request: StartRequest) -> GroupRecord:
-        number = revision_for_start(self, group, request)
+        number = revision_for_start(group, request)
         if not number:
             return group
         key = group.spec.name, number

@@ -32,8 +32,7 @@ from corral.domain.planning.planner import place_one
 from corral.domain.planning.refusals import PlacementRefusal
 from corral.domain.planning.scaling import wanted_count
 from corral.domain.planning.schedules import scheduled
-from corral.domain.planning.start_requests import StartRequest
-from corral.domain.planning.start_revisions import revision_for_start
+from corral.domain.planning.start_requests import StartRequest, revision_for_start
 from corral.errors import Rejected, short_list
 
 GROUP_LEDGER: Final = "@group/"
@@ -56,7 +55,7 @@ def start_run(
     if request.claimed_by:
         return PlacementRefusal.claimed(request.id, request.claimed_by)
     view = WorkspaceView(ws, without=request.id)
-    revision = revision_for_start(view, group, request)
+    revision = revision_for_start(group, request)
     resolved = plan_run(ws, group, request.variables, revision)
     if isinstance(resolved, PlacementRefusal):
         return resolved

@@ -24,8 +24,7 @@ from corral.domain.planning.placement import Placement, PlacementRequest, place
 from corral.domain.planning.plan_results import DecisionList, GroupResult, PlanResult
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.refusals import PlacementRefusal, listed_nodes
-from corral.domain.planning.start_requests import StartRequest
-from corral.domain.planning.start_revisions import revision_for_start
+from corral.domain.planning.start_requests import StartRequest, revision_for_start
 from corral.domain.planning.tiers import DependencyTiers
 
 _URGENCY: Final = {
@@ -209,7 +208,7 @@ class _Pass:
 
     def _place_of(self, pending: _Pending) -> tuple[str, str, int]:
         group, request = pending.group, pending.request
-        revision = revision_for_start(self._view, group, request)
+        revision = revision_for_start(group, request)
         return group.spec.name, self._view.home_of(group, request), revision
 
     def _look_at(self, name: str) -> None:

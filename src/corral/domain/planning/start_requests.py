@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from corral.domain.decisions import DecisionKind
-from corral.domain.groups.instance_records import InstanceRecord, LeasedPort, StartFailure
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, LeasedPort, StartFailure
 from corral.domain.ids import Incarnation, InstanceId
 
 
@@ -69,3 +69,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             moves_run=record.moves_run,
             **{"only": record.node if record.pinned else None, **facts},
         )
+
+
+def revision_for_start(group: GroupRecord, request: StartRequest) -> int:
+    """The number of the revision that a start is made by; 0: the present document. The planner may have chosen one;
+    otherwise a group that went back to a revision stays with it."""
+    return request.revision or group.pinned_revision
