@@ -123,7 +123,7 @@ def _refusal(
         reason=f"asked for by {ws.by}; {why}",
         inputs={
             "wanted": wanted_count(group, scheduled(group.spec, ws.now)),
-            "present": running_count(ws, group.spec.name),
+            "present": serving_count(ws, group.spec.name),
         },
         rejected=[refusal.alternative() for refusal in refusals],
         rejected_counts=count_codes(refusals),
@@ -153,11 +153,6 @@ def _request(
     if node is not None:
         chosen = msgspec.structs.replace(chosen, only=node, pinned=True)
     return msgspec.structs.replace(chosen, variables=variables) if variables else chosen
-
-
-def running_count(ws: Workspace, group: str) -> int:
-    """The number of instances of a group that exist, are to stay, and serve: warm ones come on top."""
-    return serving_count(ws, group)
 
 
 def refuse_deleting(group: GroupRecord) -> None:
@@ -267,7 +262,7 @@ def _refuse_outage(ws: Workspace, group: GroupRecord, records: list[InstanceReco
 
 
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
-    present, values = running_count(ws, group.spec.name), scheduled(group.spec, ws.now)
+    present, values = serving_count(ws, group.spec.name), scheduled(group.spec, ws.now)
     refuse_by_mode(group, values, present)
     if values.max is not None and present >= values.max:
         schedule = f" by schedule '{values.by['max']}'" if "max" in values.by else ""
@@ -367,7 +362,7 @@ def _follow_the_operator(ws: Workspace, record: InstanceRecord, *, moved: bool) 
     group = ws.group(record.group)
     if group is None:
         return
-    left = running_count(ws, record.group) - moved
+    left = serving_count(ws, record.group) - moved
     values, last = scheduled(group.spec, ws.now), group.last_scale
     if group.deployment:  # which has some beside those that are wanted
         left = min(left, max(0, wanted_count(group, values) - 1))
