@@ -16,7 +16,14 @@ from corral.controller.instances.run_match import RunRelation, Stray, run_relati
 from corral.controller.instances.starts import refuse_ports, release, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
-from corral.domain.groups.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
+from corral.domain.groups.instance_records import (
+    NOT_YET_RUNNING,
+    ExitRecord,
+    InstanceRecord,
+    LeasedPort,
+    StartFailure,
+    live,
+)
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning.holds import hold_text
@@ -29,9 +36,7 @@ MAX_ATTEMPTS: Final = 5
 """The number of attempts of one start when nodes refuse it for transient reasons."""
 MAX_PORT_ATTEMPTS: Final = 10
 _MAX_RETRY_SECONDS: Final = 3600
-_UNDER_WAY: Final = frozenset(
-    {InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING, InstanceState.STOPPING}
-)
+_UNDER_WAY: Final = NOT_YET_RUNNING | {InstanceState.STOPPING}
 _NOT_ABOUT_THE_RUN: Final = frozenset({Code.STALE_INCARNATION.name, Code.STALE_EPOCH.name})
 _LISTED: Final = 5
 _AGAIN: Final = "; it is tried again"

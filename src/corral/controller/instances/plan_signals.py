@@ -21,6 +21,7 @@ from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import (
+    NOT_YET_RUNNING,
     GroupRecord,
     InstanceRecord,
     LastScale,
@@ -52,7 +53,6 @@ _PLAYERS_SECONDS: Final = 300.0
 """After so long a workload that has reported no players to this leader counts as one without any."""
 _SAME: Final = dt.timedelta(seconds=1)
 _LONGEST_FLOOR: Final = dt.timedelta(days=7)
-_NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING})
 
 
 Metric = Callable[[str, str], float | None]
@@ -372,7 +372,7 @@ class SignalsNow(Signals):
 
 def _seen(record: InstanceRecord, players: Players) -> InstancePlayers:
     """The players of a live instance. One that does not run yet has none; of one whose node is away they are not known."""
-    runs, watched = record.state not in _NOT_YET, record.state is not InstanceState.OFFLINE
+    runs, watched = record.state not in NOT_YET_RUNNING, record.state is not InstanceState.OFFLINE
     reported = players(record.id) if runs and watched else None
     return InstancePlayers(
         group=record.group,

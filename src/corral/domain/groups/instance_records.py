@@ -172,9 +172,8 @@ class EarlierStart(Record, frozen=True, kw_only=True):
 
 
 EARLIER_STARTS: Final = 8
-_NOT_YET_RUNNING: Final = frozenset(
-    {InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING}
-)
+NOT_YET_RUNNING: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING})
+"""The states before a run: players cannot be on it."""
 
 
 class InstanceRecord(Record, frozen=True, kw_only=True):
@@ -347,7 +346,7 @@ def is_present(record: InstanceRecord) -> bool:
 
 def is_starting(record: InstanceRecord) -> bool:
     """Is it to serve, and does not run yet?"""
-    return record.state in _NOT_YET_RUNNING and stays(record) and not record.warm
+    return record.state in NOT_YET_RUNNING and stays(record) and not record.warm
 
 
 def is_draining(record: InstanceRecord) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import (
+    NOT_YET_RUNNING,
     InstanceRecord,
     is_draining,
     is_lost,
@@ -26,7 +27,6 @@ from corral.errors import short_list
 UNKNOWN_IS_EMPTY_SECONDS: Final = 300.0
 """After so long without a report of players an instance that is to go counts as empty."""
 _NAMED: Final = 5
-_NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING})
 
 
 class Surplus(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ def _parted(view: PlanView, spec: GroupSpec, chosen: Sequence[InstanceRecord]) -
 
 def _is_free(record: InstanceRecord) -> bool:
     """Can it go whatever players it has? It has none yet, or an operator has ordered its restart."""
-    return record.state in _NOT_YET or record.wanted is Wanted.STOP
+    return record.state in NOT_YET_RUNNING or record.wanted is Wanted.STOP
 
 
 def goes_at_once(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
@@ -110,7 +110,7 @@ def is_left_by_all(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> b
     """Can an instance that is to go be stopped? Also where the number of its players has not been known for a long time."""
     if record.state is InstanceState.OFFLINE:
         return False
-    if record.state in _NOT_YET:
+    if record.state in NOT_YET_RUNNING:
         return True
     return _seems_empty(view, spec, record) or view.unknown_seconds(record.id) >= UNKNOWN_IS_EMPTY_SECONDS
 
