@@ -84,7 +84,7 @@ class DeployedWorld(ReconciledWorld):
     @property
     def progress(self) -> DeploymentProgress:
         view = WorkspaceView(self.workspace(), self.signals_of_term.now())
-        return deployments.progress_of(view, self.deployment)
+        return deployments.deployment_progress_of(view, self.deployment)
 
     def until_updated(self, count: int) -> None:
         """Let time pass until so many instances are of the target and healthy."""

@@ -223,7 +223,7 @@ def _forget_old(ws: Workspace, name: str) -> None:
             ws.delete_deployment(record.id)
 
 
-def progress_of(view: PlanView, record: DeploymentRecord) -> DeploymentProgress:
+def deployment_progress_of(view: PlanView, record: DeploymentRecord) -> DeploymentProgress:
     """How far a deployment is, by the instances that are there now."""
     group = view.group(record.group)
     if group is None:

@@ -80,7 +80,7 @@ def _waits_for(state: ClusterState, record: InstanceRecord, players: int | None)
     return DrainWaitFor.ROOM if room and not record.warm else DrainWaitFor.TURN
 
 
-def progress_of(drain: NodeDrain, lines: Sequence[DrainLine]) -> DrainProgress:
+def drain_progress_of(drain: NodeDrain, lines: Sequence[DrainLine]) -> DrainProgress:
     waits = collections.Counter(each.waits_for for each in lines)
     return DrainProgress(
         total=drain.total,

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from corral.controller.instances.drain_progress import drain_lines, progress_of
+from corral.controller.instances.drain_progress import drain_lines, drain_progress_of
 from corral.controller.instances.instance_changes import order_stop
 from corral.controller.instances.node_drains import deadline_left, end_drain, renew_deadline, tell_progress
 from corral.controller.instances.workspace import Workspace
@@ -177,7 +177,7 @@ class EmptiedNodes:
         lines = drain_lines(self._ledger.state, node, players=self._instances.signals.players)
         if drain is None:
             return
-        progress = progress_of(drain, lines)
+        progress = drain_progress_of(drain, lines)
         told, at = self._told.get(node, (None, now - PROGRESS_SECONDS))
         if progress == told or record.admission is not Admission.DRAINING:
             return

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.drain_progress import DrainLine, DrainWaitFor, drain_lines, progress_of
+from corral.controller.instances.drain_progress import DrainLine, DrainWaitFor, drain_lines, drain_progress_of
 from corral.controller.sessions.live_nodes import LiveNode
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.planning.drain_progress import DrainProgress
@@ -62,7 +62,7 @@ def drain_shape(
         was_cordoned=drain.was_cordoned,
         drained_at=drain.drained_at,
         exit_ordered_at=drain.exit_ordered_at,
-        progress=progress_of(drain, lines),
+        progress=drain_progress_of(drain, lines),
         instances=[
             msgspec.structs.replace(each, empty_at=empty_at(each.id))
             if each.waits_for is DrainWaitFor.PLAYERS and each.players is None

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from corral.controller.http.messages.call import RequestBody, Text
 from corral.controller.http.messages.paging import PageQuery
 from corral.controller.http.pipeline.api_context import InstanceControl
-from corral.controller.instances.deployments import progress_of
+from corral.controller.instances.deployments import deployment_progress_of
 from corral.controller.state.cluster_state import StoredRecord
 from corral.domain.groups.deployments import DeploymentFailure, DeploymentRecord, DeploymentState
 from corral.domain.groups.update_spec import UpdateSpec
@@ -125,7 +125,7 @@ def deployment_shape(
         waiting=record.waiting,
         outcome=record.outcome,
         undone=record.undone,
-        progress=progress_of(view, record) if view is not None else None,
+        progress=deployment_progress_of(view, record) if view is not None else None,
         revision=stored.revision,
     )
 

@@ -17,7 +17,7 @@ from corral.controller.http.resources.why.why_answer import (
     refusal_shape,
     would_change_shapes,
 )
-from corral.controller.instances.deployments import progress_of
+from corral.controller.instances.deployments import deployment_progress_of
 from corral.controller.state.collections import deployment_decisions, group_decisions
 from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.instance_records import GroupRecord
@@ -43,7 +43,7 @@ async def why_deployment(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhySh
     if stored is not None and record.active:
         view, result = parts.plan([record.group], call.now)
         found = result.groups[record.group]
-        summary += f"; {progress_text(record, progress_of(view, record))}"
+        summary += f"; {progress_text(record, deployment_progress_of(view, record))}"
         now += [planned_shape(each) for each in result.decisions[:LISTED] if each.refusal is None]
         now += [refusal_shape(record.group, found, found.refusal)] if found.refusal is not None else []
         would_change = _would_change(view, stored.record, found, record)

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable
 
 from corral.controller.http.resources.why.why_answer import LISTED, NowShape, WhyParts, WouldChangeShape
-from corral.controller.instances.drain_progress import drain_lines, progress_of
+from corral.controller.instances.drain_progress import drain_lines, drain_progress_of
 from corral.domain.decisions import Rule
 from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.planning.drain_progress import drain_text
@@ -23,7 +23,7 @@ def drain_of_node(parts: WhyParts, record: NodeRecord, now: dt.datetime) -> list
     if drain is None:
         return []
     players = parts.workload.vitals.players_of
-    progress = progress_of(drain, drain_lines(parts.state, record.id, players=players))
+    progress = drain_progress_of(drain, drain_lines(parts.state, record.id, players=players))
     whole = NowShape(
         topic=TOPIC,
         subject=f"node/{record.id}",
