@@ -44,7 +44,7 @@ _RETRY_SECONDS: Final = 5.0
 _log = structlog.get_logger("corral.controller.instances")
 
 
-class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
+class DaemonOrder(msgspec.Struct, frozen=True, kw_only=True):
     """An order to a daemon. Two equal ones in one session are one."""
 
     drain: str
@@ -57,7 +57,7 @@ class DrainOrder(msgspec.Struct, frozen=True, kw_only=True):
         return self.mode in (SHUTDOWN_MODE_EXIT, SHUTDOWN_MODE_UNSPECIFIED)
 
 
-def drain_order(drain: NodeDrain, *, drained: bool, complete: bool, strays: int) -> DrainOrder:
+def drain_order(drain: NodeDrain, *, drained: bool, complete: bool, strays: int) -> DaemonOrder:
     """The order for a node that is drained. `complete`: its inventory is; before that nothing is known of strays, which
     are never stopped but by the end of their daemon."""
     mode = SHUTDOWN_MODE_ANNOUNCE
@@ -66,14 +66,14 @@ def drain_order(drain: NodeDrain, *, drained: bool, complete: bool, strays: int)
             mode = SHUTDOWN_MODE_EXIT
         elif not strays:
             mode = SHUTDOWN_MODE_STOP
-    return DrainOrder(drain=drain.id, mode=mode, reason=drain.reason)
+    return DaemonOrder(drain=drain.id, mode=mode, reason=drain.reason)
 
 
-def published_order(drain: NodeDrain, *, drained: bool, complete: bool, overdue: bool) -> DrainOrder | None:
+def published_order(drain: NodeDrain, *, drained: bool, complete: bool, overdue: bool) -> DaemonOrder | None:
     """The order for a daemon that knows no modes: once, when the node is empty or at the deadline."""
     if not complete or drain.exit_ordered_at is not None or not (drained or overdue):
         return None
-    return DrainOrder(drain=drain.id, mode=SHUTDOWN_MODE_UNSPECIFIED, reason=drain.reason)
+    return DaemonOrder(drain=drain.id, mode=SHUTDOWN_MODE_UNSPECIFIED, reason=drain.reason)
 
 
 class NodeDrainOrders:
@@ -84,7 +84,7 @@ class NodeDrainOrders:
         self._nodes = ledger.state.nodes
         self._sessions = sessions
         self._clock = clock
-        self._sent: dict[NodeId, tuple[SessionId, DrainOrder]] = {}
+        self._sent: dict[NodeId, tuple[SessionId, DaemonOrder]] = {}
         """The last order to each node, and the session that it was sent in."""
         self._complete: dict[NodeId, SessionId] = {}
         """The last session of each node whose inventory is complete."""
@@ -138,13 +138,13 @@ class NodeDrainOrders:
             if stored.record.drain is not None and order.mode == SHUTDOWN_MODE_UNSPECIFIED:
                 self._end(node_id, stored.record.drain)
 
-    def _order(self, record: NodeRecord, session: Session, last: DrainOrder | None) -> DrainOrder | None:
+    def _order(self, record: NodeRecord, session: Session, last: DaemonOrder | None) -> DaemonOrder | None:
         drain, drained = record.drain, record.admission is Admission.DRAINED
         complete = self._complete.get(record.id) == session.facts.id
         if session.facts.supports.drain:
             if drain is None:
                 begun = last is not None and last.mode != SHUTDOWN_MODE_RESUME
-                return DrainOrder(drain=last.drain, mode=SHUTDOWN_MODE_RESUME) if last and begun else None
+                return DaemonOrder(drain=last.drain, mode=SHUTDOWN_MODE_RESUME) if last and begun else None
             if last is not None and last.drain == drain.id and last.ends_daemon:
                 return None  # it ends
             live = self._sessions.live(record.id)
@@ -160,7 +160,7 @@ class NodeDrainOrders:
             self._wake.set()
         return published_order(drain, drained=drained, complete=complete, overdue=left <= 0)
 
-    def _send(self, session: Session, order: DrainOrder, *, request: str) -> bool:
+    def _send(self, session: Session, order: DaemonOrder, *, request: str) -> bool:
         node = session.facts.node_id
         mode = ShutdownMode.Name(order.mode).removeprefix("SHUTDOWN_MODE_").lower()
         frame = ShutdownNode(reason=order.reason, mode=order.mode, drain_id=order.drain)  # type: ignore[arg-type]

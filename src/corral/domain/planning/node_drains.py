@@ -54,7 +54,7 @@ class Way(enum.StrEnum):
     """Its node is away, and waited for."""
 
 
-class Departure(msgspec.Struct, frozen=True, kw_only=True):
+class LeavingInstance(msgspec.Struct, frozen=True, kw_only=True):
     """What is done about one instance now."""
 
     record: InstanceRecord
@@ -67,7 +67,7 @@ class Departure(msgspec.Struct, frozen=True, kw_only=True):
 class DrainVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a group does about its instances on nodes that are emptied."""
 
-    departures: tuple[Departure, ...] = ()
+    departures: tuple[LeavingInstance, ...] = ()
     replace: tuple[InstanceRecord, ...] = ()
     """Those for which a replacement is to be started now."""
     waits: DrainWait | None = None
@@ -207,7 +207,7 @@ class _Departures:
         self._floor = available_floor(group.spec, numbers.wanted)
         self._under_way = under_way
         self._instances = instances
-        self._departures: list[Departure] = []
+        self._departures: list[LeavingInstance] = []
         self._waits: DrainWait | None = None
         self._waiting: list[DrainWait] = []
         self._look_after: float | None = None
@@ -380,7 +380,7 @@ class _Departures:
     ) -> None:
         known = {"players": players} if (players := self._view.players(record.id)) is not None else {}
         found: Numbers = {"node": record.node, **known, **(inputs or {})}
-        self._departures.append(Departure(record=record, kind=kind, reason=reason, inputs=found))
+        self._departures.append(LeavingInstance(record=record, kind=kind, reason=reason, inputs=found))
 
     def _wait(self, record: InstanceRecord, reason: str, *, held_up: bool = False) -> None:
         """Note why an instance stays for now; `held_up`: longer than its turn takes."""
