@@ -11,7 +11,13 @@ import msgspec
 
 from corral.domain.decisions import Rule
 from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, ended_by_itself, live
+from corral.domain.groups.instance_records import (
+    CrashLoop,
+    GroupRecord,
+    InstanceRecord,
+    ended_by_itself,
+    live,
+)
 from corral.domain.ids import instance_number
 from corral.domain.instance_states import LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.domain.planning.holds import hold_text
@@ -176,8 +182,7 @@ def group_need(
     if not missing and not need.refill:
         return need
     if group.paused is not None and not pause_over:
-        text = f"paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC"
-        return need.waiting(Rule.CRASH_PAUSE, text)
+        return need.waiting(Rule.CRASH_PAUSE, pause_text(group.paused))
     at = steady or now
     waiting = sorted(due for each in tally.ended if (due := place_free_at(each, at)) is not None)
     if not waiting:
@@ -193,6 +198,10 @@ def group_need(
         reason="" if start or not missing else text,
         rule=None if start or not missing else Rule.PLACE_AGAIN,
     )
+
+
+def pause_text(paused: CrashLoop) -> str:
+    return f"paused as crash-looping until {paused.until:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _surplus(values: ScheduledValues, tally: GroupTally, wanted: int, verdict: ScalingVerdict | None) -> int:

@@ -28,6 +28,7 @@ from corral.domain.groups.instance_records import (
 )
 from corral.domain.ids import same_start
 from corral.domain.instance_states import Wanted
+from corral.domain.planning.group_plans import pause_text
 from corral.domain.planning.health import Health, health_of, is_healthy, never_served, settles_in
 from corral.domain.planning.node_table import unsuited
 from corral.domain.planning.plan_view import PlanView
@@ -170,7 +171,7 @@ def _unstartable(view: PlanView, group: GroupRecord, replace: Sequence[InstanceR
         return None
     text = ""
     if group.paused is not None and not view.pause_over(group.spec.name):
-        text = f"its group is paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC"
+        text = f"its group is {pause_text(group.paused)}"
     else:
         text = unmet_dependency(view, group.spec)
     if not text:

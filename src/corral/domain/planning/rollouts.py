@@ -20,7 +20,7 @@ from corral.domain.groups.update_spec import Promotion
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning import rollout_phases as phases
 from corral.domain.planning.existing_instances import choose_promoted, choose_returning
-from corral.domain.planning.group_plans import GroupNeed, StartBatch
+from corral.domain.planning.group_plans import GroupNeed, StartBatch, pause_text
 from corral.domain.planning.health import Health, settles_in
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_clocks import after_progress, only_waits, run_clock
@@ -219,11 +219,7 @@ class _RolloutLook:
 
     def _pause_text(self) -> str:
         paused = self._group.paused
-        return (
-            f"the group is paused as crash-looping until {paused.until:%Y-%m-%d %H:%M:%S} UTC"
-            if paused
-            else ""
-        )
+        return f"the group is {pause_text(paused)}" if paused is not None else ""
 
     def _take_back(self, leaving: Sequence[InstanceRecord], count: int) -> int:
         """Let instances serve again that still have players, in the place of new ones."""
