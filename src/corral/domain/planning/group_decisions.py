@@ -95,8 +95,8 @@ class _GroupLook:
             self._scale_up(need, verdict)
             need = self._deployed(need)
             need = wait_for_groups(view, self._spec, need)
-            need = wait_for_nodes(self._spec, need, self._instances(), lost=tally.lost)
-            need = wait_for_stops(self._spec, need, self._instances(), serving=tally.serving)
+            need = wait_for_nodes(self._spec, need, self._instances, lost=tally.lost)
+            need = wait_for_stops(self._spec, need, self._instances, serving=tally.serving)
         elif self._deployment is not None:
             self._rollout = held_rollout(self._deployment, need, now=view.now)
         result = GroupResult(
@@ -129,7 +129,7 @@ class _GroupLook:
         """What a deployment makes of the need; without one, those that are there serve before others are started."""
         if self._deployment is None:
             need = self._promoted(self._taken_back(need))
-            return wait_for_away(self._spec, need, self._instances())
+            return wait_for_away(self._spec, need, self._instances)
         self._rollout = found = look_at_rollout(self._view, self._group, self._deployment, need)
         for each in found.steps:
             self._add(each.kind, each.rule, found.need, each.reason, instance=each.instance)

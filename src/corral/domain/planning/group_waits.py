@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -16,6 +16,9 @@ from corral.domain.planning.node_loss import held_text
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.stops import leaving_text
 
+Instances = Callable[[], Iterable[InstanceRecord]]
+"""Of the group; asked for only where something is missing."""
+
 
 def wait_for_groups(view: PlanView, spec: GroupSpec, need: GroupNeed) -> GroupNeed:
     """Start nothing before the groups that it depends on have ready instances."""
@@ -25,27 +28,23 @@ def wait_for_groups(view: PlanView, spec: GroupSpec, need: GroupNeed) -> GroupNe
     return need.waiting(Rule.DEPENDS_WAIT, unmet) if unmet else need
 
 
-def wait_for_nodes(
-    spec: GroupSpec, need: GroupNeed, instances: Iterable[InstanceRecord], *, lost: int
-) -> GroupNeed:
+def wait_for_nodes(spec: GroupSpec, need: GroupNeed, instances: Instances, *, lost: int) -> GroupNeed:
     """Say of lost static instances why nothing is started in their places. Another reason explains more."""
     if not lost or not spec.static or need.reason or need.start:
         return need
-    return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(instances))
+    return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(instances()))
 
 
-def wait_for_away(spec: GroupSpec, need: GroupNeed, instances: Iterable[InstanceRecord]) -> GroupNeed:
+def wait_for_away(spec: GroupSpec, need: GroupNeed, instances: Instances) -> GroupNeed:
     """Start no further static instance in the place of one that is to go and is out of reach: it may serve again."""
     if not need.start or not spec.static:
         return need
-    away = sum(is_draining(each) and each.state is InstanceState.OFFLINE for each in instances)
+    away = sum(is_draining(each) and each.state is InstanceState.OFFLINE for each in instances())
     return msgspec.structs.replace(need, start=max(0, need.start - away))
 
 
-def wait_for_stops(
-    spec: GroupSpec, need: GroupNeed, instances: Iterable[InstanceRecord], *, serving: int
-) -> GroupNeed:
+def wait_for_stops(spec: GroupSpec, need: GroupNeed, instances: Instances, *, serving: int) -> GroupNeed:
     """Say of static instances that go why nothing is started in their places yet. Why they go was decided before."""
     if serving >= need.wanted or not spec.static or need.reason or need.start:
         return need
-    return msgspec.structs.replace(need, reason=leaving_text(instances))
+    return msgspec.structs.replace(need, reason=leaving_text(instances()))
