@@ -64,7 +64,7 @@ class Counted:
     def load(self) -> tuple[int, int]:
         """The known players of the group, and on how many instances they are not known."""
         load: GroupLoad = self.signals.scaling(self.world.group("lobby")).load
-        return load.players, load.unknown
+        return load.players + load.above, load.unknown
 
 
 @pytest.fixture

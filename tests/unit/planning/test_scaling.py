@@ -236,7 +236,7 @@ def test_constant_players_come_to_rest_with_at_most_one_change_of_direction(
     )  # fmt: skip
     model = Model(group, boot=boot)
     for players in there[: high or 8]:
-        model.start(None if players is None else min(players, capacity))
+        model.start(players)  # some say more than they have places
     model.until(600)
     counts = [len(there[: high or 8]), *(count for _, count in model.changes)]
     directions = [after > before for before, after in itertools.pairwise(counts)]
@@ -247,7 +247,7 @@ def test_constant_players_come_to_rest_with_at_most_one_change_of_direction(
 
 def test_players_that_leave_one_by_one_are_remembered_by_peaks_of_a_bounded_number() -> None:
     """A report a millisecond, each of one player less: what is kept may be too high, never too low."""
-    model = Model(spec(min=1, window_seconds=300))
+    model = Model(spec(min=1, max_players=1_000_000, window_seconds=300))
     model.start()
     reports = 20_000
     tracemalloc.start()
@@ -269,3 +269,59 @@ def test_players_that_leave_one_by_one_are_remembered_by_peaks_of_a_bounded_numb
         assert found is not None
         assert found >= 1_000_000 - number - 1
     assert model.loads.load("lobby", at=400.0).peak == peak.players
+
+
+SEEN = st.tuples(
+    st.sampled_from(["lobby-1", "lobby-2", "lobby-3", "lobby-4"]),
+    st.one_of(st.none(), st.integers(0, 40), st.just(2**31 - 1)),
+    st.sampled_from(["serves", "warm", "gone"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(SEEN, st.integers(1, 50), st.just("deleted")), max_size=30),
+    st.floats(0.01, 1.0),
+    st.integers(0, 40),
+)
+def test_no_report_of_players_asks_for_more_than_full_instances_do(history, threshold, free):
+    """Whatever instances report, one counts for as many as it has places, also after an edit of `max_players`."""
+    loads, places = PlayerLoads(), 20
+    serving: dict[str, int | None] = {}
+    loads.set_group("lobby", capacity=places, window=0.0, at=0.0)
+    for each in history:
+        if each == "deleted":  # and created again, while the records of its instances are still there
+            loads.forget_group("lobby")
+            serving.clear()
+            loads.set_group("lobby", capacity=places, window=0.0, at=0.0)
+        elif isinstance(each, int):
+            places = each
+            loads.set_group("lobby", capacity=places, window=0.0, at=0.0)
+        else:
+            id, players, kind = each
+            serves = kind == "serves"
+            seen = InstancePlayers(group="lobby", run=1, serves=serves, watched=True, players=players)
+            loads.set_instance(id, seen if kind != "gone" else None, at=0.0)
+            serving.pop(id, None)
+            if serves:
+                serving[id] = players
+        known = [count for count in serving.values() if count is not None]
+        load = loads.load("lobby", at=1.0)
+        assert load.players == sum(min(count, places) for count in known)
+        assert load.players + load.above == sum(known)
+        assert load.unknown == len(serving) - len(known)
+        assert load.peak == load.players + load.unknown * places
+        group = spec(max_players=places, up_threshold=threshold, free_slots=free)
+        values = scheduled(group, NOW)
+        full = load_need(group, values, len(serving) * places)
+        assert load_need(group, values, load.players) <= load_need(group, values, load.peak) <= full
+
+
+def test_one_instance_with_an_impossible_number_of_players_asks_for_what_a_full_one_does() -> None:
+    group = spec(min=1, max_players=20, up_threshold=0.8, max_step=100)
+    model = Model(group)
+    model.start(2**31 - 1)
+    model.until(30)
+    assert [count for _, count in model.changes] == [2]
+    load = model.loads.load("lobby", at=model.at)
+    assert (load.players, load.above) == (20, 2**31 - 1 - 20)

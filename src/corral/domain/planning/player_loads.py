@@ -52,22 +52,29 @@ class _GroupPlayers:
     """The sums of one group, and the peaks that count within its window."""
 
     __slots__ = (
+        "above",
         "capacity",
         "known",
         "now_full",
         "past",
-        "retired_known",
-        "retired_unknown",
+        "players",
+        "retired",
         "unknown",
         "watched_since",
         "window",
     )
 
     def __init__(self, *, at: float) -> None:
+        self.players: dict[str, int | None] = {}
+        """As reported, by the instance that serves: what leaves the sums is what has come into them."""
         self.known = 0
+        """Of one instance at most its places: one that reports more than it takes, by mistake or on purpose, decides
+        about no more instances than a full one."""
+        self.above = 0
+        """What was reported on top of that."""
         self.unknown = 0
-        self.retired_known = 0
-        self.retired_unknown = 0
+        self.retired: dict[str, int | None] = {}
+        """The same of those that a deployment has retired."""
         self.capacity = 0
         self.window = 0.0
         self.watched_since = at
@@ -75,6 +82,35 @@ class _GroupPlayers:
         """The players if every unknown instance is full."""
         self.past: collections.deque[tuple[float, int]] = collections.deque()
         """Former values with the time at which each was replaced; the later the smaller."""
+
+    def set_capacity(self, places: int) -> None:
+        """So many places an instance: what was counted by another number is counted anew."""
+        if places == self.capacity:
+            return
+        self.capacity, found = places, self.players
+        self.known = self.above = self.unknown = 0
+        for each in found.values():
+            self._add(each, 1)
+
+    def set_players(self, id: str, players: int | None) -> None:
+        """An instance serves, with so many players; None: it is not known."""
+        self.drop(id)
+        self.players[id] = players
+        self._add(players, 1)
+
+    def drop(self, id: str) -> None:
+        """An instance does not serve, or not in this group."""
+        self.retired.pop(id, None)
+        if id in self.players:
+            self._add(self.players.pop(id), -1)
+
+    def _add(self, players: int | None, by: int) -> None:
+        if players is None:
+            self.unknown += by
+            return
+        counts = min(players, self.capacity)
+        self.known += by * counts
+        self.above += by * (players - counts)
 
     def note(self, at: float) -> None:
         """The sums or the capacity have changed."""
@@ -96,18 +132,21 @@ class _GroupPlayers:
 
     def load(self, at: float) -> GroupLoad:
         self.forget(at)
-        peak: int | None = None
-        until = self.watched_since + self.window - at
-        if until <= 0:
-            peak, until = self.now_full, NEVER
-            if self.past and self.past[0][1] > peak:
-                peak, until = self.past[0][1], self.past[0][0] + self.window - at
+        left = self.watched_since + self.window - at
+        peak: int | None = self.now_full
+        until = NEVER
+        if left > 0:
+            peak, until = None, left
+        elif self.past and self.past[0][1] > self.now_full:
+            peak, until = self.past[0][1], self.past[0][0] + self.window - at
+        places = self.capacity
         return GroupLoad(
             players=self.known,
+            above=self.above,
             unknown=self.unknown,
             peak=peak,
             peak_for=until,
-            retired=self.retired_known + self.retired_unknown * self.capacity,
+            retired=sum(places if each is None else min(each, places) for each in self.retired.values()),
         )
 
 
@@ -133,7 +172,8 @@ class PlayerLoads:
         found = self._groups.setdefault(name, _GroupPlayers(at=at))
         if window > found.window:
             found.watched_since = at
-        found.capacity, found.window = capacity, window
+        found.window = window
+        found.set_capacity(capacity)
         found.note(at)
 
     def forget_group(self, name: str) -> None:
@@ -149,25 +189,16 @@ class PlayerLoads:
             since = before.since if before is not None and lasts else at
             counted, silent = _reports(before, seen, at)
             self._instances[id] = msgspec.structs.replace(seen, since=since, counted=counted, silent=silent)
-        for each, by in ((before, -1), (seen, 1)):
-            if each is not None and (each.serves or each.retired):
-                self._count(each, by, at)
+        if before is not None and (sums := self._groups.get(before.group)) is not None:
+            sums.drop(id)
+        if seen is not None and seen.serves:
+            self._groups.setdefault(seen.group, _GroupPlayers(at=at)).set_players(id, seen.players)
+        elif seen is not None and seen.retired:
+            self._groups.setdefault(seen.group, _GroupPlayers(at=at)).retired[id] = seen.players
         for name in {each.group for each in (before, seen) if each is not None}:
             if name in self._groups:
                 self._groups[name].note(at)
         return (before.kind if before else None) != (seen.kind if seen else None)
-
-    def _count(self, each: InstancePlayers, by: int, at: float) -> None:
-        sums = self._groups.get(each.group)
-        if sums is None:
-            sums = self._groups[each.group] = _GroupPlayers(at=at)
-        players, unknown = by * (each.players or 0), by * (each.players is None)
-        if each.serves:
-            sums.known += players
-            sums.unknown += unknown
-        else:
-            sums.retired_known += players
-            sums.retired_unknown += unknown
 
     def load(self, group: str, *, at: float) -> GroupLoad:
         found = self._groups.get(group)

@@ -28,7 +28,10 @@ class GroupLoad(msgspec.Struct, frozen=True, kw_only=True):
     for a time waits longer, never shorter."""
 
     players: int = 0
-    """On the instances whose number is known."""
+    """On the instances whose number is known; of one at most `max_players`, so that a wrong report weighs no more than a
+    full instance."""
+    above: int = 0
+    """What instances have reported on top of that."""
     unknown: int = 0
     """Instances whose number of players is not known."""
     peak: int | None = None

@@ -59,6 +59,8 @@ def players_text(view: PlanView, group: GroupRecord, found: GroupResult) -> str:
     kept = f" and 'max' allows {allowed}" if (allowed := values.bounded(own)) < own else kept
     need = counted(load.players, "player needs", "players need")
     text = f"{need} {own}{kept}, {counted(found.need.present, 'is', 'are')} there"
+    if load.above:
+        text += f"; {load.above} more are reported than the instances have places, and do not count"
     if load.unknown:
         text += f"; those of {counted(load.unknown, 'instance')} are not known"
     return text

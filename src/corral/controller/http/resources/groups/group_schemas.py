@@ -210,7 +210,7 @@ def _scaling_shape(record: GroupRecord, found: GroupScaling) -> GroupScalingShap
         mode=values.mode,
         min=values.min,
         max=values.max,
-        players=found.load.players,
+        players=found.load.players + found.load.above,
         unknown=found.load.unknown,
         need=verdict.need if verdict is not None else None,
         waits_for=verdict.waits_for if verdict is not None else "",
