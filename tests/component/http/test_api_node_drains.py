@@ -15,14 +15,18 @@ from corral.controller.state.collections import INSTANCES
 from corral.controller.state.collections import NODES as NODES_STORED
 from corral.domain.decisions import Rule
 from corral.domain.groups.drain_records import InstanceDrain
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.ids import InstanceId
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Role
+from corral.testing.counted_calls import counted_calls
 
 NODES = "/api/v1/nodes"
 NODE = f"{NODES}/node-1"
 CONFIRM = {"confirm": "node-1"}
 DRY = {"dry_run": "true"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 def error(answer: httpx.Response) -> tuple[int, str]:
@@ -344,3 +348,33 @@ async def test_why_of_a_node_says_how_far_it_is_and_what_each_instance_waits_for
     [mine] = [each for each in of_instance["now"] if each["topic"] == "drain"]
     assert mine["reason"].startswith("node 'node-1' is draining: disks; ")
     assert "corral node undrain node-1" in {each["condition"] for each in of_instance["would_change"]}
+
+
+async def copies(rig: Rig, like: InstanceRecord, numbers: range) -> None:
+    """Instances as this one, with these numbers: more than a test can start."""
+    for first in range(numbers.start, numbers.stop, 500):
+        these = range(first, min(first + 500, numbers.stop))
+        ids = [InstanceId(f"{like.group}-{number}") for number in these]
+        made = [msgspec.structs.replace(like, id=id) for id in ids]
+        await rig.ledger.commit(*(INSTANCES.put(each.id, each, expect=0) for each in made))
+
+
+@pytest.mark.parametrize("path", ["drain?dry_run=true", "drain", "drain?confirm=node-1"])
+@pytest.mark.parametrize("elsewhere", [True, False])
+async def test_a_drain_looks_at_each_instance_of_a_group_once(rig: Rig, path: str, elsewhere: bool) -> None:
+    """Twice as many of them cost twice as much, whether another node could take them or not."""
+    made = rig.state.instances.require(await with_players(rig, 3)).record
+    if elsewhere:
+        await rig.online("node-2")
+    costs = []
+    async with rig.client() as client:
+        await client.patch("/api/v1/groups/lobby", json={"min": 321}, headers=MERGE)  # none is one too many
+        for numbers in (range(2, 41), range(41, 81), range(81, 161), range(161, 321)):
+            await copies(rig, made, numbers)
+            with counted_calls() as count:
+                answer = await client.post(f"{NODE}/{path}", json={})
+            assert answer.status_code == (409 if path == "drain" else 200), answer.text
+            costs.append(count.calls)
+            await client.post(f"{NODE}/undrain", json={})
+    first, second = costs[2] - costs[1], costs[3] - costs[2]
+    assert second < 2.4 * first, costs

@@ -12,12 +12,15 @@ from reconciled_world import KeptReads, finished
 from corral.controller.http.resources.why.cause_chains import ChainReader
 from corral.controller.http.resources.why.decision_history import DecisionHistory
 from corral.controller.http.resources.why.why_answer import ChainShape
+from corral.controller.instances.drain_progress import drain_lines
 from corral.controller.instances.group_changes import delete_group, scale_group
+from corral.controller.reconcile.emptied_nodes import PROGRESS_SECONDS
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import Readiness
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.node_states import Admission
 from corral.domain.permissions import Role
+from corral.testing.counted_calls import counted_calls
 
 
 def test_at_the_deadline_the_rest_is_stopped_players_or_not() -> None:
@@ -324,6 +327,20 @@ def test_progress_is_published_at_a_bounded_rate() -> None:
         world.report(world.record(ids[0]), InstanceState.RUNNING, readiness=readiness)
         world.live_on(100)
     assert len(world.told(EventType.NODE_DRAIN_PROGRESS)) == count, "nothing has changed"
+
+
+def test_the_progress_is_looked_for_no_more_often_than_it_is_published() -> None:
+    """Each change of one of thousands of instances would look at all of them."""
+    world = DrainingWorld()
+    [busy] = world.placed("lobby", "n1")
+    world.count_players(busy, 1)
+    world.drain("n1", deadline_seconds=3600)
+    world.live_on(10)
+    with counted_calls() as count:
+        for readiness in (Readiness.FAILED, Readiness.READY) * 20:
+            world.report(world.record(busy), InstanceState.RUNNING, readiness=readiness)
+            world.live_on(1)
+    assert 0 < count.of(drain_lines) <= 40 / PROGRESS_SECONDS + 1
 
 
 def test_a_paused_group_waits_and_says_so() -> None:

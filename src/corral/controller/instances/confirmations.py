@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.drain_progress import is_last_copy
+from corral.controller.instances.drain_progress import groups_without_others
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.groups.instance_records import InstanceRecord, live
+from corral.domain.groups.instance_records import InstanceRecord, live, stays
 from corral.errors import Code, Rejected, counted, short_list
 
 GIVEN_UP: Final = (
@@ -153,7 +153,8 @@ def before_node_is_drained(
         effects.append(
             f"{counted(strays, 'run')} there that no record knows would be stopped with the daemon"
         )
-    last = [each for each in living if is_last_copy(state, each)]
+    only = groups_without_others(state, node, living)
+    last = [each for each in living if stays(each) and each.group in only]
     ending = sorted({each.group for each in last if each.group in stranded})
     if ending:
         when = "now" if at_once else "when they are empty, or at the deadline"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -42,25 +42,32 @@ class DrainLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def drain_lines(state: ClusterState, node: str, *, players: Callable[[str], int | None]) -> list[DrainLine]:
     """The instances on a node that have not ended, by their ids."""
-    there = (stored.record for stored in state.instances.of_node(node))
-    return [_line(state, each, players(each.id)) for each in there if live(each.state)]
+    there = [stored.record for stored in state.instances.of_node(node)]
+    only = groups_without_others(state, node, there)
+    return [
+        _line(state, each, players(each.id), last_copy=stays(each) and each.group in only)
+        for each in there
+        if live(each.state)
+    ]
 
 
-def _line(state: ClusterState, record: InstanceRecord, players: int | None) -> DrainLine:
+def _line(state: ClusterState, record: InstanceRecord, players: int | None, *, last_copy: bool) -> DrainLine:
     return DrainLine(
         id=record.id,
         group=record.group,
         state=record.state,
         players=players,
         waits_for=_waits_for(state, record, players),
-        last_copy=is_last_copy(state, record),
+        last_copy=last_copy,
     )
 
 
-def is_last_copy(state: ClusterState, record: InstanceRecord) -> bool:
-    """Would no instance of its group be left without those on its node, and on nodes that are emptied?"""
-    emptied = state.nodes.emptied | {record.node}
-    return stays(record) and all(node in emptied for node in state.instances.counts(record.group).by_node)
+def groups_without_others(state: ClusterState, node: str, there: Iterable[InstanceRecord]) -> set[str]:
+    """The groups of these instances of which none would be left without those on the node, and on nodes that are
+    emptied."""
+    emptied = state.nodes.emptied | {node}
+    counts = state.instances.counts
+    return {name for name in {each.group for each in there} if emptied.issuperset(counts(name).by_node)}
 
 
 def _waits_for(state: ClusterState, record: InstanceRecord, players: int | None) -> DrainWaitFor:

@@ -21,6 +21,7 @@ from corral.domain.ids import InstanceId, instance_number
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.drain_progress import drain_text
 from corral.domain.planning.group_plans import is_held
+from corral.domain.planning.node_drains import is_movable
 from corral.domain.planning.node_loss import grace_seconds
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.refusals import PlacementRefusal
@@ -58,6 +59,8 @@ class WorkspaceView:
         self._nodes: list[NodeView] | None = None
         self._plans: dict[tuple[str, int], tuple[GroupSpec, ResolvedPlan | PlacementRefusal]] = {}
         """By group and revision."""
+        self._movable: dict[str, bool] = {}
+        """By node that is emptied."""
         self._started: dict[tuple[str, int], tuple[GroupRecord, GroupRecord]] = {}
 
     @property
@@ -96,8 +99,11 @@ class WorkspaceView:
     def emptied(self) -> frozenset[str]:
         return self._ws.emptied
 
-    def on_node(self, node: str) -> Sequence[InstanceRecord]:
-        return self._ws.on_node(node)
+    def has_movable(self, node: str) -> bool:
+        if node not in self._movable:  # once for all instances there, of all groups
+            names = {each.group for each in self._ws.on_node(node) if live(each.state)}
+            self._movable[node] = any(is_movable(self, name, node) for name in names)
+        return self._movable[node]
 
     def drain_decision(self, node: str) -> str:
         record = self._ws.node(node)

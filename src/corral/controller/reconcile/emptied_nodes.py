@@ -143,27 +143,26 @@ class EmptiedNodes:
     def _steps(self, record: NodeRecord) -> tuple[Step, ...]:
         """What is to be changed now."""
         node, drain = record.id, record.drain
-        there = live_on(self._ledger.state, node)
         ws = self._instances.workspace(cause=f"the drain of node '{node}'")
         if drain is not None:
             ws.causes = (drain.decision, *((f"request:{drain.request}",) if drain.request else ()))
-        if record.admission is Admission.DRAINING and self._is_empty(record, there):
+        if record.admission is Admission.DRAINING and self._is_empty(record):
             end_drain(ws, node)
             _log.info("node_drain.finished", node=node, drain=drain.id if drain is not None else "")
         else:
             over = self._deadlines.get(node, float("inf")) <= self._clock.monotonic()
-            if over and stop_the_rest(ws, record, there):
+            if over and stop_the_rest(ws, record, live_on(self._ledger.state, node)):
                 self._to_check.add(node)
             if record.admission is Admission.DRAINING:
                 renew_deadline(ws, node)
             self._tell(ws, record)
         return ws.steps()
 
-    def _is_empty(self, record: NodeRecord, there: list[InstanceRecord]) -> bool:
+    def _is_empty(self, record: NodeRecord) -> bool:
         """Has every record of the node ended? One that cannot be read may be alive, and so may one that a node which has
         just connected has not told of yet."""
         state, node = self._ledger.state, record.id
-        if there or (
+        if self._has_live(node) or (
             record.state is NodeState.ONLINE and not self._instances.signals.inventory_complete(node)
         ):
             return False
@@ -171,21 +170,21 @@ class EmptiedNodes:
         return not any(state.quarantine.holds(INSTANCES.name, id) for id in held)
 
     def _tell(self, ws: Workspace, record: NodeRecord) -> None:
-        """Publish the progress where it has changed, not too often."""
+        """Publish the progress where it has changed, not too often. Nor is it looked for more often: each end of thousands
+        of instances would look at all that are left."""
         node, now = record.id, self._clock.monotonic()
         drain = record.drain
-        lines = drain_lines(self._ledger.state, node, players=self._instances.signals.players)
-        if drain is None:
+        if drain is None or record.admission is not Admission.DRAINING:
             return
-        progress = drain_progress_of(drain, lines)
         told, at = self._told.get(node, (None, now - PROGRESS_SECONDS))
-        if progress == told or record.admission is not Admission.DRAINING:
-            return
         if now - at < PROGRESS_SECONDS:
             self._progress_at[node] = at + PROGRESS_SECONDS
             return
+        lines = drain_lines(self._ledger.state, node, players=self._instances.signals.players)
+        progress = drain_progress_of(drain, lines)
         self._told[node] = progress, now
-        tell_progress(ws, node, progress)
+        if progress != told:
+            tell_progress(ws, node, progress)
 
     def _groups_on(self, node: str) -> Iterable[str]:
         return sorted({each.group for each in live_on(self._ledger.state, node)})

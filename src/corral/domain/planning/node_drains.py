@@ -112,8 +112,8 @@ def drained_tally(
     )
 
 
-def way_of(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> Way:
-    """How a live instance leaves its node, which is emptied."""
+def way_of(view: PlanView, spec: GroupSpec, record: InstanceRecord, elsewhere: Elsewhere) -> Way:
+    """How a live instance of a group leaves its node, which is emptied."""
     if record.wanted is not Wanted.RUN:
         return Way.LEAVING
     health = health_of(view, spec, record)
@@ -121,7 +121,7 @@ def way_of(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> Way:
         return Way.AWAY
     if record.warm or never_served(record):
         return Way.AT_ONCE
-    if spec.static or not could_run_elsewhere(view, spec, record.node):
+    if spec.static or not elsewhere.could_run(spec, record.node):
         return Way.EMPTY
     return Way.SICK if health is Health.UNHEALTHY else Way.MOVE
 
@@ -136,6 +136,26 @@ def may_have_players(view: PlanView, spec: GroupSpec, record: InstanceRecord) ->
 def could_run_elsewhere(view: PlanView, spec: GroupSpec, node: str) -> bool:
     """Is there another node that could ever take an instance of the group, whatever is free there now?"""
     return any(each.id != node and unsuited(spec, each) is None for each in view.nodes())
+
+
+class Elsewhere:
+    """The answers of `could_run_elsewhere`, each looked for once: a node can have thousands of instances of one group."""
+
+    def __init__(self, view: PlanView) -> None:
+        self._view = view
+        self._found: dict[tuple[str, str], bool] = {}
+
+    def could_run(self, spec: GroupSpec, node: str) -> bool:
+        key = spec.name, node
+        if key not in self._found:
+            self._found[key] = could_run_elsewhere(self._view, spec, node)
+        return self._found[key]
+
+
+def is_movable(view: PlanView, group: str, node: str) -> bool:
+    """Do instances of a group leave a node before the last ones?"""
+    found = view.group(group)
+    return found is None or (not found.spec.static and could_run_elsewhere(view, found.spec, node))
 
 
 class GroupNumbers(NamedTuple):
@@ -208,6 +228,7 @@ class _Departures:
         self._floor = available_floor(group.spec, numbers.wanted)
         self._under_way = under_way
         self._instances = instances
+        self._elsewhere = Elsewhere(view)
         self._departures: list[LeavingInstance] = []
         self._waits: DrainWait | None = None
         self._waiting: list[DrainWait] = []
@@ -215,10 +236,12 @@ class _Departures:
 
     def verdict(self, apart: Collection[str], *, parted: bool) -> DrainVerdict:
         view = self._view
-        alive = (each for each in self._instances if live(each.state) and each.node in view.emptied)
+        emptied = view.emptied
+        alive = (each for each in self._instances if live(each.state) and each.node in emptied)
         there = [each for each in alive if each.id not in apart]
-        ways = {each.id: way_of(view, self._spec, each) for each in there}
-        by_way = {way: [each for each in there if ways[each.id] is way] for way in Way}
+        by_way: dict[Way, list[InstanceRecord]] = {way: [] for way in Way}
+        for each in there:
+            by_way[way_of(view, self._spec, each, self._elsewhere)].append(each)
         for each in there:
             self._look_again(each)
         for each in by_way[Way.AT_ONCE]:
@@ -259,9 +282,8 @@ class _Departures:
         """Stop unhealthy ones whatever the floor is, so many at a time as the group may move: what they all wait for, such
         as a database, may be back before the first replacement is healthy. Others that begin elsewhere are part of that,
         those that are unhealthy themselves are not."""
-        elsewhere = [
-            each for each in self._instances if is_present(each) and each.node not in self._view.emptied
-        ]
+        emptied = self._view.emptied
+        elsewhere = [each for each in self._instances if is_present(each) and each.node not in emptied]
         beginning = sum(
             is_starting(each) or health_of(self._view, self._spec, each) is Health.UNSETTLED
             for each in elsewhere
@@ -346,8 +368,7 @@ class _Departures:
         """Static instances, and those that no other node could take, are the last on their node: nothing takes their
         place."""
         view = self._view
-        others = self._others_on(record.node)
-        if others:
+        if view.has_movable(record.node):
             self._wait(record, "it is the last to leave, and others are still there", held_up=True)
             return
         held = "its directory is there" if self._spec.static else "no other node could take it"
@@ -356,22 +377,6 @@ class _Departures:
             self._part(record, DecisionKind.STOP, reason)
         else:
             self._part(record, DecisionKind.DRAIN, f"{reason}; it is stopped when it has no players")
-
-    def _others_on(self, node: str) -> list[InstanceRecord]:
-        """The instances on a node that leave before the last ones."""
-        found = []
-        movable: dict[str, bool] = {}
-        for each in self._view.on_node(node):
-            if not live(each.state):
-                continue
-            if each.group not in movable:
-                group = self._view.group(each.group)
-                movable[each.group] = group is None or not (
-                    group.spec.static or not could_run_elsewhere(self._view, group.spec, node)
-                )
-            if movable[each.group]:
-                found.append(each)
-        return found
 
     def _is_empty(self, record: InstanceRecord) -> bool:
         return is_left_by_all(self._view, self._spec, record)

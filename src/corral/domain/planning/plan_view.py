@@ -102,8 +102,8 @@ class PlanView(Protocol):
     def emptied(self) -> frozenset[str]:
         """The nodes that are draining or drained."""
 
-    def on_node(self, node: str) -> Sequence[InstanceRecord]:
-        """The instances whose present or last run is on a node."""
+    def has_movable(self, node: str) -> bool:
+        """Is there a live instance on a node, of any group, that leaves before the last ones when it is emptied?"""
 
     def drain_decision(self, node: str) -> str:
         """The decision that began the emptying of a node; empty: there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.http.messages.call import Confirmed, Query
 from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group, on_node
 from corral.controller.instances.deployments import unplannable_stable
-from corral.controller.instances.drain_progress import is_last_copy
+from corral.controller.instances.drain_progress import groups_without_others
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.revisions import present_basis
@@ -25,12 +25,15 @@ from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group_documents import brief_document, changed_fields
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
 from corral.domain.instance_states import Wanted
-from corral.domain.planning.node_drains import Way, could_run_elsewhere, may_have_players, way_of
-from corral.domain.planning.plan_results import PlannedDecision
+from corral.domain.planning.node_drains import Elsewhere, Way, may_have_players, way_of
+from corral.domain.planning.plan_results import GroupResult, PlannedDecision
 from corral.domain.planning.planner import SHOWN_LIMITS, plan
+from corral.domain.records import NodeDrain
 from corral.errors import Rejected, counted
 
 MOST_DECISIONS: Final = 200
+MOST_NAMED: Final = 100
+"""So many instances get a warning of their own."""
 _ENDS: Final = {DecisionKind.STOP: "stopped", DecisionKind.DRAIN: "stopped_when_empty"}
 _LEAVES: Final = {
     Way.MOVE: "moved",
@@ -213,35 +216,41 @@ def drain_described(
     drain = ws.require_node(node).drain
     at_once = drain is not None and drain.deadline_seconds == 0
     living = [each for each in ws.on_node(node) if live(each.state)]
-    groups = {each.group: ws.group(each.group) for each in living}
+    groups: dict[str, GroupRecord | None] = {each.group: ws.group(each.group) for each in living}
     view = signals.view(ws)
+    elsewhere = Elsewhere(view)
     result = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS)
     effects: dict[str, str] = {
-        each.id: "stopped" if at_once else _drain_effect(view, groups[each.group], each) for each in living
+        each.id: "stopped" if at_once else _drain_effect(view, groups[each.group], each, elsewhere)
+        for each in living
     }
     touched = [_touched(each, workload, effects[each.id]) for each in living]
     worlds = [each for each in on_node(ws.state, node).worlds if effects.get(each.id)]
+    single = {name for name in groups if sum(stays(each) for each in ws.instances_of(name)) == 1}
     warnings = [
-        f"'{each.id}' is the only instance of group '{each.group}'"
-        for each in living
-        if sum(stays(other) for other in ws.instances_of(each.group)) == 1
+        f"'{each.id}' is the only instance of group '{each.group}'" for each in living if each.group in single
     ]
     warnings += [
         f"no node has room: {found.drain_wait.reason}"
         for found in result.groups.values()
         if found.drain_wait is not None and found.drain_wait.room
     ]
-    warnings += [
-        f"nothing is started in the place of '{each.id}' until the node is undrained: no other node could take it"
+    tied = [
+        each
         for each in living
         if (group := groups[each.group]) is not None
         and not group.spec.static
-        and not could_run_elsewhere(view, group.spec, node)
+        and not elsewhere.could_run(group.spec, node)
     ]
-    stranded = stranded_groups(ws, signals, node)
-    ending = sorted(
-        {each.group for each in living if each.group in stranded and is_last_copy(ws.state, each)}
-    )
+    warnings += [
+        f"nothing is started in the place of '{each.id}' until the node is undrained: no other node could take it"
+        for each in tied[:MOST_NAMED]
+    ]
+    if len(tied) > MOST_NAMED:
+        warnings.append(f"nor is it in the place of {len(tied) - MOST_NAMED} more")
+    staying = [each for each in living if stays(each)]
+    only = groups_without_others(ws.state, node, staying)
+    ending = sorted(only & _stranded(groups, result.groups, elsewhere, node, drain=drain))
     warnings += [
         f"nothing would be left of group '{name}': no other node takes its instances now" for name in ending
     ]
@@ -259,26 +268,43 @@ def stranded_groups(ws: Workspace, signals: PlanSignals, node: str) -> set[str]:
     """The groups with instances on a node, whose drain is a change of this workspace, that no other node takes now; static
     ones stay there anyway. Without a deadline those that another node could take are waited for."""
     drain = ws.require_node(node).drain
-    groups = {each.group: ws.group(each.group) for each in ws.on_node(node) if live(each.state)}
+    groups: dict[str, GroupRecord | None] = {
+        each.group: ws.group(each.group) for each in ws.on_node(node) if live(each.state)
+    }
     view = signals.view(ws)
+    planned: Mapping[str, GroupResult] = {}
+    if drain is not None and drain.deadline_seconds is not None:
+        planned = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS).groups
+    return _stranded(groups, planned, Elsewhere(view), node, drain=drain)
+
+
+def _stranded(
+    groups: Mapping[str, GroupRecord | None],
+    planned: Mapping[str, GroupResult],
+    elsewhere: Elsewhere,
+    node: str,
+    *,
+    drain: NodeDrain | None,
+) -> set[str]:
     found: set[str] = {
         name
         for name, group in groups.items()
-        if group is not None and not group.spec.static and not could_run_elsewhere(view, group.spec, node)
+        if group is not None and not group.spec.static and not elsewhere.could_run(group.spec, node)
     }
     if drain is None or drain.deadline_seconds is None:
         return found
-    planned = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS).groups
     return found | {name for name, each in planned.items() if each.drain_wait and each.drain_wait.room}
 
 
-def _drain_effect(view: WorkspaceView, group: GroupRecord | None, record: InstanceRecord) -> str:
+def _drain_effect(
+    view: WorkspaceView, group: GroupRecord | None, record: InstanceRecord, elsewhere: Elsewhere
+) -> str:
     """How an instance would leave its node."""
     if record.wanted is Wanted.STOP:
         return "stopped"
     if group is None:
         return _LEAVES[Way.LEAVING]
-    way = way_of(view, group.spec, record)
+    way = way_of(view, group.spec, record, elsewhere)
     if way in (Way.AT_ONCE, Way.SICK) and may_have_players(view, group.spec, record):
         return "stopped_when_empty"
     return _LEAVES[way]
