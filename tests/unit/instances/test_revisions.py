@@ -16,9 +16,9 @@ from corral.controller.state.collections import GROUPS, INSTANCES, REVISIONS
 from corral.domain.groups.drift import Drift
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.groups.plans import Plan
-from corral.domain.groups.revisions import REVISION_BYTES, REVISIONS_KEPT
+from corral.domain.groups.revisions import REVISION_BYTES, REVISIONS_KEPT, revised_spec, started_spec
 from corral.errors import Code, Rejected
-from corral.store.port import Delete, Put
+from corral.store.port import Delete, Put, encode
 from corral.system.controller_config import InstanceRetentionSection
 
 
@@ -315,3 +315,21 @@ def test_revisions_of_a_group_that_is_gone_are_dropped_and_of_an_unreadable_one_
     assert swept(world) == []
     world.state.quarantine.release(GROUPS.name, "lobby")
     assert swept(world) == ["lobby/1"]
+
+
+def test_long_lists_of_the_present_document_are_not_part_of_a_revision(world: World) -> None:
+    """Whom maintenance lets in, and every other long field that a start takes from the present document."""
+    names = [f"player-{number:056d}" for number in range(1000)]
+    schedule = {"name": "night", "cron": "0 3 * * *", "duration_seconds": 3600}
+    edit(
+        world,
+        maintenance={"bypass": names},
+        schedules=[{**schedule, "maintenance": {"enabled": True, "bypass": names}}],
+        static_names=[f"{number}-{'x' * 50}" for number in range(1000)],
+    )
+    made = world.do(make_revision, "lobby", by="admin", trigger="manual")
+    assert len(encode(made)) < 8000
+    assert made.spec == revised_spec(world.group().spec)
+    assert started_spec(world.group().spec, made) == world.group().spec
+    edit(world, maintenance={"bypass": names[:10]})
+    assert world.do(make_revision, "lobby", by="admin", trigger="manual") == made

@@ -13,7 +13,7 @@ from corral.controller.state.collections import INSTANCES, REVISIONS
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live
 from corral.domain.groups.plan_resolution import resolve_plan
-from corral.domain.groups.revisions import REVISION_BYTES, RevisionRecord, revision_id
+from corral.domain.groups.revisions import REVISION_BYTES, RevisionRecord, revised_spec, revision_id
 from corral.errors import Rejected
 from corral.store.port import encode
 
@@ -54,7 +54,7 @@ def _first_revision(ledger: Ledger, group: GroupRecord) -> RevisionRecord | None
     made = RevisionRecord(
         group=spec.name,
         number=1,
-        spec=spec,
+        spec=revised_spec(spec),
         pins=resolved.pins,
         basis=resolved.basis,
         created_at=group.updated_at,

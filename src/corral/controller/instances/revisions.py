@@ -18,6 +18,7 @@ from corral.domain.groups.revisions import (
     REVISIONS_KEPT,
     RevisionRecord,
     restarted_basis,
+    revised_spec,
     revision_id,
 )
 from corral.errors import Code, Rejected
@@ -172,7 +173,7 @@ def _revision(
     return RevisionRecord(
         group=name,
         number=number,
-        spec=spec,
+        spec=revised_spec(spec),
         pins=resolved.pins,
         basis=restarted_basis(resolved.document_basis, restarted),
         created_at=ws.now,

@@ -22,6 +22,9 @@ REVISIONS_KEPT: Final = 10
 """The newest revisions of a group that are kept, beside those in use."""
 REVISION_BYTES: Final = 64 * 1024
 """The most bytes of a stored revision."""
+LEFT_OUT: Final = ("maintenance", "nodes", "schedules", "static_names")
+"""The fields that may be long and that every start takes from the present document: a revision is kept without them."""
+_DEFAULTS: Final = GroupSpec(name="")
 
 
 class RevisionPins(Record, frozen=True, kw_only=True):
@@ -42,6 +45,7 @@ class RevisionRecord(Record, frozen=True, kw_only=True):
     group: str
     number: int
     spec: GroupSpec
+    """Without `LEFT_OUT`; revisions from before have those fields, too."""
     pins: RevisionPins = RevisionPins()
     basis: str
     """Of every start by it; see `drift`."""
@@ -51,6 +55,11 @@ class RevisionRecord(Record, frozen=True, kw_only=True):
     """`start`, `manual`, `restart`, or what a deployment made by itself."""
     restart: int = 0
     """The number of the last revision that was made to restart everything, which is part of the basis; 0: none was."""
+
+
+def revised_spec(spec: GroupSpec) -> GroupSpec:
+    """The document of a group as its revision has it."""
+    return msgspec.structs.replace(spec, **{name: getattr(_DEFAULTS, name) for name in LEFT_OUT})
 
 
 def revision_id(group: str, number: int) -> str:

@@ -17,7 +17,7 @@ from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_documents import changed_fields
 from corral.domain.groups.instance_records import live
 from corral.domain.groups.plans import PlanArtifact, PlanExtension, PlanTemplate
-from corral.domain.groups.revisions import RevisionRecord
+from corral.domain.groups.revisions import RevisionRecord, revised_spec
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
@@ -42,7 +42,8 @@ class RevisionShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RevisionDocument(RevisionShape, frozen=True, kw_only=True):
-    """A revision with its document and the contents that this named."""
+    """A revision with its document and the contents that this named. `maintenance`, `nodes`, `schedules` and
+    `static_names` are always those of the present document: a revision has none."""
 
     document: GroupSpec
     templates: tuple[PlanTemplate, ...]
@@ -79,7 +80,7 @@ async def get_revision(state: ClusterState, call: ApiCall[None, NoQuery]) -> Rev
     shape = _shape(state, record, before, _instances(state, name)[number])
     return RevisionDocument(
         **msgspec.structs.asdict(shape),
-        document=record.spec,
+        document=revised_spec(record.spec),
         templates=record.pins.templates,
         artifact=record.pins.artifact,
         extensions=record.pins.extensions,
@@ -112,7 +113,7 @@ def _shape(
 
 
 def _changed(before: RevisionRecord, after: RevisionRecord) -> Iterable[str]:
-    yield from changed_fields(before.spec, after.spec)
+    yield from changed_fields(revised_spec(before.spec), revised_spec(after.spec))
     old = {each.name: each.hash for each in before.pins.templates}
     new = {each.name: each.hash for each in after.pins.templates}
     yield from (f"template {name}" for name in sorted(new) if new[name] != old.get(name))
