@@ -26,6 +26,8 @@ from corral.store.port import encode
 
 BY_START: Final = "start"
 """The trigger of a revision that a start by the present document made."""
+_DROPPED: Final = 20
+"""So many revisions at most go with a new one; the sweep takes the rest."""
 
 
 def find_revision(ws: Workspace, group: str, number: int) -> RevisionRecord | None:
@@ -58,15 +60,18 @@ def _named_by(deployment: DeploymentRecord) -> tuple[int, ...]:
     return deployment.target, deployment.stable, deployment.pinned_before
 
 
-def surplus_revisions(state: ClusterState, group: str) -> list[StoredRecord[RevisionRecord]]:
-    """The revisions of a group that need not be kept any more; of a group that is gone all of them."""
+def surplus_revisions(
+    state: ClusterState, group: str, *, keep: int = REVISIONS_KEPT
+) -> list[StoredRecord[RevisionRecord]]:
+    """The revisions of a group that need not be kept any more, beside so many of the newest; of a group that is gone all of
+    them."""
     stored = state.revisions.of_group(group)
     if state.groups.find(group) is None:
         return [] if state.quarantine.holds(GROUPS.name, group) else stored
-    if len(stored) <= REVISIONS_KEPT:
+    if len(stored) <= keep:
         return []
     used = revisions_in_use(state, group)
-    return [each for each in stored[:-REVISIONS_KEPT] if each.record.number not in used]
+    return [each for each in stored[:-keep] if each.record.number not in used]
 
 
 def newest_revision(ws: Workspace, group: str) -> RevisionRecord | None:
@@ -108,7 +113,7 @@ def make_revision(
             f"a revision of group '{name}' would have {size} bytes: its document with the contents that it names",
             hint=f"keep it below {REVISION_BYTES}: put long values into files of a template",
         )
-    ws.put_document(REVISIONS, revision_id(name, made.number), made)
+    _record(ws, made)
     return made
 
 
@@ -147,8 +152,16 @@ def recorded_revision(ws: Workspace, group: GroupRecord, resolved: ResolvedPlan)
     made = _revision(ws, group.spec, resolved, newest, by=ws.by, trigger=BY_START)
     if len(encode(made)) > REVISION_BYTES:
         return 0, basis
-    ws.put_document(REVISIONS, revision_id(name, made.number), made)
+    _record(ws, made)
     return made.number, basis
+
+
+def _record(ws: Workspace, made: RevisionRecord) -> None:
+    """Store a revision; what it makes one too many goes with it, not with the next sweep: a group that is deployed again
+    and again would fill the store meanwhile."""
+    ws.put_document(REVISIONS, revision_id(made.group, made.number), made)
+    for each in surplus_revisions(ws.state, made.group, keep=REVISIONS_KEPT - 1)[:_DROPPED]:
+        ws.put_document(REVISIONS, revision_id(made.group, each.record.number), None)
 
 
 def drop_revisions(ws: Workspace, name: str) -> None:
