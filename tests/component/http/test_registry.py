@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import pathlib
 from typing import Any
 
 import httpx
 import pytest
-from http_rig import Rig
+from http_rig import Rig, http_rig
 from test_api_workload import error, say, token_of
 
 from corral.domain.groups.instance_records import InstanceRecord, Readiness
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Role
+from corral.system.controller_config import HttpLimitsSection
 
 PORTS = {"ports": {"primary": {"range": [30000, 30010]}, "query": {"of": "primary", "offset": 100}}}
 
@@ -217,3 +219,25 @@ async def test_a_long_registry_comes_in_pages(client: httpx.AsyncClient, rig: Ri
     assert (ids, first["ready"], second["next"]) == (["lobby-1", "lobby-2", "lobby-3"], 3, None)
     refused = await client.get("/api/v1/groups/lobby/registry", params={"limit": 5001})
     assert error(refused) == (400, "INVALID_FIELD")
+
+
+async def test_a_large_page_counts_as_several_requests_for_tokens_and_proxies_alike(
+    data: pathlib.Path,
+) -> None:
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=25)) as rig:
+        await rig.instance()
+        gate = await proxy(rig)
+        _, text = await rig.token(Role.VIEWER)
+        path = "/api/v1/groups/lobby/registry"
+        async with rig.client(text) as caller:
+            answers = [await caller.get(path, params={"limit": 5000}) for _ in range(4)]
+        refused = next(each for each in answers if each.status_code == 429)
+        assert answers[0].status_code == 200
+        assert "counts as 21" in refused.json()["error"]["message"]
+        async with rig.client(token_of(rig, gate)) as workload:
+            answers = [await workload.get(path, params={"limit": 5000}) for _ in range(90)]
+        codes = [each.status_code for each in answers]
+        assert codes[:57] == [200] * 57
+        assert 429 in codes
+        refused = next(each for each in answers if each.status_code == 429)
+        assert "counts as 21" in refused.json()["error"]["message"]

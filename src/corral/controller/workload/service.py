@@ -55,14 +55,16 @@ class Workloads:
             burst=_PER_MINUTE, per_second=_PER_MINUTE / 60, monotonic=clock.monotonic
         )
 
-    def admit(self, text: str, *, late: bool = False) -> WorkloadRun:
-        """The run that this token authenticates. WORKLOAD_TOKEN_INVALID; RATE_LIMITED for too many reports."""
+    def admit(self, text: str, *, late: bool = False, cost: int = 1) -> WorkloadRun:
+        """The run that this token authenticates. WORKLOAD_TOKEN_INVALID; RATE_LIMITED for too many requests. `cost`: as how
+        many this one counts."""
         run = self.tokens.verify(text, late=late)
-        if not self._pace.take(run.instance):
+        if not self._pace.take(run.instance, min(cost, _PER_MINUTE)):
+            counts = f"; this request counts as {cost}" if cost > 1 else ""
             raise Retryable(
                 Code.RATE_LIMITED,
-                f"instance '{run.instance}' reports more than {_PER_MINUTE} times a minute",
-                hint="report changes only",
+                f"instance '{run.instance}' reports or asks more than {_PER_MINUTE} times a minute{counts}",
+                hint="report changes only, and ask for smaller pages, or less often",
                 retry_after=1.0,
             )
         return run

@@ -160,10 +160,21 @@ class RouteAdmission:
             leading.rates.stranger(request.address)
             raise
         request.made_by(caller.actor.name)
-        leading.rates.admit(caller.token.id, cost=self._route.cost)
+        leading.rates.admit(caller.token.id, cost=self.cost(request))
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
         return caller
+
+    def cost(self, request: HttpRequest) -> int:
+        """As how many requests this one counts."""
+        each = self._route.items_a_request
+        if not each:
+            return self._route.cost
+        try:
+            limit: int = self.query(request).limit
+        except Rejected:  # it is refused for that later, once it is known who asks
+            return self._route.cost
+        return self._route.cost + limit // each
 
     def query(self, request: HttpRequest) -> Any:
         return self._query.decode(request.query)

@@ -26,10 +26,13 @@ def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime
     return Caller(token=token, address=request.address, credential=credential)
 
 
-def authenticate_workload(leading: TermContext, request: HttpRequest, *, late: bool) -> WorkloadRun:
-    """The run of the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
+def authenticate_workload(
+    leading: TermContext, request: HttpRequest, *, late: bool, cost: int = 1
+) -> WorkloadRun:
+    """The run of the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED. `cost`: as how many requests this
+    one counts."""
     text = _bearer(request, "send 'Authorization: Bearer ' and the value of CORRAL_INSTANCE_TOKEN")
-    return leading.workload.admit(text, late=late)
+    return leading.workload.admit(text, late=late, cost=cost)
 
 
 def has_workload_token(request: HttpRequest) -> bool:
@@ -38,9 +41,9 @@ def has_workload_token(request: HttpRequest) -> bool:
     return text.strip().startswith(f"{PREFIX}.")
 
 
-def authenticate_proxy(leading: TermContext, request: HttpRequest) -> WorkloadRun:
+def authenticate_proxy(leading: TermContext, request: HttpRequest, *, cost: int) -> WorkloadRun:
     """The run of the bearer token; FORBIDDEN unless its group is one of proxies."""
-    run = authenticate_workload(leading, request, late=False)
+    run = authenticate_workload(leading, request, late=False, cost=cost)
     record = leading.state.instances.require(run.instance).record
     if not _is_proxy(leading.state, record.group):
         raise Rejected(

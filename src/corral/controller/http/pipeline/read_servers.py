@@ -90,7 +90,7 @@ class ProxyReadServer:
             )
             return shaped(found if sees_all(call.caller.token.role) else redacted(found), status=self._status)
         leading = self._admission.leading()
-        run = authenticate_proxy(leading, request)
+        run = authenticate_proxy(leading, request, cost=self._admission.cost(request))
         request.made_by(f"instance:{run.instance}")
         shared = SharedCall(
             path=request.scope.get("path_params", {}),

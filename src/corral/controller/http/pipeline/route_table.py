@@ -131,6 +131,8 @@ class Route:
     """The most bytes of its body; None: as many as of any. A `Build` may take more: a few such requests at once."""
     cost: int = 1
     """As how many requests of its token it counts: more for what takes the leader long."""
+    items_a_request: int = 0
+    """Every so many items of the page that is asked for count as one request more; 0: none does."""
     rest: bool = False
     """The last parameter takes the rest of the path, slashes included."""
 

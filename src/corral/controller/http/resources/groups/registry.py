@@ -27,6 +27,8 @@ from corral.domain.planning.schedules import scheduled
 from corral.system.addresses import usable_host
 
 _MOST: Final = 5000
+_COUNTED: Final = 250
+"""Every so many instances of a page count as one request more."""
 _FALLBACKS: Final = 32
 """The most groups of a chain that are followed."""
 _NAMED: Final = 100
@@ -152,5 +154,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=RegistryQuery,
         response=RegistryShape,
         handler=get_registry,
+        items_a_request=_COUNTED,
     ),
 )
