@@ -268,3 +268,21 @@ async def test_a_user_that_cannot_be_is_refused_in_the_document(client: httpx.As
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]["code"] == "INVALID_FIELD"
         assert len(answer.text) < 1000
+
+
+async def test_a_page_of_long_documents_ends_by_its_bytes_and_leads_to_the_rest(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    for number in range(6):
+        await rig.group(f"long-{number}", args=["x" * 100_000] * 6)
+    pages: list[list[str]] = []
+    cursor: dict[str, str] = {}
+    while len(pages) < 10:
+        answer = await client.get("/api/v1/groups", params=cursor)
+        assert len(answer.content) < 2.1 * 1024 * 1024
+        pages.append([each["name"] for each in answer.json()["items"]])
+        if answer.json()["next"] is None:
+            break
+        cursor = {"cursor": answer.json()["next"]}
+    assert [name for page in pages for name in page] == [f"long-{number}" for number in range(6)]
+    assert [len(page) for page in pages] == [3, 3]

@@ -110,6 +110,18 @@ def test_what_is_refused(schedule, field, fragment) -> None:
     assert fragment in caught.value.message
 
 
+def test_the_names_of_all_bypass_lists_of_a_document_are_bounded_together() -> None:
+    names = tuple(f"player-{number}" for number in range(1000))
+    closed = MaintenanceSpec(enabled=True, bypass=names)
+    schedules = [
+        ScheduleSpec(name=name, cron="0 1 * * *", duration_seconds=60, maintenance=closed) for name in "ab"
+    ]
+    check_group(group(*schedules))
+    with pytest.raises(Rejected, match="3000 names") as caught:
+        check_group(group(*schedules, maintenance=closed))
+    assert caught.value.field == "maintenance/bypass"
+
+
 def test_two_schedules_of_one_name_are_refused() -> None:
     with pytest.raises(Rejected) as caught:
         check_group(group(EVENING, EVENING))

@@ -26,7 +26,7 @@ from corral.domain.groups.group import (
 from corral.domain.groups.placement_checks import check_placement
 from corral.domain.groups.port_sets import check_ports
 from corral.domain.groups.probes import check_probes
-from corral.domain.groups.scaling_spec import check_maintenance, check_scaling
+from corral.domain.groups.scaling_spec import check_bypass, check_maintenance, check_scaling
 from corral.domain.groups.update_spec import check_update
 from corral.domain.groups.variable_checks import check_declaration, check_names, check_values
 from corral.domain.ids import checked_name, group_name, node_id
@@ -310,6 +310,7 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], object], ...]] = (
         spec.scaling, spec.schedules, max_players=spec.max_players, static=spec.static
     ),
     lambda spec: check_maintenance(spec.maintenance),
+    lambda spec: check_bypass(spec.maintenance, spec.schedules),
     lambda spec: check_ports(spec.ports),
     _check_stop,
     lambda spec: check_disconnect(

@@ -18,6 +18,8 @@ from corral.errors import Rejected, nearest
 
 _MESSAGE: Final = 1000
 _BYPASS: Final = 1000
+_ALL_BYPASS: Final = 2000
+"""The most names of one document, those of its schedules included."""
 SCHEDULES: Final = 64
 """The most schedules of one group."""
 
@@ -119,6 +121,18 @@ def check_maintenance(maintenance: MaintenanceSpec, *, field: str = "maintenance
     refuse_control(maintenance.message.replace("\n", ""), f"{field}/message")
     for position, each in enumerate(maintenance.bypass):
         refuse_control(each, f"{field}/bypass/{position}")
+
+
+def check_bypass(maintenance: MaintenanceSpec, schedules: Sequence[ScheduleSpec]) -> None:
+    """Refuse more names of players than are kept with one document: it is read, sent and stored as a whole."""
+    lists = [maintenance.bypass, *(each.maintenance.bypass for each in schedules if each.maintenance)]
+    names = sum(map(len, lists))
+    if names > _ALL_BYPASS:
+        raise invalid(
+            "maintenance/bypass",
+            f"this list and those of the schedules have {names} names",
+            f"keep them at {_ALL_BYPASS} in all: have the proxy decide who may join where there are more",
+        )
 
 
 def _check_cron(text: str, *, field: str) -> None:

@@ -16,6 +16,7 @@ from typing import Annotated, Final, Generic, TypeVar
 import msgspec
 
 from corral.controller.http.messages.call import Query
+from corral.controller.http.messages.responses import encode
 from corral.controller.state.cluster_state import Mirror, StoredRecord
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.records import Record
@@ -32,6 +33,8 @@ PageCursor = Annotated[
 ]
 
 DEFAULT_LIMIT: Final = 100
+PAGE_BYTES: Final = 2 * 1024 * 1024
+"""A page ends before the item that would make it longer, unless that is its first."""
 
 
 _CLOCK_STEP: Final = dt.timedelta(minutes=10)
@@ -93,15 +96,14 @@ def page_of(
     ids = mirror.ids() if among is None else among
     after = decode_cursor(mirror.collection.name, query.cursor)
     begin = 0 if after is None else bisect.bisect_right(ids, after)
-    found: list[T] = []
+    found = _PageItems[T](query.limit)
     for index in range(begin, len(ids)):
         stored = mirror.require(ids[index])
         if not accepts(stored.record):
             continue
-        if len(found) == query.limit:
-            return Page(items=found, next=encode_cursor(mirror.collection.name, ids[index - 1]))
-        found.append(shape(stored))
-    return Page(items=found, next=None)
+        if found.is_full or not found.takes(shape(stored)):
+            return Page(items=found.items, next=encode_cursor(mirror.collection.name, ids[index - 1]))
+    return Page(items=found.items, next=None)
 
 
 def page_of_sorted(
@@ -115,12 +117,32 @@ def page_of_sorted(
     """A page of things that are not documents, sorted by `key`, each with one of its own."""
     after = decode_cursor(kind, query.cursor)
     begin = 0 if after is None else bisect.bisect_right(items, after, key=key)
-    shown = items[begin : begin + query.limit]
-    more = begin + query.limit < len(items)
-    return Page(
-        items=[shape(item) for item in shown],
-        next=encode_cursor(kind, key(shown[-1])) if more else None,
-    )
+    found = _PageItems[T](query.limit)
+    for index in range(begin, len(items)):
+        if found.is_full or not found.takes(shape(items[index])):
+            return Page(items=found.items, next=encode_cursor(kind, key(items[index - 1])))
+    return Page(items=found.items, next=None)
+
+
+class _PageItems(Generic[T]):
+    """The items of one page, bounded by number and by bytes: some documents are a thousand times as long as others."""
+
+    def __init__(self, limit: int) -> None:
+        self.items: list[T] = []
+        self._limit = limit
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.items) == self._limit
+
+    def takes(self, item: T) -> bool:
+        """Add an item, unless the page would be too long; a page has at least one."""
+        self._bytes += len(encode(item))
+        if self.items and self._bytes > PAGE_BYTES:
+            return False
+        self.items.append(item)
+        return True
 
 
 def everything(_: object) -> bool:
