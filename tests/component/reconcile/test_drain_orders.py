@@ -132,6 +132,21 @@ async def test_a_daemon_is_ended_once_for_a_drain(fleet: Any) -> None:
     assert (EXIT, "drn-1") not in ordered(node)[before:]
 
 
+async def test_a_node_that_says_it_ends_before_that_was_ordered_is_not_believed(fleet: Any) -> None:
+    node = await occupied(fleet)
+    ending = msgspec.structs.replace(DRAIN, shutdown=True)
+    await drain(fleet, node, Admission.DRAINING, ending)
+    await was_ordered(node, (ANNOUNCE, "drn-1"))
+    for id in ("drn-1", "drn-0"):
+        early = ShutdownNodeAck(mode=EXIT, drain_id=id, done=True)
+        await node.tell(DaemonMessage(shutdown_node_ack=early))
+    await eventually(lambda: _ack_of(fleet) == "drn-0")
+    assert not fleet.term.instances.drain_orders._ended
+    await drain(fleet, node, Admission.DRAINED, ending)
+    await was_ordered(node, (ANNOUNCE, "drn-1"), (EXIT, "drn-1"))
+    assert fleet.state.nodes.require("n1").record.drain.exit_ordered_at is None
+
+
 async def test_a_new_leader_repeats_what_holds(fleet: Any) -> None:
     node = await occupied(fleet)
     await drain(fleet, node, Admission.DRAINING, DRAIN)

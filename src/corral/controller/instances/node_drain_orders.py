@@ -110,10 +110,13 @@ class NodeDrainOrders:
         self._look_at(node_id)
 
     def answered(self, node_id: NodeId, ack: ShutdownNodeAck) -> None:
-        """A daemon answered an order; one that ends now is recorded, so that it is not ended again."""
-        stored = self._nodes.find(node_id)
+        """A daemon answered an order; one that ends now is recorded, so that it is not ended again. It is believed only
+        where this leader has ordered that for this drain: a new leader orders it again."""
+        stored, (_, sent) = self._nodes.find(node_id), self._sent.get(node_id, (None, None))
         drain = stored.record.drain if stored is not None else None
-        if drain is not None and ack.drain_id == drain.id and ack.mode == SHUTDOWN_MODE_EXIT and ack.done:
+        if drain is None or sent is None or sent.drain != drain.id or sent.mode != SHUTDOWN_MODE_EXIT:
+            return
+        if ack.drain_id == drain.id and ack.mode == SHUTDOWN_MODE_EXIT and ack.done:
             self._end(node_id, drain)
 
     def _end(self, node_id: NodeId, drain: NodeDrain) -> None:
