@@ -48,6 +48,8 @@ def group(name: str = "lobby", **fields: Any) -> GroupSpec:
         ({"priority": 101}, "priority"),
         ({"scaling": {"mode": "DYNAMIC"}}, "scaling/mode"),
         ({"scaling": {"up_threshold": 1.5}}, "scaling/up_threshold"),
+        ({"scaling": {"up_threshold": 5e-324}}, "scaling/up_threshold"),
+        ({"scaling": {"up_threshold": 0.009}}, "scaling/up_threshold"),
     ],
 )
 def test_what_cannot_hold_is_refused_with_its_path(fields: dict[str, Any], at: str) -> None:

@@ -44,7 +44,7 @@ class ScalingMode(enum.StrEnum):
 
 class ScalingSpec(Spec, frozen=True, kw_only=True):
     mode: ScalingMode = ScalingMode.MANUAL
-    up_threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.8
+    up_threshold: Annotated[float, msgspec.Meta(ge=0.01, le=1)] = 0.8
     """The highest mean share of `max_players` that is in use before one more instance is started."""
     free_slots: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     """Places for players that are kept free over all instances."""
