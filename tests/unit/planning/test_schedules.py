@@ -92,6 +92,7 @@ def test_a_schedule_that_overlaps_itself_never_ends() -> None:
         ({"time_zone": "Europe/Berln"}, "schedules/0/time_zone", "not a time zone"),
         ({"time_zone": "../../etc/passwd"}, "schedules/0/time_zone", "not a time zone"),
         ({"time_zone": "localtime"}, "schedules/0/time_zone", "not a time zone"),
+        ({"time_zone": "Factory"}, "schedules/0/time_zone", "not a time zone"),
         ({"name": ""}, "schedules/0/name", "not a valid schedule"),
         ({"min": None}, "schedules/0", "it changes nothing"),
         ({"mode": ScalingMode.DYNAMIC}, "schedules/0/mode", "max_players"),
