@@ -23,5 +23,10 @@ def refuse_control(text: str, field: str) -> None:
         )
 
 
+def spelled(text: str) -> str:
+    """A text in which they are spelled out, but for line breaks: what somebody sent may be shown to somebody else."""
+    return _CONTROL.sub(lambda each: each[0] if each[0] == "\n" else _code(each[0]), text)
+
+
 def _code(sign: str) -> str:
     return f"U+{ord(sign):04X}"

@@ -286,3 +286,25 @@ async def test_a_page_of_long_documents_ends_by_its_bytes_and_leads_to_the_rest(
         cursor = {"cursor": answer.json()["next"]}
     assert [name for page in pages for name in page] == [f"long-{number}" for number in range(6)]
     assert [len(page) for page in pages] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["groups/%1b%5b2J", "groups/a%e2%80%aeb", "instances/%c2%9b2J", "nodes/%1b]0;x%07", "deployments/%00"],
+)
+async def test_errors_spell_out_control_characters_of_a_path(client: httpx.AsyncClient, path: str) -> None:
+    answer = await client.get(f"/api/v1/{path}")
+    assert answer.status_code in (400, 404)
+    error = answer.json()["error"]
+    assert all(sign not in str(error) for sign in ("\\x1b", "\\u202e", "\\x9b", "\\x07", "\\x00")), error
+    assert "U+" in error["message"] or answer.status_code == 400
+
+
+async def test_errors_spell_out_control_characters_of_a_time_zone(client: httpx.AsyncClient) -> None:
+    zone = "Europe/\x1b[31mBerlin\x9b"
+    schedule = {"name": "a", "cron": "0 1 * * *", "duration_seconds": 60, "min": 1, "time_zone": zone}
+    answer = await client.post(GROUPS, json={**MINIMAL, "schedules": [schedule]})
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert "U+001B[31mBerlinU+009B" in message
+    assert message.isprintable()

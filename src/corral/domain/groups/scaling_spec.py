@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.domain.control_characters import refuse_control
+from corral.domain.control_characters import refuse_control, spelled
 from corral.domain.cron import TEXT_MAX, parse_cron
 from corral.domain.ids import checked_name
 from corral.domain.spec import Count, Seconds, Spec, invalid
@@ -154,7 +154,7 @@ def check_zone(name: str, *, field: str) -> None:
     if name not in known_zones():
         guess = nearest(name, sorted(known_zones()))
         hint = f"did you mean '{guess}'?" if guess else "use a name such as Europe/Berlin, or UTC"
-        raise invalid(field, f"'{name[:64]}' is not a time zone", hint)
+        raise invalid(field, f"'{spelled(name[:64])}' is not a time zone", hint)
 
 
 def _without_players(field: str) -> Rejected:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.http.messages.request import HttpRequest
+from corral.domain.control_characters import spelled
 from corral.errors import Code, CorralError, DocumentFault, DocumentsRejected
 
 JSON: Final = b"application/json"
@@ -107,10 +108,10 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
     shape = ErrorShape(
         error=ErrorDetail(
             code=error.code.name,
-            message=error.message,
+            message=spelled(error.message),
             status=status,
-            field=error.field,
-            hint=error.hint,
+            field=_spelled(error.field),
+            hint=_spelled(error.hint),
             errors=_document_errors(error),
         )
     )
@@ -127,12 +128,16 @@ def document_error(fault: DocumentFault) -> DocumentError:
     error = fault.error
     return DocumentError(
         code=error.code.name,
-        message=error.message,
+        message=spelled(error.message),
         path=fault.path,
         group=fault.group,
-        field=error.field,
-        hint=error.hint,
+        field=_spelled(error.field),
+        hint=_spelled(error.hint),
     )
+
+
+def _spelled(text: str | None) -> str | None:
+    return spelled(text) if text else text
 
 
 def attachment(filename: str) -> bytes:
