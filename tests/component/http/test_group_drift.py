@@ -8,7 +8,12 @@ import httpx
 import msgspec
 from http_rig import Rig
 
+from corral.controller.instances.drift_view import DriftView, next_revision
 from corral.controller.state.collections import GROUPS as STORED_GROUPS
+from corral.controller.state.collections import INSTANCES
+from corral.domain.groups.drift import Drift, misplaced
+from corral.domain.ids import InstanceId
+from corral.testing.counted_calls import counted_calls
 
 GROUPS = "/api/v1/groups"
 
@@ -137,3 +142,16 @@ async def test_a_change_of_a_parent_is_drift_of_its_children(client: httpx.Async
     assert await of_instance(client) == "none"
     await client.patch(f"{GROUPS}/base", json={"memory_mb": 2})
     assert await of_instance(client) == "outdated"
+
+
+async def test_what_holds_for_a_whole_group_is_looked_up_once(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.group(max=99, nodes=["node-1"])
+    made = await rig.instance()
+    more = [msgspec.structs.replace(made, id=InstanceId(f"lobby-{number}")) for number in range(2, 42)]
+    await rig.ledger.commit(*(INSTANCES.put(each.id, each, expect=0) for each in more))
+    await client.patch(f"{GROUPS}/lobby", json={"nodes": ["node-2"]})
+    with counted_calls() as count:
+        found = DriftView(rig.state).of_group("lobby")
+    assert found.counts == {Drift.PLACEMENT: 41}
+    assert count.of(misplaced) == 1
+    assert count.of(next_revision) == 1

@@ -80,9 +80,20 @@ class DriftView:
         return drift_of(record.basis, self._next_basis(stored.record, known), elsewhere=elsewhere)
 
     def of_group(self, name: str) -> GroupDrift:
+        """What holds for the whole group, or for a node, is looked up once: this is asked with each look at a group."""
         found = GroupDrift(ids={}, counts={}, nodes={}, **self._pin(name))
+        known, basis = self._find(name), self.basis(name)
+        elsewhere: dict[str, bool] = {}
         for stored in self._state.instances.of_group(name):
-            drift = self.of(stored.record)
+            record = stored.record
+            if not stays(record):
+                continue
+            if known is None:
+                drift = Drift.UNKNOWN
+            else:
+                if known.bound and record.node not in elsewhere:
+                    elsewhere[record.node] = self._misplaced(name, record.node)
+                drift = drift_of(record.basis, basis, elsewhere=elsewhere.get(record.node, False))
             if drift is Drift.NONE:
                 continue
             found.counts[drift] = found.counts.get(drift, 0) + 1
