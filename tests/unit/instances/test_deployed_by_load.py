@@ -40,8 +40,7 @@ def test_a_deployment_begins_with_the_number_that_serves() -> None:
 
 def test_a_deployment_does_not_bring_back_what_an_operator_has_stopped() -> None:
     world = scaled_world(max_step=10)
-    world.count_players(world.there()[0].id, 155)
-    world.live_on(60)
+    serve(world, 10, players=16)
     for each in world.there():
         world.count_players(each.id, 5)
     world.live_on(30)

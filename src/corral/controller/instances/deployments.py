@@ -19,6 +19,8 @@ from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import Rule
 from corral.domain.events import EventType
 from corral.domain.groups.deployments import (
+    RESTART,
+    ROLLBACK,
     TRIGGER_TO,
     DeploymentRecord,
     DeploymentState,
@@ -47,8 +49,6 @@ from corral.domain.planning.schedules import scheduled
 from corral.errors import Code, Rejected
 
 MANUAL: Final = "manual"
-RESTART: Final = "restart"
-ROLLBACK: Final = "rollback"
 DEPLOYMENTS_KEPT: Final = 10
 """The ended deployments of a group that are kept, and the last that brought its document."""
 
@@ -216,8 +216,7 @@ def unplannable_stable(ws: Workspace, record: DeploymentRecord) -> str:
 
 def _forget_old(ws: Workspace, name: str) -> None:
     ended = [each.record for each in ws.state.deployments.of_group(name) if not each.record.active]
-    documents = (each.id for each in ended if each.trigger not in (RESTART, ROLLBACK))
-    last = next(documents, "")
+    last = next((each.id for each in ended if each.brings_document), "")
     for record in ended[DEPLOYMENTS_KEPT:]:
         if record.id != last:
             ws.delete_deployment(record.id)

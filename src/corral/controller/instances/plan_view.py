@@ -20,8 +20,8 @@ from corral.domain.groups.revisions import RevisionRecord, started_spec
 from corral.domain.ids import InstanceId, instance_number
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.planning.drain_progress import drain_text
+from corral.domain.planning.elsewhere import is_movable
 from corral.domain.planning.group_plans import is_held
-from corral.domain.planning.node_drains import is_movable
 from corral.domain.planning.node_loss import grace_seconds
 from corral.domain.planning.node_views import NodeView
 from corral.domain.planning.refusals import PlacementRefusal

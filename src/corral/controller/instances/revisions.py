@@ -45,7 +45,9 @@ def revisions_in_use(state: ClusterState, group: str) -> set[int]:
     would be started by or go back to."""
     live_ones = (each.record for each in state.instances.of_group(group) if live(each.record.state))
     used = {each.revision for each in live_ones}
-    used |= {number for each in state.deployments.of_group(group)[:1] for number in _named_by(each.record)}
+    deployments = [each.record for each in state.deployments.of_group(group)]
+    used |= {number for each in deployments[:1] for number in _named_by(each)}
+    used |= {next((each.target for each in deployments if each.brings_document), 0)}
     stored = state.groups.find(group)
     if stored is not None:
         record = stored.record

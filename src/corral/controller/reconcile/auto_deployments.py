@@ -8,13 +8,13 @@ from typing import Final
 
 import structlog
 
-from corral.controller.instances.deployments import RESTART, ROLLBACK, deploy_group
+from corral.controller.instances.deployments import deploy_group
 from corral.controller.instances.revisions import find_revision, make_revision
 from corral.controller.instances.workspace import Workspace
 from corral.controller.reconcile.ports import ReconciledInstances
 from corral.controller.state.collections import CATALOG, GROUPS, MODULE_PACKAGES, TEMPLATES
 from corral.controller.state.ledger import Ledger
-from corral.domain.groups.deployments import DeploymentRecord
+from corral.domain.groups.deployments import RESTART, ROLLBACK, DeploymentRecord
 from corral.domain.groups.field_effects import FIELDS_RESTART
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, live

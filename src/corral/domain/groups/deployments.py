@@ -42,6 +42,11 @@ class DeploymentState(enum.StrEnum):
     """Another deployment of the group has begun."""
 
 
+RESTART: Final = "restart"
+ROLLBACK: Final = "rollback"
+"""What has begun a deployment that does not bring the document of its group."""
+
+
 class DeploymentTrigger(enum.StrEnum):
     HOLD = "hold"
     CANARY = "canary"
@@ -165,6 +170,11 @@ class DeploymentRecord(Record, frozen=True, kw_only=True):
     """When it has ended: the instances that were out of reach, with their revisions. They go when they are back."""
     pinned_before: int = 0
     """The revision that the group was pinned to before."""
+
+    @property
+    def brings_document(self) -> bool:
+        """Does it bring the document of its group, instead of an earlier revision or the same one again?"""
+        return self.trigger not in (RESTART, ROLLBACK)
 
     @property
     def active(self) -> bool:

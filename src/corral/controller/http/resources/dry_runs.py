@@ -25,7 +25,8 @@ from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group_documents import brief_document, changed_fields
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
 from corral.domain.instance_states import Wanted
-from corral.domain.planning.node_drains import Elsewhere, Way, may_have_players, way_of
+from corral.domain.planning.elsewhere import Elsewhere
+from corral.domain.planning.node_drains import Way, may_have_players, way_of
 from corral.domain.planning.plan_results import GroupResult, PlannedDecision
 from corral.domain.planning.planner import SHOWN_LIMITS, plan
 from corral.domain.records import NodeDrain
